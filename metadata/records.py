@@ -1,0 +1,236 @@
+"""Metadata records: the schema of every entry of the metadata log, and its bytes.
+
+A record's value is msgpack `[record_key, version, fields]`, the fields in schema order as in RPCs. Numbers are
+Kafka's. State changes only by replaying these (design D7); nothing here knows what they do.
+"""
+
+from typing import Any, TypeAlias
+
+import msgpack
+
+from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+from protocol.schema import (
+    Attachment,
+    SchemaError,
+    array,
+    array_of,
+    boolean,
+    decode_message,
+    encode_message,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    string,
+    uuid,
+)
+
+#: `leader` and `last_known_leader` on the wire when there is none.
+NO_LEADER = -1
+RECOVERED = 0
+RECOVERING = 1
+
+#: The feature that switches ELR (design D8); level 1 is on.
+ELR_FEATURE = "eligible.leader.replicas.version"
+
+
+@message
+class RegisterBrokerRecord:
+    """A new incarnation. Its offset is the broker epoch (K28). The broker is fenced afterwards."""
+
+    broker_id: int = field(int32, "Broker.")
+    incarnation_id: bytes = field(uuid, "Process start.")
+    broker_epoch: int = field(int64, "Equals the offset of this record; checked at replay.")
+    listeners: tuple[ListenerEndpoint, ...] = field(array_of(ListenerEndpoint), "Addresses.")
+    rack: str | None = field(nullable(string), "Failure domain.")
+    features: tuple[FeatureRange, ...] = field(array_of(FeatureRange), "Supported features.")
+    log_dirs: tuple[bytes, ...] = field(array(uuid), "Directory ids.")
+    clean_shutdown: bool = field(
+        boolean, "The previous incarnation was proven to have stopped cleanly (R32)."
+    )
+
+
+@message
+class UnregisterBrokerRecord:
+    """The broker is gone for good."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Registration that ends.")
+
+
+@message
+class TopicRecord:
+    """A topic; its partitions follow."""
+
+    name: str = field(string, "Name.")
+    topic_id: bytes = field(uuid, "Id.")
+
+
+@message
+class PartitionRecord:
+    """A new partition, whole."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partition_index: int = field(int32, "Index.")
+    replicas: tuple[int, ...] = field(array(int32), "Assigned ids, preferred first.")
+    isr: tuple[int, ...] = field(array(int32), "In-sync ids, ascending.")
+    removing_replicas: tuple[int, ...] = field(array(int32), "Leaving by reassignment.")
+    adding_replicas: tuple[int, ...] = field(array(int32), "Joining by reassignment.")
+    elr: tuple[int, ...] = field(array(int32), "Eligible leader replicas, ascending.")
+    last_known_elr: tuple[int, ...] = field(array(int32), "Seats lost to unclean shutdown, ascending.")
+    last_known_leader: int = field(int32, "Last leader before none, -1 for none.")
+    leader: int = field(int32, "-1 for none.")
+    leader_recovery_state: int = field(int16, "0 RECOVERED, 1 RECOVERING.")
+    leader_epoch: int = field(int32, "Starts at 0.")
+    partition_epoch: int = field(int32, "Starts at 0.")
+    min_isr: int = field(int32, "Effective min ISR (R109).")
+    original_replicas: tuple[int, ...] | None = field(
+        nullable(array(int32)), "List before a reassignment, in its order; null when none runs (R105)."
+    )
+
+
+@message
+class PartitionChangeRecord:
+    """Difference of two registrations; null leaves a field alone. `partition_epoch` grows by one (R2)."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partition_index: int = field(int32, "Index.")
+    isr: tuple[int, ...] | None = field(nullable(array(int32)), "New ISR.")
+    leader: int | None = field(
+        nullable(int32), "Leader decision, -1 for none; grows leader_epoch even when equal."
+    )
+    replicas: tuple[int, ...] | None = field(nullable(array(int32)), "New assignment.")
+    removing_replicas: tuple[int, ...] | None = field(nullable(array(int32)), "Leaving.")
+    adding_replicas: tuple[int, ...] | None = field(nullable(array(int32)), "Joining.")
+    original_replicas: tuple[int, ...] | None = field(
+        nullable(array(int32)), "List before the reassignment; empty when it ends."
+    )
+    elr: tuple[int, ...] | None = field(nullable(array(int32)), "New ELR.")
+    last_known_elr: tuple[int, ...] | None = field(nullable(array(int32)), "New last known ELR.")
+    last_known_leader: int | None = field(nullable(int32), "New last known leader, -1 for none.")
+    leader_recovery_state: int | None = field(nullable(int16), "0 RECOVERED, 1 RECOVERING.")
+    min_isr: int | None = field(nullable(int32), "New effective min ISR.")
+
+
+@message
+class ConfigRecord:
+    """One key of one resource."""
+
+    resource_type: int = field(int16, "2 topic, 4 broker (name '' is the cluster).")
+    resource_name: str = field(string, "Topic name, broker id, or ''.")
+    name: str = field(string, "Key.")
+    value: str | None = field(nullable(string), "Value, null deletes.")
+
+
+@message
+class FenceBrokerRecord:
+    """The broker may not lead nor be in an ISR."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Its registration.")
+
+
+@message
+class UnfenceBrokerRecord:
+    """The broker may lead and be in ISRs."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Its registration.")
+
+
+@message
+class BrokerRegistrationChangeRecord:
+    """The broker has begun a controlled shutdown, or amended its registration."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Its registration.")
+    in_controlled_shutdown: bool = field(boolean, "Is leaving.")
+
+
+@message
+class RemoveTopicRecord:
+    """The topic, its partitions and its configs are gone."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+
+
+@message
+class FeatureLevelRecord:
+    """A finalized feature level, 0 for off."""
+
+    name: str = field(string, "Feature.")
+    level: int = field(int16, "Level.")
+
+
+@message
+class ProducerIdsRecord:
+    """A block of producer ids was given to a broker."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Its registration.")
+    next_producer_id: int = field(int64, "First id not yet given away.")
+
+
+@message
+class NoOpRecord:
+    """Shows time and progress to observers (K24)."""
+
+
+MetadataRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | NoOpRecord
+)
+
+RECORD_CLASSES: dict[int, type] = {
+    0: RegisterBrokerRecord,
+    1: UnregisterBrokerRecord,
+    2: TopicRecord,
+    3: PartitionRecord,
+    4: ConfigRecord,
+    5: PartitionChangeRecord,
+    7: FenceBrokerRecord,
+    8: UnfenceBrokerRecord,
+    9: RemoveTopicRecord,
+    12: FeatureLevelRecord,
+    15: ProducerIdsRecord,
+    17: BrokerRegistrationChangeRecord,
+    20: NoOpRecord,
+}
+_KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
+
+#: Version written by this software, for all records.
+RECORD_VERSION = 0
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The bytes of a record's value."""
+    attachment = Attachment()
+    fields = encode_message(record, RECORD_VERSION, attachment)
+    assert attachment.size == 0
+    packed: bytes = msgpack.packb([_KEYS[type(record)], RECORD_VERSION, fields], use_bin_type=True)
+    return packed
+
+
+def decode_record(value: bytes) -> MetadataRecord:
+    """The record in a value. Raises: SchemaError for an unknown key or a field that does not fit."""
+    try:
+        raw: Any = msgpack.unpackb(value, raw=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise SchemaError(f"metadata record is not msgpack: {error}") from error
+    if type(raw) is not list or len(raw) != 3 or raw[0] not in RECORD_CLASSES:
+        raise SchemaError("metadata record is not [known key, version, fields]")
+    decoded: MetadataRecord = decode_message(RECORD_CLASSES[raw[0]], raw[2], raw[1], memoryview(b""))
+    return decoded

@@ -1,0 +1,82 @@
+"""One module an API; `APIS` is the registry that rpc, documentation and fuzzing read."""
+
+from dataclasses import dataclass
+
+from protocol.api_keys import ApiKey
+from protocol.messages import (
+    alter_partition,
+    api_versions,
+    broker_registration,
+    fetch,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    producer_ids,
+    quorum,
+    topics,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One RPC: its message classes and the versions that this software speaks, both ends inclusive."""
+
+    key: ApiKey
+    request: type
+    response: type
+    min_version: int = 0
+    max_version: int = 0
+
+
+APIS: dict[ApiKey, Api] = {
+    api.key: api
+    for api in (
+        Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
+        Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
+        Api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
+        Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
+        Api(ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
+        Api(ApiKey.CREATE_TOPICS, topics.CreateTopicsRequest, topics.CreateTopicsResponse),
+        Api(ApiKey.DELETE_TOPICS, topics.DeleteTopicsRequest, topics.DeleteTopicsResponse),
+        Api(ApiKey.INIT_PRODUCER_ID, producer_ids.InitProducerIdRequest, producer_ids.InitProducerIdResponse),
+        Api(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+            offset_for_leader_epoch.OffsetForLeaderEpochResponse,
+        ),
+        Api(ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse),
+        Api(ApiKey.BEGIN_QUORUM_EPOCH, quorum.BeginQuorumEpochRequest, quorum.QuorumEpochResponse),
+        Api(ApiKey.END_QUORUM_EPOCH, quorum.EndQuorumEpochRequest, quorum.QuorumEpochResponse),
+        Api(ApiKey.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse),
+        Api(
+            ApiKey.ALTER_PARTITION,
+            alter_partition.AlterPartitionRequest,
+            alter_partition.AlterPartitionResponse,
+        ),
+        Api(ApiKey.DESCRIBE_CLUSTER, metadata.DescribeClusterRequest, metadata.DescribeClusterResponse),
+        Api(
+            ApiKey.BROKER_REGISTRATION,
+            broker_registration.BrokerRegistrationRequest,
+            broker_registration.BrokerRegistrationResponse,
+        ),
+        Api(
+            ApiKey.BROKER_HEARTBEAT,
+            broker_registration.BrokerHeartbeatRequest,
+            broker_registration.BrokerHeartbeatResponse,
+        ),
+        Api(
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            producer_ids.AllocateProducerIdsRequest,
+            producer_ids.AllocateProducerIdsResponse,
+        ),
+        Api(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            topics.DescribeTopicPartitionsRequest,
+            topics.DescribeTopicPartitionsResponse,
+        ),
+    )
+}
+
+#: Request class -> its API, for senders.
+API_OF_REQUEST: dict[type, Api] = {api.request: api for api in APIS.values()}

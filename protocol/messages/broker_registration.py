@@ -1,0 +1,79 @@
+"""BrokerRegistration (62) and BrokerHeartbeat (63): a broker's life as the controller sees it (R20-R36)."""
+
+from protocol.schema import (
+    array,
+    array_of,
+    boolean,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    string,
+    uuid,
+)
+
+
+@message
+class ListenerEndpoint:
+    """Where one listener can be reached."""
+
+    name: str = field(string, "Listener name.")
+    host: str = field(string, "Advertised host.")
+    port: int = field(int32, "Advertised port.")
+
+
+@message
+class FeatureRange:
+    """Levels of a feature that this broker supports."""
+
+    name: str = field(string, "Feature.")
+    min_level: int = field(int16, "Lowest.")
+    max_level: int = field(int16, "Highest.")
+
+
+@message
+class BrokerRegistrationRequest:
+    """A new incarnation announces itself; answered when the records are committed."""
+
+    broker_id: int = field(int32, "Id.")
+    cluster_id: str = field(string, "INCONSISTENT_CLUSTER_ID when it is another.")
+    incarnation_id: bytes = field(uuid, "Random id of this process start.")
+    listeners: tuple[ListenerEndpoint, ...] = field(array_of(ListenerEndpoint), "Addresses.")
+    rack: str | None = field(nullable(string), "Failure domain.")
+    features: tuple[FeatureRange, ...] = field(array_of(FeatureRange), "Supported features.")
+    log_dirs: tuple[bytes, ...] = field(array(uuid), "Directory ids.")
+    previous_broker_epoch: int = field(int64, "Epoch stored by the last clean shutdown, -1 for none (R32).")
+
+
+@message
+class BrokerRegistrationResponse:
+    """The new broker epoch: the offset of the registration record (K28)."""
+
+    error_code: int = field(int16, "R30 lists them in order.")
+    error_message: str | None = field(nullable(string), "What to do about the error.")
+    broker_epoch: int = field(int64, "Epoch, -1 on error.")
+    clean_shutdown: bool = field(boolean, "True when the controller took the previous shutdown for clean.")
+
+
+@message
+class BrokerHeartbeatRequest:
+    """Keeps the session and carries the broker's wishes (R23)."""
+
+    broker_id: int = field(int32, "Id.")
+    broker_epoch: int = field(int64, "STALE_BROKER_EPOCH when it is another.")
+    current_metadata_offset: int = field(int64, "End of what the broker has applied, exclusive.")
+    want_fence: bool = field(boolean, "Stay or become fenced.")
+    want_shutdown: bool = field(boolean, "Begin or go on with a controlled shutdown.")
+
+
+@message
+class BrokerHeartbeatResponse:
+    """What the controller has decided."""
+
+    error_code: int = field(int16, "NONE, NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.")
+    error_message: str | None = field(nullable(string), "What to do about the error.")
+    is_caught_up: bool = field(boolean, "The broker has applied its own registration.")
+    is_fenced: bool = field(boolean, "Fenced after this heartbeat.")
+    should_shut_down: bool = field(boolean, "Controlled shutdown is complete: stop now.")

@@ -1,0 +1,91 @@
+"""Fetch (1): read batches. One path for consumers, follower brokers and the metadata quorum (R80, K10)."""
+
+from protocol.schema import (
+    array_of,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    records,
+    string,
+    struct,
+    uuid,
+)
+
+#: `replica_id` of a consumer.
+CONSUMER_REPLICA_ID = -1
+#: Topic id of the metadata log, as in Kafka.
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+
+
+@message
+class FetchPartition:
+    """Where one partition is read. For a follower the position proves what it holds (D6)."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partition_index: int = field(int32, "Partition.")
+    current_leader_epoch: int = field(int32, "Leader epoch that the reader believes in, -1 for none (R55).")
+    fetch_offset: int = field(int64, "Next offset wanted; a follower's log end offset.")
+    last_fetched_epoch: int = field(
+        int32, "Epoch of the follower's last batch, -1 for none: divergence check (R80)."
+    )
+    flushed_offset: int = field(int64, "A follower's durable log end, -1 for consumers.")
+    max_bytes: int = field(
+        int32, "Most bytes for this partition; the first batch is sent whole whatever its size."
+    )
+
+
+@message
+class FetchRequest:
+    """Answered at once when there is data, an error or news for the reader, else after `max_wait_ms`."""
+
+    cluster_id: str | None = field(nullable(string), "Set by quorum members: refuses strangers.")
+    replica_id: int = field(int32, "Broker id of a follower, node id of a quorum member, -1 for a consumer.")
+    broker_epoch: int = field(int64, "The follower's broker epoch, -1 when it has none.")
+    max_wait_ms: int = field(int32, "Longest wait for data.")
+    min_bytes: int = field(int32, "Answer once so many bytes are there.")
+    max_bytes: int = field(
+        int32, "Most bytes in the answer; the first batch is sent whole whatever its size."
+    )
+    partitions: tuple[FetchPartition, ...] = field(
+        array_of(FetchPartition), "Partitions, in order of preference."
+    )
+
+
+@message
+class EpochEndOffset:
+    """Where logs part: the largest epoch known that is not above the one asked for, and its end (exclusive)."""
+
+    epoch: int = field(int32, "Leader epoch.")
+    end_offset: int = field(int64, "First offset after it.")
+
+
+@message
+class FetchPartitionResponse:
+    """Data of one partition, or why there is none."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partition_index: int = field(int32, "Partition.")
+    error_code: int = field(int16, "NONE, or what is wrong with this row.")
+    high_watermark: int = field(int64, "End of the committed part, exclusive; -1 when not known yet (A-6).")
+    log_start_offset: int = field(int64, "First offset still kept, -1 on error.")
+    log_end_offset: int = field(int64, "The leader's log end, for followers; -1 for consumers.")
+    diverging_epoch: EpochEndOffset | None = field(
+        nullable(struct(EpochEndOffset)), "Truncate to here first (R81)."
+    )
+    leader_id: int = field(int32, "Leader as this node knows it, -1 when unknown.")
+    leader_epoch: int = field(int32, "Epoch of that leader.")
+    records: memoryview = field(
+        records, "Whole record batches; the first may begin below the offset asked for."
+    )
+
+
+@message
+class FetchResponse:
+    """One row for each partition of the request that has news; a request-level error has no rows."""
+
+    error_code: int = field(int16, "NONE, or why the whole request was refused.")
+    error_message: str | None = field(nullable(string), "What to do about the error.")
+    partitions: tuple[FetchPartitionResponse, ...] = field(array_of(FetchPartitionResponse), "Rows.")

@@ -1,0 +1,85 @@
+"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55) of the metadata quorum (K1-K16)."""
+
+from protocol.schema import array, array_of, boolean, field, int16, int32, int64, message, nullable, string
+
+
+@message
+class VoteRequest:
+    """Ask for a vote, or with `pre_vote` only whether it would be given (K4)."""
+
+    cluster_id: str = field(string, "Refuses strangers.")
+    raft_epoch: int = field(int32, "Epoch to be led; with pre_vote the candidate's present one.")
+    candidate_id: int = field(int32, "Who asks.")
+    voter_id: int = field(int32, "Who is asked: INVALID_VOTER_KEY when it is another node.")
+    last_epoch: int = field(int32, "Epoch of the candidate's last batch.")
+    last_epoch_end_offset: int = field(int64, "The candidate's log end offset (K5).")
+    pre_vote: bool = field(boolean, "True: changes nothing at the receiver.")
+
+
+@message
+class VoteResponse:
+    """Durable before it is sent (Q-9)."""
+
+    error_code: int = field(int16, "NONE, INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, ...")
+    error_message: str | None = field(nullable(string), "What to do about the error.")
+    raft_epoch: int = field(int32, "The receiver's epoch.")
+    leader_id: int = field(int32, "Leader known there, -1 for none.")
+    vote_granted: bool = field(boolean, "Yes or no.")
+
+
+@message
+class BeginQuorumEpochRequest:
+    """The new leader tells the other voters."""
+
+    cluster_id: str = field(string, "Refuses strangers.")
+    leader_id: int = field(int32, "Leader.")
+    raft_epoch: int = field(int32, "Its epoch.")
+    voter_id: int = field(int32, "Who is told.")
+
+
+@message
+class EndQuorumEpochRequest:
+    """A leader resigns and names who should follow."""
+
+    cluster_id: str = field(string, "Refuses strangers.")
+    leader_id: int = field(int32, "The resigning leader.")
+    raft_epoch: int = field(int32, "Its epoch.")
+    preferred_successors: tuple[int, ...] = field(array(int32), "Voters, longest log first (K6).")
+
+
+@message
+class QuorumEpochResponse:
+    """Answer to Begin and End."""
+
+    error_code: int = field(int16, "NONE, FENCED_LEADER_EPOCH, ...")
+    error_message: str | None = field(nullable(string), "What to do about the error.")
+    raft_epoch: int = field(int32, "The receiver's epoch.")
+    leader_id: int = field(int32, "Leader known there, -1 for none.")
+
+
+@message
+class DescribeQuorumRequest:
+    """Ask the quorum's leader; others answer NOT_LEADER_OR_FOLLOWER with its id."""
+
+
+@message
+class QuorumReplica:
+    """One voter or observer."""
+
+    replica_id: int = field(int32, "Node.")
+    log_end_offset: int = field(int64, "Its end, -1 when unknown.")
+    last_fetch_timestamp_ms: int = field(int64, "Wall time of its last fetch, -1 for none.")
+    last_caught_up_timestamp_ms: int = field(int64, "Wall time when it last had all, -1 for never.")
+
+
+@message
+class DescribeQuorumResponse:
+    """State of the quorum as its leader sees it (K16)."""
+
+    error_code: int = field(int16, "NONE or NOT_LEADER_OR_FOLLOWER.")
+    error_message: str | None = field(nullable(string), "What to do about the error.")
+    leader_id: int = field(int32, "Leader, -1 when unknown.")
+    raft_epoch: int = field(int32, "Epoch.")
+    high_watermark: int = field(int64, "End of the committed part of the metadata log, exclusive.")
+    voters: tuple[QuorumReplica, ...] = field(array_of(QuorumReplica), "By id.")
+    observers: tuple[QuorumReplica, ...] = field(array_of(QuorumReplica), "By id.")

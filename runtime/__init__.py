@@ -1,0 +1,1 @@
+"""The only layer that touches clock, randomness, sockets, files and tasks."""

@@ -1,0 +1,248 @@
+"""What the rest of Holdfast may know of the world: clock, randomness, network, disk and tasks.
+
+Owns the seam between decisions and the machine; never does anything itself. Every other package reaches
+time, random choices, sockets, files and tasks through a `Runtime` only, so that the real runtime
+(`runtime.real`), the in-memory twin (`runtime.memory`) and a simulator can stand in for each other.
+All implementations pass the same contract tests (`tests/contract`).
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+T = TypeVar("T")
+
+
+# --- errors of the world -------------------------------------------------------------------------------
+
+
+class NetworkError(Exception):
+    """A connection could not be made or broke. The text says which peer and why."""
+
+
+class ConnectionRefused(NetworkError):
+    """The peer's host answered that nobody listens there: strong evidence that the process is gone."""
+
+
+class ConnectTimeout(NetworkError):
+    """Nobody answered the attempt to connect in time: no evidence of anything."""
+
+
+class DiskError(Exception):
+    """A file operation failed (EIO, ENOSPC, ...). The log dir that it happened in is no longer trusted."""
+
+    def __init__(self, path: str, operation: str, errno: int, reason: str) -> None:
+        super().__init__(f"{operation} {path}: {reason}")
+        self.path = path
+        self.operation = operation
+        self.errno = errno
+        self.reason = reason
+
+
+class FileMissing(DiskError):
+    """`Disk.open(create=False)`, `rename`, `unlink` or `listdir` met a name that does not exist."""
+
+
+# --- clock and randomness ------------------------------------------------------------------------------
+
+
+class Timer(Protocol):
+    def cancel(self) -> None:
+        """Forget the callback; harmless when it has run already."""
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Monotonic milliseconds. The only time that decisions may use."""
+
+    def now_ns(self) -> int:
+        """Monotonic nanoseconds, for measurements."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch: a label for people and records, never an input of a decision."""
+
+    async def sleep(self, duration_ms: float) -> None: ...
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` on the event loop once `delay_ms` have passed."""
+
+
+class Random(Protocol):
+    def randint(self, low: int, high: int) -> int:
+        """An integer in [low, high], both inclusive."""
+
+    def random(self) -> float:
+        """A float in [0, 1)."""
+
+    def uuid(self) -> bytes:
+        """16 bytes of a fresh random id."""
+
+
+# --- network -------------------------------------------------------------------------------------------
+
+
+class Connection(Protocol):
+    """One established TCP connection. Bytes arrive at its `ConnectionHandler`."""
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side, for messages to people."""
+
+    @property
+    def is_closing(self) -> bool: ...
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Queue the buffers in order. Never blocks; the handler hears when too much is queued."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+
+    def abort(self) -> None:
+        """Close at once and drop what is queued."""
+
+
+class ConnectionHandler(Protocol):
+    """Callbacks of one connection, all on the event loop, in the order shown; none may block or await."""
+
+    def connection_made(self, connection: Connection) -> None: ...
+
+    def bytes_received(self, data: bytes) -> None: ...
+
+    def pause_writing(self) -> None:
+        """More than the write limit is queued: stop producing."""
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: NetworkError | None) -> None:
+        """Called exactly once; `None` when either side closed in an orderly way."""
+
+
+class Listener(Protocol):
+    @property
+    def port(self) -> int:
+        """The bound port (useful when 0 was asked for)."""
+
+    async def close(self) -> None:
+        """Stop accepting. Connections made before stay open."""
+
+
+class Network(Protocol):
+    async def listen(self, host: str, port: int, handler: Callable[[], ConnectionHandler]) -> Listener:
+        """Accept connections, one new handler for each. Raises: NetworkError when the port is taken."""
+
+    async def connect(
+        self, host: str, port: int, handler: ConnectionHandler, timeout_ms: float
+    ) -> Connection:
+        """Raises: ConnectionRefused, ConnectTimeout, NetworkError."""
+
+
+# --- disk ----------------------------------------------------------------------------------------------
+
+
+class File(Protocol):
+    """An open file. `append` and `read_at` are page-cache calls and run on the event loop; `flush` does not.
+
+    After any DiskError from `append`, `flush` or `truncate` the content of the file is unknown and the
+    caller must not go on with it (fail-stop, verification A-20).
+    """
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file as seen through the page cache."""
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers at the end; returns the position of the first byte. Raises: DiskError."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position`; shorter only at the end of the file. Raises: DiskError."""
+
+    async def flush(self) -> None:
+        """Make durable every byte that was in the file when the flush *started* (A-21). Concurrent calls
+        may share one fsync that starts after the later of them. Raises: DiskError."""
+
+    async def truncate(self, size: int) -> None:
+        """Cut to `size` bytes; not durable until flushed. Raises: DiskError."""
+
+    async def close(self) -> None:
+        """Close without flushing. Idempotent."""
+
+
+class Disk(Protocol):
+    """Paths are plain strings with `/`. Names become durable by `sync_folder` only."""
+
+    async def open(self, path: str, *, create: bool) -> File:
+        """Open for reading and appending. Raises: FileMissing (create=False), DiskError."""
+
+    async def rename(self, source: str, target: str) -> None:
+        """Atomically replace `target`. Raises: FileMissing, DiskError."""
+
+    async def unlink(self, path: str) -> None:
+        """Raises: FileMissing, DiskError."""
+
+    async def make_folder(self, path: str) -> None:
+        """Create the folder and its parents; fine when it exists. Raises: DiskError."""
+
+    async def remove_folder(self, path: str) -> None:
+        """Remove a folder with everything in it; fine when it is missing. Raises: DiskError."""
+
+    async def sync_folder(self, path: str) -> None:
+        """Make creations, renames and unlinks of names in this folder durable. Raises: DiskError."""
+
+    async def listdir(self, path: str) -> list[str]:
+        """Names in the folder, sorted. Raises: FileMissing, DiskError."""
+
+    async def exists(self, path: str) -> bool:
+        """True for a file or a folder."""
+
+    async def lock_folder(self, path: str) -> None:
+        """Take the folder for this process until it ends (a `.lock` file). Raises: DiskError when it is taken."""
+
+
+# --- tasks ---------------------------------------------------------------------------------------------
+
+
+class Task(Protocol):
+    def cancel(self) -> None: ...
+
+    @property
+    def is_done(self) -> bool: ...
+
+    async def wait(self) -> None:
+        """Until the task has ended, however it ended. Never raises what the task raised."""
+
+
+class Tasks(Protocol):
+    """The only way to start concurrent work. Every task is held and named until it ends."""
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> Task:
+        """Run `work`. If it ends with an exception other than cancellation the node has met its own bug or a
+        dead disk: the first such exception is what `failure` returns."""
+
+    async def failure(self) -> BaseException:
+        """Wait for the first task that failed; entry points stop the node then."""
+
+    async def cancel_all(self) -> None:
+        """Cancel every task in order of creation and wait for all of them."""
+
+
+# --- the bundle ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Everything a node may use of the world."""
+
+    clock: Clock
+    random: Random
+    network: Network
+    disk: Disk
+    tasks: Tasks
