@@ -1,0 +1,67 @@
+# Every target does all its own set-up in $(VENV) from a bare Python >= 3.11. `make help` lists them.
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller broker client cli durability bench sim chaos)
+FAST := not e2e and not spark and not slow
+ARGS ?=
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench fuzz fmt docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.have-spark ## cluster up, produce under kill -9, Spark's verdict (ARGS="--records 50000")
+	$(BIN)/holdfast demo $(ARGS)
+
+test: $(VENV)/.have-dev $(VENV)/.have-spark ## the whole test suite, Spark and processes included
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.have-dev ## format, lint, types, layers, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(PACKAGES) tests
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+
+bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limits
+	$(BIN)/python -m bench.produce $(ARGS)
+	$(BIN)/python -m bench.consume $(ARGS)
+
+fuzz: $(VENV)/.have-dev ## the property tests with many more examples
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
+
+fmt: $(VENV)/.have-dev ## format and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas
+	$(BIN)/python -c 'from protocol.documentation import render; print(render(), end="")' > docs/protocol.md
+
+clean: ## forget the virtual environment and all caches
+	rm -rf $(VENV) .jdk .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+
+# --- set-up, done once and again when the requirements change ---------------------------------------------
+
+$(VENV)/.have-python:
+	@python=; for candidate in "$(PYTHON)" python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	  if [ -n "$$candidate" ] && "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then python=$$candidate; break; fi; done; \
+	if [ -z "$$python" ]; then \
+	  echo "Holdfast needs Python 3.11 or newer with its venv module (Debian: apt-get install python3 python3-venv)." >&2; \
+	  echo "None of python3, python3.11 ... python3.14 is one; name yours with: make PYTHON=/path/to/python3 ..." >&2; exit 1; fi; \
+	[ -x $(BIN)/python ] || { echo "setting up $(VENV) with $$($$python --version)"; "$$python" -m venv $(VENV); }
+	@touch $@
+
+$(VENV)/.have-base: pyproject.toml constraints.txt | $(VENV)/.have-python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.have-dev: $(VENV)/.have-base
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.have-spark: $(VENV)/.have-base
+	@echo "installing Spark (some 450 MB the first time)"
+	$(PIP) --editable '.[spark]'
+	@touch $@
