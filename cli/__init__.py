@@ -1,0 +1,1 @@
+"""The commands of `holdfast`: thin over client, broker and controller."""

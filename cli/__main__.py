@@ -1,0 +1,51 @@
+"""`holdfast <command>`: finds the command's module and loads only that, so that `--help` stays fast."""
+
+import importlib
+
+import click
+
+#: command -> (module, one line of help)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "broker": ("cli.node", "Run a broker in the foreground."),
+    "cluster": ("cli.cluster", "Run a whole cluster as local processes: up, down, status."),
+    "console-consumer": ("cli.console_consumer", "Print the records of a topic."),
+    "console-producer": ("cli.console_producer", "Send lines of standard input as records."),
+    "controller": ("cli.node", "Run a controller in the foreground."),
+    "demo": ("cli.demo", "Produce while processes are killed, then prove with Spark what survived."),
+    "dump-log": ("cli.dump_log", "Show what is in segment, index and checkpoint files."),
+    "get-offsets": ("cli.get_offsets", "Show the first, last or a timestamp's offset of partitions."),
+    "node-health": ("cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
+    "topics": ("cli.topics", "Create, list, describe and delete topics."),
+    "validate": ("cli.validate", "Compare ledgers with what the cluster serves (Spark): was anything lost?"),
+    "verifiable-producer": ("cli.verifiable_producer", "Send numbered records, report each answer, keep a ledger."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        # A module with several commands names them as they are typed, one with a single command says `command`.
+        found = getattr(module, cmd_name.replace("-", "_"), None) or module.command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="holdfast")
+def main() -> None:
+    """Holdfast: a small replicated log cluster that you can pull the plug on."""
+
+
+if __name__ == "__main__":
+    main()

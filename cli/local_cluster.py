@@ -1,0 +1,295 @@
+"""A cluster of local processes in one folder: start, stop, kill, pause, look.
+
+Owns the processes and the files `cluster.json`, `<node>/server.properties`, `<node>/node.log` and `<node>/node.pid`;
+knows nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
+Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL), `pause` (SIGSTOP).
+"""
+
+import contextlib
+import json
+import os
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cli.node_health import probe
+
+#: Below the range that kernels hand out to outgoing connections, so that the port of a stopped node stays free.
+PORTS = range(20_000, 31_000)
+STATE_FILE = "cluster.json"
+#: Ids of controllers start here, those of brokers at 1.
+FIRST_CONTROLLER_ID = 101
+
+
+class ClusterError(Exception):
+    """The cluster could not do what was asked. The text says what to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One process of the cluster."""
+
+    role: str
+    node_id: int
+    port: int
+    http_port: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.node_id}"
+
+
+class LocalCluster:
+    """The nodes of one folder. Processes are found by their pid files, whoever started them."""
+
+    def __init__(self, folder: Path, cluster_id: str, nodes: Sequence[Node]) -> None:
+        self.folder = folder
+        self.cluster_id = cluster_id
+        self.nodes = tuple(nodes)
+        #: children of this very process: they must be reaped, or a dead one looks alive
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    # --- making and finding ---------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        brokers: int,
+        controllers: int,
+        *,
+        base_port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> "LocalCluster":
+        """Choose ports and write the configuration of every node. Nothing is started."""
+        if (folder / STATE_FILE).exists():
+            raise ClusterError(f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it")
+        ports = _free_ports(2 * (brokers + controllers), base_port)
+        nodes = [
+            Node(role, first + index, ports.pop(0), ports.pop(0))
+            for role, first, count in (("controller", FIRST_CONTROLLER_ID, controllers), ("broker", 1, brokers))
+            for index in range(count)
+        ]
+        cluster = cls(folder, secrets.token_urlsafe(16), nodes)
+        for node in nodes:
+            cluster._write_properties(node, properties or {})
+        state = {"version": 1, "cluster_id": cluster.cluster_id, "nodes": [asdict(node) for node in nodes]}
+        (folder / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        return cluster
+
+    @classmethod
+    def load(cls, folder: Path) -> "LocalCluster":
+        """The cluster that an earlier `create` left in the folder."""
+        try:
+            state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+            return cls(folder, state["cluster_id"], [Node(**node) for node in state["nodes"]])
+        except FileNotFoundError:
+            raise ClusterError(f"no cluster in {folder}: `holdfast cluster up --dir {folder}` makes one") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClusterError(f"{folder / STATE_FILE} cannot be read: {error}") from error
+
+    def _write_properties(self, node: Node, extra: Mapping[str, str]) -> None:
+        home = self.home(node)
+        home.mkdir(parents=True, exist_ok=True)
+        voters = ",".join(f"{n.node_id}@127.0.0.1:{n.port}" for n in self.nodes if n.role == "controller")
+        if not voters:
+            raise ClusterError("a cluster needs at least one controller")
+        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        keys = {
+            "process.roles": node.role,
+            "node.id": str(node.node_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listener}://127.0.0.1:{node.port}",
+            "log.dirs": str(home / "data"),
+            "metadata.log.dir": str(home / "metadata"),
+            "holdfast.cluster.id": self.cluster_id,
+            "holdfast.http.listener": f"127.0.0.1:{node.http_port}",
+        }
+        replicas = min(3, sum(n.role == "broker" for n in self.nodes))
+        keys["default.replication.factor"] = str(max(1, replicas))
+        keys["min.insync.replicas"] = str(max(1, replicas - 1))
+        if node.role == "broker":
+            keys["inter.broker.listener.name"] = "PLAINTEXT"
+        keys.update(extra)
+        text = "".join(f"{key}={value}\n" for key, value in keys.items())
+        self.properties_file(node).write_text(text, encoding="utf-8")
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.role == "broker")
+
+    @property
+    def controllers(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.role == "controller")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
+
+    def home(self, node: Node) -> Path:
+        return self.folder / node.name
+
+    def data_folder(self, node: Node) -> Path:
+        return self.home(node) / "data"
+
+    def properties_file(self, node: Node) -> Path:
+        return self.home(node) / "server.properties"
+
+    def log_file(self, node: Node) -> Path:
+        return self.home(node) / "node.log"
+
+    def node(self, name: str) -> Node:
+        """The node called `broker-1` or `controller-101`."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise ClusterError(f"no node {name} here; there are {', '.join(n.name for n in self.nodes)}")
+
+    def broker(self, broker_id: int) -> Node:
+        return self.node(f"broker-{broker_id}")
+
+    def pid(self, node: Node) -> int | None:
+        """Pid of the running process of a node, None when it does not run."""
+        child = self._children.get(node.name)
+        if child is not None and child.poll() is not None:
+            del self._children[node.name]
+        try:
+            pid = int((self.home(node) / "node.pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return pid if _runs(pid, str(self.properties_file(node))) else None
+
+    def is_ready(self, node: Node) -> bool:
+        """True when the node answers /readyz with yes."""
+        return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
+
+    # --- acting ---------------------------------------------------------------------------------------
+
+    def start(self, node: Node) -> None:
+        """Start the process of one node; fine when it runs already."""
+        if self.pid(node) is not None:
+            return
+        with self.log_file(node).open("ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "cli", node.role, "--config", str(self.properties_file(node))],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children[node.name] = child
+        (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
+
+    def up(self, timeout_s: float = 60.0) -> None:
+        """Start what does not run and wait until every node is ready."""
+        for node in self.nodes:
+            self.start(node)
+        self.wait_ready(self.nodes, timeout_s)
+
+    def wait_ready(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
+        """Wait until all of `nodes` are ready. Raises: ClusterError naming the log of one that is not."""
+        deadline = time.monotonic() + timeout_s
+        waiting = list(nodes)
+        while waiting:
+            waiting = [node for node in waiting if not self.is_ready(node)]
+            for node in waiting:
+                if self.pid(node) is None:
+                    raise ClusterError(f"{node.name} has ended; its last words:\n{self.last_words(node)}")
+            if waiting and time.monotonic() > deadline:
+                names = ", ".join(node.name for node in waiting)
+                raise ClusterError(f"not ready after {timeout_s:.0f} s: {names}; see {self.log_file(waiting[0])}")
+            if waiting:
+                time.sleep(0.05)
+
+    def stop(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
+        """Ask for a clean stop and wait for it. Raises: ClusterError when one does not end in time."""
+        for node in nodes:
+            self.signal(node, signal.SIGTERM)
+        self._wait_gone(nodes, timeout_s)
+
+    def kill(self, nodes: Sequence[Node]) -> None:
+        """SIGKILL all of `nodes` at once and wait until they are gone. The page cache lives on."""
+        for node in nodes:
+            self.signal(node, signal.SIGKILL)
+        self._wait_gone(nodes, 10.0)
+
+    def pause(self, node: Node) -> None:
+        self.signal(node, signal.SIGSTOP)
+
+    def resume(self, node: Node) -> None:
+        self.signal(node, signal.SIGCONT)
+
+    def signal(self, node: Node, number: signal.Signals) -> None:
+        """Send a signal to a node; nothing happens when it does not run."""
+        pid = self.pid(node)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def down(self, timeout_s: float = 60.0) -> None:
+        """Stop cleanly: brokers first, since their controlled shutdown needs the controllers."""
+        for node in self.nodes:
+            self.signal(node, signal.SIGCONT)
+        self.stop(self.brokers, timeout_s)
+        self.stop(self.controllers, timeout_s)
+
+    def last_words(self, node: Node, lines: int = 5) -> str:
+        """The end of a node's log."""
+        try:
+            return "\n".join(self.log_file(node).read_text(errors="replace").splitlines()[-lines:])
+        except FileNotFoundError:
+            return "(no log)"
+
+    def _wait_gone(self, nodes: Sequence[Node], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while left := [node.name for node in nodes if self.pid(node) is not None]:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"still running after {timeout_s:.0f} s: {', '.join(left)}")
+            time.sleep(0.01)
+
+
+def _runs(pid: int, properties_file: str) -> bool:
+    """True when the pid is a live process started with this configuration (pids are used again)."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError:
+        return False if Path("/proc/self").exists() else _answers(pid)
+    return properties_file.encode() in command
+
+
+def _answers(pid: int) -> bool:
+    # without /proc (macOS) a pid that takes signal 0 has to do
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _free_ports(count: int, base_port: int | None) -> list[int]:
+    """`count` ports that nobody listens on: consecutive from `base_port`, else anywhere in PORTS."""
+    candidates = range(base_port, base_port + count) if base_port is not None else random.sample(PORTS, len(PORTS))
+    free: list[int] = []
+    for port in candidates:
+        with socket.socket() as probe_socket:
+            probe_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe_socket.bind(("127.0.0.1", port))
+            except OSError as error:
+                if base_port is not None:
+                    raise ClusterError(f"port {port} is taken: choose another --base-port") from error
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise ClusterError("no free ports found")

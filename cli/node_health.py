@@ -1,0 +1,33 @@
+"""`holdfast node-health`: the healthcheck of containers and of `holdfast cluster`."""
+
+import http.client
+import sys
+
+import click
+
+
+def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]:
+    """Whether GET `path` answers 200, and the body or the reason why there is none."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status == 200, response.read(10_000).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return False, f"{type(error).__name__}: {error}"
+    finally:
+        connection.close()
+
+
+@click.command()
+@click.option("--http", "address", default="127.0.0.1:9404", show_default=True, metavar="HOST:PORT", help="Admin endpoint.")
+@click.option("--ready", is_flag=True, help="Ask /readyz (registered, unfenced) instead of /livez.")
+@click.option("--timeout-ms", type=click.IntRange(1), default=2000, show_default=True)
+def command(address: str, ready: bool, timeout_ms: int) -> None:
+    """Exit 0 when the node says yes, 1 when it says no or nothing."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise click.UsageError(f"--http {address}: expected HOST:PORT")
+    well, text = probe(host, int(port), "/readyz" if ready else "/livez", timeout_ms / 1000)
+    click.echo(text)
+    sys.exit(0 if well else 1)

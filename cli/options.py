@@ -1,0 +1,101 @@
+"""Options that several commands share, spelled as in Kafka's tools, and how an answer is printed.
+
+Text goes to stdout, one JSON object with `--output json`, everything about progress and errors to stderr.
+Exit codes: 0 all asked-for work done, 1 any failure, 2 usage.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import javaproperties
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The pairs of a Java properties file. Raises: click.UsageError when it cannot be read."""
+    try:
+        return dict(javaproperties.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+        raise click.UsageError(f"cannot read {path}: {error}") from error
+
+
+def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
+    """`("a=1", "b=2")` as a dict. Raises: click.UsageError for an item without `=`."""
+    made = {}
+    for value in values:
+        key, separator, rest = value.partition("=")
+        if not separator:
+            raise click.UsageError(f"{option} {value}: expected key=value")
+        made[key.strip()] = rest
+    return made
+
+
+def bootstrap(function: F) -> F:
+    """`--bootstrap-server` and what belongs to every client command."""
+    for option in reversed(
+        (
+            click.option(
+                "--bootstrap-server", "bootstrap_server", required=True, metavar="HOST:PORT[,HOST:PORT]", help="Brokers."
+            ),
+            click.option("--command-config", metavar="FILE", help="Properties of the client; unknown keys warn."),
+            click.option("--command-property", multiple=True, metavar="KEY=VALUE", help="One property of the client."),
+            click.option("--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True, help="Give up after."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def output(function: F) -> F:
+    """`--output text|json`."""
+    return click.option(
+        "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
+    )(function)
+
+
+@dataclass
+class Answer:
+    """What a command found out; `finish` prints it and ends the process."""
+
+    command: str
+    data: Any = None
+    errors: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def finish(self, form: str, text: str) -> None:
+        """Print as text or JSON, errors to stderr, and exit 0 or 1."""
+        if form == "json":
+            body = {"schema": f"holdfast.{self.command}/1", "ok": not self.errors, "data": self.data, "errors": self.errors}
+            click.echo(json.dumps(body))
+        elif text:
+            click.echo(text)
+        for error in self.errors:
+            where = error.get("topic") or error.get("node") or ""
+            click.echo(f"error: {where}{': ' if where else ''}{error['code']}: {error.get('message', '')}", err=True)
+        sys.exit(1 if self.errors else 0)
+
+
+def client_properties(command_config: str | None, command_property: tuple[str, ...], known: frozenset[str]) -> dict[str, str]:
+    """Properties of the command line over those of the file; unknown keys warn, never fail."""
+    properties = read_properties(command_config) if command_config else {}
+    properties.update(pairs(command_property, "--command-property"))
+    for key in sorted(set(properties) - known):
+        click.echo(f"warning: {key} is not known here and has no effect", err=True)
+    return {key: value for key, value in properties.items() if key in known}
+
+
+def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
+    """Run `work(runtime)` on the real runtime; failures of network and cluster become one line and exit code 1."""
+    from runtime.api import NetworkError
+    from runtime.real import run
+
+    try:
+        return run(work)
+    except NetworkError as error:
+        click.echo(f"error: {error}", err=True)
+        return 1
