@@ -1,1 +1,1 @@
-"""The wire: error codes, schemas, messages, frames and record batch headers. Pure; imports nothing of ours."""
+"""The wire: error codes, schemas, messages, frames, record batches. Pure; imports nothing of ours."""

@@ -1,4 +1,4 @@
-"""Numbers of the RPCs. Those of KIP-966 and KIP-1275 come from their texts, the rest are Kafka's (design D3)."""
+"""Numbers of the RPCs. Those of KIP-966 and KIP-1275 come from their texts, the rest are Kafka's (D3)."""
 
 from enum import IntEnum
 

@@ -77,7 +77,7 @@ def _check_nesting(packed: Buffer) -> None:
 class FrameDecoder:
     """Cuts a byte stream into frames. Keeps chunks as they came and joins them once a frame is complete."""
 
-    __slots__ = ("_chunks", "_held", "_need", "_frame_max_bytes")
+    __slots__ = ("_chunks", "_frame_max_bytes", "_held", "_need")
 
     def __init__(self, frame_max_bytes: int = FRAME_MAX_BYTES) -> None:
         self._chunks: list[bytes] = []
@@ -92,7 +92,7 @@ class FrameDecoder:
         return self._held
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes, in order. Raises: FrameError; the decoder is useless afterwards."""
+        """The frames that `data` completes, in order. Raises: FrameError; the decoder is spent then."""
         self._chunks.append(data)
         self._held += len(data)
         if self._held < self._need:

@@ -3,7 +3,7 @@
 A message is a frozen dataclass whose fields are declared with `field(TYPE, ...)`. On the wire it is a msgpack
 array of its fields in the order of declaration (design D3). Evolution only appends: a field with `since=n`
 is present from version n on and takes its default when an older peer leaves it out; extra trailing elements
-are passed over. Decoding checks types, ranges and lengths and raises `SchemaError` with the path of the field.
+are passed over. Decoding checks types, ranges and lengths and raises `SchemaError` with the path.
 Fields of type `records` carry bytes outside msgpack: the array holds `[offset, length]` into the attachment.
 """
 
@@ -45,7 +45,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """How one value looks on the wire. `encode(value, version, attachment)`, `decode(raw, version, attachment, path)`."""
+    """How one value looks on the wire."""
 
     name: str
     encode: Callable[[Any, int, Attachment], Any]

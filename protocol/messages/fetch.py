@@ -56,7 +56,7 @@ class FetchRequest:
 
 @message
 class EpochEndOffset:
-    """Where logs part: the largest epoch known that is not above the one asked for, and its end (exclusive)."""
+    """Where logs part: the largest known epoch not above the one asked for, and its end (exclusive)."""
 
     epoch: int = field(int32, "Leader epoch.")
     end_offset: int = field(int64, "First offset after it.")

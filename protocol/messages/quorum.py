@@ -1,4 +1,4 @@
-"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55) of the metadata quorum (K1-K16)."""
+"""Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55) (K1-K16)."""
 
 from protocol.schema import array, array_of, boolean, field, int16, int32, int64, message, nullable, string
 

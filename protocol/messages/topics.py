@@ -1,4 +1,7 @@
-"""CreateTopics (19), DeleteTopics (20), DescribeTopicPartitions (74). Brokers forward the first two to the controller."""
+"""CreateTopics (19), DeleteTopics (20), DescribeTopicPartitions (74).
+
+Brokers forward the first two to the active controller.
+"""
 
 from protocol.schema import (
     array,
