@@ -16,6 +16,8 @@ from protocol.schema import (
 
 #: `replica_id` of a consumer.
 CONSUMER_REPLICA_ID = -1
+#: `session_id` of a request that is complete in itself.
+NO_SESSION = -1
 #: Topic id of the metadata log, as in Kafka.
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
@@ -38,6 +40,14 @@ class FetchPartition:
 
 
 @message
+class ForgottenPartition:
+    """A partition that the follower no longer fetches here."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partition_index: int = field(int32, "Partition.")
+
+
+@message
 class FetchRequest:
     """Answered at once when there is data, an error or news for the reader, else after `max_wait_ms`."""
 
@@ -51,6 +61,17 @@ class FetchRequest:
     )
     partitions: tuple[FetchPartition, ...] = field(
         array_of(FetchPartition), "Partitions, in order of preference."
+    )
+    session_id: int = field(
+        int64, "A follower's number for its present connection, -1 for no session.", default=NO_SESSION
+    )
+    session_epoch: int = field(
+        int32,
+        "0: `partitions` is complete. n: request n of the session, `partitions` are the rows that changed.",
+        default=0,
+    )
+    forgotten: tuple[ForgottenPartition, ...] = field(
+        array_of(ForgottenPartition), "Rows that leave the session.", default=()
     )
 
 
