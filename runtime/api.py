@@ -204,7 +204,7 @@ class Disk(Protocol):
         """True for a file or a folder."""
 
     async def lock_folder(self, path: str) -> None:
-        """Take the folder for this process until it ends (`.lock` in it). Raises: DiskError when it is taken."""
+        """Take the folder for this process until it ends (`.lock` in it). Raises: DiskError when taken."""
 
 
 # --- tasks ---------------------------------------------------------------------------------------------

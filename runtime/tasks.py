@@ -1,0 +1,95 @@
+"""Concurrent work that is named, held, and whose failure somebody hears about. Serves every runtime.
+
+Owns the set of running tasks in order of creation. A task that ends with an exception has met our own bug or
+a dead disk; the entry point waits in `failure` and stops the node (design §3).
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+_log = logging.getLogger("holdfast.tasks")
+
+
+class HeldTask:
+    """One piece of work."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: "asyncio.Task[None]") -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    @property
+    def is_done(self) -> bool:
+        return self._task.done()
+
+    async def wait(self) -> None:
+        """Until the task has ended, however it ended; cancelling the wait leaves the task alone."""
+        if self._task.done():
+            return
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake(_: "asyncio.Task[None]") -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._task.add_done_callback(wake)
+        await ended
+
+
+class HeldTasks:
+    """`runtime.api.Tasks` on the running event loop."""
+
+    def __init__(self) -> None:
+        #: running tasks by number, so in order of creation
+        self._running: dict[int, HeldTask] = {}
+        self._started = 0
+        self._failure: BaseException | None = None
+        self._listeners: list[asyncio.Future[BaseException]] = []
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> HeldTask:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        number = self._started
+        self._started += 1
+        held = self._running[number] = HeldTask(task)
+        task.add_done_callback(lambda task: self._ended(number, task))
+        return held
+
+    def _ended(self, number: int, task: "asyncio.Task[None]") -> None:
+        del self._running[number]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        _log.error("task %s failed: %s", task.get_name(), error, exc_info=error)
+        if self._failure is None:
+            self._failure = error
+            for listener in self._listeners:
+                if not listener.done():
+                    listener.set_result(error)
+            self._listeners.clear()
+
+    async def failure(self) -> BaseException:
+        if self._failure is not None:
+            return self._failure
+        listener: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._listeners.append(listener)
+        return await listener
+
+    async def cancel_all(self) -> None:
+        """Cancel in order of creation and wait for all, also for what they start while they end. A task that
+        calls this is not cancelled by itself."""
+        caller = asyncio.current_task()
+        while True:
+            others = [held for held in self._running.values() if held._task is not caller]
+            if not others:
+                return
+            for held in others:
+                held.cancel()
+            for held in others:
+                await held.wait()
