@@ -1,0 +1,259 @@
+"""The table of configuration keys: the single truth for files, environment, topic overrides and documentation.
+
+Names and defaults are Kafka's; what is ours alone begins with `holdfast.`. `metadata.configs` reads and checks
+values by these rows; nothing else may know a default. A key that belongs to both roles stands in COMMON_KEYS.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+ConfigValue = int | bool | str | tuple[str, ...] | None
+
+
+class Kind(Enum):
+    """How the text of a value is read."""
+
+    INT = "int"
+    LONG = "long"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    LIST = "list"
+    ENUM = "enum"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. `low` and `high` are inclusive and bound numbers; `choices` bound enums and list items."""
+
+    name: str
+    kind: Kind
+    #: None means unset: the reader decides what follows from that, unless `required`
+    default: ConfigValue
+    doc: str
+    low: int = 0
+    high: int = LONG_MAX
+    choices: tuple[str, ...] = ()
+    #: other spellings of a choice, (spelling, choice)
+    aliases: tuple[tuple[str, str], ...] = ()
+    required: bool = False
+    #: topic keys only: the node's key whose value a topic without override takes
+    synonym: str = ""
+
+
+def _int(
+    name: str, default: int | None, doc: str, low: int = 0, high: int = INT_MAX, synonym: str = ""
+) -> ConfigKey:
+    return ConfigKey(name, Kind.INT, default, doc, low, high, synonym=synonym)
+
+
+def _long(name: str, default: int | None, doc: str, low: int = 0, synonym: str = "") -> ConfigKey:
+    return ConfigKey(name, Kind.LONG, default, doc, low, LONG_MAX, synonym=synonym)
+
+
+def _bool(name: str, default: bool, doc: str, synonym: str = "") -> ConfigKey:
+    return ConfigKey(name, Kind.BOOLEAN, default, doc, synonym=synonym)
+
+
+def _string(name: str, default: str | None, doc: str, required: bool = False) -> ConfigKey:
+    return ConfigKey(name, Kind.STRING, default, doc, required=required)
+
+
+def _list(
+    name: str, default: tuple[str, ...], doc: str, required: bool = False, choices: tuple[str, ...] = ()
+) -> ConfigKey:
+    return ConfigKey(name, Kind.LIST, default, doc, required=required, choices=choices)
+
+
+_STRATEGIES = ("Aggressive", "Balanced", "None")
+_STRATEGY_ALIASES = (("proactive", "Aggressive"), ("balanced", "Balanced"), ("manual", "None"))
+
+#: Read by both roles.
+COMMON_KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        "node.id", Kind.INT, None, "Number of this node, unique in the cluster.", 0, INT_MAX, required=True
+    ),
+    _list("process.roles", (), "broker or controller.", required=True, choices=("broker", "controller")),
+    _list("listeners", (), "NAME://host:port, an empty host binds all addresses.", required=True),
+    _list("advertised.listeners", (), "NAME://host:port given to others; unset: the listeners."),
+    _list("listener.security.protocol.map", (), "NAME:PROTOCOL; PLAINTEXT is the only protocol."),
+    _string(
+        "inter.broker.listener.name", None, "Listener that brokers use among themselves; unset: the first."
+    ),
+    _list(
+        "controller.listener.names", ("CONTROLLER",), "Listeners of the controllers; the first one is used."
+    ),
+    _list("controller.quorum.voters", (), "id@host:port of every controller.", required=True),
+    _int(
+        "controller.quorum.election.timeout.ms",
+        1000,
+        "Voter without a leader waits this long, or up to twice.",
+        1,
+    ),
+    _int("controller.quorum.fetch.timeout.ms", 2000, "Follower without a fetch answer this long elects.", 1),
+    _int("controller.quorum.election.backoff.max.ms", 1000, "Most ms between two elections of a voter.", 0),
+    _int("controller.quorum.request.timeout.ms", 2000, "A quorum request without answer is given up.", 1),
+    _int("controller.quorum.retry.backoff.ms", 20, "Pause before a failed quorum request is repeated.", 0),
+    _list("log.dirs", (), "Folders of the partitions; a controller needs none."),
+    _string("log.dir", None, "One folder, when log.dirs is unset."),
+    _string("metadata.log.dir", None, "Folder of the metadata log; unset: the first of log.dirs."),
+    _int(
+        "max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions answer.", 1
+    ),
+    _int("min.insync.replicas", 1, "ISR members an acks=all write needs; of the whole cluster.", 1),
+    _int("num.partitions", 1, "Partitions of a topic whose creator names no count.", 1),
+    _int("default.replication.factor", 1, "Replicas of a topic whose creator names no count.", 1, 32767),
+    _int("socket.request.max.bytes", 64 << 20, "Largest frame that is read.", 1024),
+    _string("holdfast.cluster.id", None, "Name of the cluster, the same on all its nodes.", required=True),
+    _string("holdfast.http.listener", "", "host:port of /livez, /readyz and /metrics; empty: none."),
+    _bool("holdfast.metrics.partition.level", True, "Metrics of single partitions."),
+)
+
+#: Read by controllers only.
+CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
+    _int("broker.session.timeout.ms", 9000, "A broker silent for this long is fenced.", 1),
+    _bool(
+        "eligible.leader.replicas.enabled",
+        True,
+        "Level of eligible.leader.replicas.version in a new cluster.",
+    ),
+    _bool("unclean.leader.election.enable", False, "Elect any live replica when no complete one is left."),
+    _int(
+        "unclean.leader.election.interval.ms",
+        300_000,
+        "Period of the pass that retries unclean elections.",
+        1,
+    ),
+    _bool("unclean.recovery.manager.enabled", False, "Compare logs before an unclean election."),
+    _int(
+        "metadata.max.idle.interval.ms",
+        500,
+        "NoOp record after this long without others, 0 for never (K24).",
+        0,
+    ),
+    _int(
+        "queued.max.requests", 4096, "Requests that may wait for their commit; further ones are refused.", 1
+    ),
+)
+
+#: Read by brokers only.
+BROKER_KEYS: tuple[ConfigKey, ...] = (
+    _string("broker.rack", None, "Failure domain, spread by replica placement."),
+    _int("broker.heartbeat.interval.ms", 2000, "Period of heartbeats to the active controller.", 1),
+    _int("initial.broker.registration.timeout.ms", 60_000, "A broker not registered by then gives up.", 1),
+    _bool("controlled.shutdown.enable", True, "Move leaderships away before a stop."),
+    _int("holdfast.controlled.shutdown.timeout.ms", 300_000, "Stop anyway after this long (R29).", 0),
+    _int("replica.lag.time.max.ms", 30_000, "A follower not caught up for this long leaves the ISR.", 1),
+    _int("replica.fetch.wait.max.ms", 500, "A follower's fetch is parked this long at most.", 0),
+    _int("replica.fetch.min.bytes", 1, "Bytes that end the parking of a follower's fetch.", 0),
+    _int("replica.fetch.max.bytes", 1 << 20, "Bytes per partition and follower fetch.", 1),
+    _int("replica.fetch.response.max.bytes", 10 << 20, "Bytes per follower fetch.", 1),
+    _int("replica.fetch.backoff.ms", 1000, "Pause after a failed follower fetch.", 0),
+    _int("replica.socket.timeout.ms", 30_000, "A follower fetch without answer is given up.", 1),
+    _int("num.replica.fetchers", 1, "Fetchers per source broker.", 1),
+    _int(
+        "replica.high.watermark.checkpoint.interval.ms", 5000, "Period of the high watermark checkpoint.", 1
+    ),
+    _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
+    _int("message.max.bytes", 1_048_588, "Largest record batch.", 61),
+    _int("fetch.max.bytes", 55 << 20, "Most bytes of one fetch answer.", 1024),
+    _long(
+        "log.flush.interval.messages",
+        LONG_MAX,
+        "Records between two flushes of a log; 1: every write (D6).",
+        1,
+    ),
+    _long(
+        "log.flush.interval.ms", None, "Longest time that a record stays unflushed; unset: never by time.", 0
+    ),
+    _long("log.flush.scheduler.interval.ms", LONG_MAX, "Period of the check of log.flush.interval.ms.", 1),
+    _int("log.flush.offset.checkpoint.interval.ms", 60_000, "Period of the recovery point checkpoint.", 1),
+    _int("log.segment.bytes", 1 << 30, "Size at which a segment is rolled.", 1024),
+    _long("log.roll.ms", 604_800_000, "Age at which a segment is rolled.", 1),
+    _int("log.index.interval.bytes", 4096, "Log bytes per index entry.", 0),
+    _int("log.index.size.max.bytes", 10 << 20, "Size at which a full index rolls its segment.", 64),
+    _long("log.retention.ms", 604_800_000, "Age at which closed segments are deleted, -1 for never.", -1),
+    _long(
+        "log.retention.bytes", -1, "Size of a log above which closed segments are deleted, -1 for none.", -1
+    ),
+    _long("log.retention.check.interval.ms", 300_000, "Period of the retention check.", 1),
+    _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time per log dir.", 1),
+    _int("producer.id.expiration.ms", 86_400_000, "An idle producer's state is dropped after this long.", 1),
+    _int(
+        "max.incoming.bytes",
+        256 << 20,
+        "Produce bytes in flight before connections stop being read.",
+        1 << 20,
+    ),
+)
+
+#: Overrides of one topic. A topic without one follows the cluster's dynamic value, the node's file, the default.
+TOPIC_KEYS: tuple[ConfigKey, ...] = (
+    _int("min.insync.replicas", 1, "ISR members an acks=all write needs.", 1, synonym="min.insync.replicas"),
+    _long(
+        "flush.messages",
+        LONG_MAX,
+        "Records between two flushes; 1: every write.",
+        1,
+        "log.flush.interval.messages",
+    ),
+    _long("flush.ms", None, "Longest time that a record stays unflushed.", 0, "log.flush.interval.ms"),
+    _int("segment.bytes", 1 << 30, "Size at which a segment is rolled.", 1024, synonym="log.segment.bytes"),
+    _long("segment.ms", 604_800_000, "Age at which a segment is rolled.", 1, "log.roll.ms"),
+    _int("index.interval.bytes", 4096, "Log bytes per index entry.", 0, synonym="log.index.interval.bytes"),
+    _int("segment.index.bytes", 10 << 20, "Size of a full index.", 64, synonym="log.index.size.max.bytes"),
+    _long("retention.ms", 604_800_000, "Age of deletion, -1 for never.", -1, "log.retention.ms"),
+    _long(
+        "retention.bytes",
+        -1,
+        "Size above which old segments are deleted, -1 for none.",
+        -1,
+        "log.retention.bytes",
+    ),
+    _int("max.message.bytes", 1_048_588, "Largest record batch.", 61, synonym="message.max.bytes"),
+    _bool(
+        "unclean.leader.election.enable",
+        False,
+        "Elect any live replica when no complete one is left.",
+        "unclean.leader.election.enable",
+    ),
+    ConfigKey(
+        "unclean.recovery.strategy",
+        Kind.ENUM,
+        None,
+        "What to do when no complete replica is left; unset: follows unclean.leader.election.enable (D8).",
+        choices=_STRATEGIES,
+        aliases=_STRATEGY_ALIASES,
+        synonym="unclean.recovery.strategy",
+    ),
+    ConfigKey(
+        "cleanup.policy",
+        Kind.ENUM,
+        "delete",
+        "Old segments are deleted; there is no compaction.",
+        choices=("delete",),
+    ),
+)
+
+#: Dynamic values of the whole cluster, kept in the metadata log.
+CLUSTER_KEYS: tuple[ConfigKey, ...] = (
+    _int("min.insync.replicas", 1, "ISR members an acks=all write needs.", 1),
+    _bool("unclean.leader.election.enable", False, "Elect any live replica when no complete one is left."),
+    ConfigKey(
+        "unclean.recovery.strategy",
+        Kind.ENUM,
+        None,
+        "What to do when no complete replica is left.",
+        choices=_STRATEGIES,
+        aliases=_STRATEGY_ALIASES,
+    ),
+)
+
+BROKER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + BROKER_KEYS
+CONTROLLER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + CONTROLLER_KEYS
+
+#: Every key that may stand in a server.properties; a file may serve both roles.
+FILE_KEY_NAMES: frozenset[str] = frozenset(key.name for key in COMMON_KEYS + BROKER_KEYS + CONTROLLER_KEYS)
+TOPIC_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in TOPIC_KEYS}

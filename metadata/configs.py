@@ -1,0 +1,213 @@
+"""Reads and checks configuration by the table in `metadata.config_keys`.
+
+Owns parsing, ranges, the environment's spelling of keys and what is said about a bad value; never the defaults.
+Unknown keys warn and are passed over, so that a file written for Kafka can be used; bad values raise.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from metadata.config_keys import (
+    BROKER_FILE_KEYS,
+    BROKER_KEYS,
+    CLUSTER_KEYS,
+    COMMON_KEYS,
+    CONTROLLER_FILE_KEYS,
+    CONTROLLER_KEYS,
+    FILE_KEY_NAMES,
+    INT_MAX,
+    LONG_MAX,
+    TOPIC_KEY_BY_NAME,
+    TOPIC_KEYS,
+    ConfigKey,
+    ConfigValue,
+    Kind,
+)
+from protocol.messages.broker_registration import ListenerEndpoint
+
+__all__ = [
+    "BROKER_FILE_KEYS",
+    "BROKER_KEYS",
+    "CLUSTER_KEYS",
+    "COMMON_KEYS",
+    "CONTROLLER_FILE_KEYS",
+    "CONTROLLER_KEYS",
+    "INT_MAX",
+    "LONG_MAX",
+    "TOPIC_KEYS",
+    "TOPIC_KEY_BY_NAME",
+    "ConfigError",
+    "ConfigKey",
+    "ConfigValue",
+    "Kind",
+    "advertised_listeners",
+    "environment_name",
+    "parse_address",
+    "parse_listeners",
+    "parse_value",
+    "parse_voters",
+    "read_keys",
+    "topic_config_problem",
+]
+
+#: Beginning of our environment variables: HOLDFAST_NODE_ID is node.id.
+ENVIRONMENT_PREFIX = "HOLDFAST_"
+_OWN_PREFIX = "holdfast."
+
+
+class ConfigError(ValueError):
+    """A value cannot be used. The text names the key, the value and what is allowed."""
+
+
+def environment_name(key_name: str) -> str:
+    """The environment variable of a key: `holdfast.cluster.id` and `node.id` -> HOLDFAST_CLUSTER_ID, HOLDFAST_NODE_ID."""
+    return ENVIRONMENT_PREFIX + key_name.removeprefix(_OWN_PREFIX).upper().replace(".", "_")
+
+
+def parse_value(key: ConfigKey, text: str) -> ConfigValue:
+    """The typed value of `text`. Raises: ConfigError naming the allowed range."""
+    text = text.strip()
+    if key.kind in (Kind.INT, Kind.LONG):
+        try:
+            number = int(text)
+        except ValueError:
+            raise _refused(key, text) from None
+        if not key.low <= number <= key.high:
+            raise _refused(key, text)
+        return number
+    if key.kind is Kind.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise _refused(key, text)
+        return text.lower() == "true"
+    if key.kind is Kind.LIST:
+        items = tuple(item.strip() for item in text.split(",") if item.strip())
+        if key.choices and any(item not in key.choices for item in items):
+            raise _refused(key, text)
+        return items
+    if key.kind is Kind.ENUM:
+        by_spelling = {choice.lower(): choice for choice in key.choices} | dict(key.aliases)
+        if text.lower() not in by_spelling:
+            raise _refused(key, text)
+        return by_spelling[text.lower()]
+    return text
+
+
+def _refused(key: ConfigKey, text: str) -> ConfigError:
+    if key.kind in (Kind.INT, Kind.LONG):
+        allowed = f"an integer in [{key.low}, {key.high}]"
+    elif key.kind is Kind.BOOLEAN:
+        allowed = "true or false"
+    else:
+        allowed = ("a comma-separated list of " if key.kind is Kind.LIST else "one of ") + ", ".join(
+            key.choices
+        )
+    return ConfigError(f"{key.name}={text}: expected {allowed}")
+
+
+def read_keys(
+    keys: Sequence[ConfigKey], properties: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The typed value of each key by name, and warnings about what was not understood.
+
+    The environment wins over the file. Raises: ConfigError.
+    """
+    warnings = [_unknown(name, FILE_KEY_NAMES) for name in sorted(properties) if name not in FILE_KEY_NAMES]
+    variables = {environment_name(name) for name in FILE_KEY_NAMES}
+    warnings += [
+        _unknown(name, variables)
+        for name in sorted(environment)
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in variables
+    ]
+    values: dict[str, Any] = {}
+    for key in keys:
+        text = environment.get(environment_name(key.name), properties.get(key.name))
+        if text is None or (not text.strip() and key.kind is not Kind.STRING):
+            if key.required:
+                raise ConfigError(f"{key.name} must be set: {key.doc}")
+            values[key.name] = key.default
+        else:
+            values[key.name] = parse_value(key, text)
+            if key.required and values[key.name] in ((), ""):
+                raise ConfigError(f"{key.name} must not be empty: {key.doc}")
+    return values, warnings
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown configuration key {name} is ignored{hint}"
+
+
+def topic_config_problem(name: str, value: str) -> str | None:
+    """What is wrong with an override of a topic, or None."""
+    key = TOPIC_KEY_BY_NAME.get(name)
+    if key is None:
+        near = get_close_matches(name, sorted(TOPIC_KEY_BY_NAME), n=1, cutoff=0.8)
+        return f"unknown topic configuration {name}" + (f"; did you mean {near[0]}?" if near else "")
+    try:
+        parse_value(key, value)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+# --- addresses -------------------------------------------------------------------------------------------
+
+
+def parse_address(key_name: str, text: str, *, port_low: int = 0) -> tuple[str, int]:
+    """(host, port) of `host:port`, host possibly empty, IPv6 in brackets. Raises: ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not port_low <= int(port) <= 65_535:
+        raise ConfigError(f"{key_name}={text}: expected host:port with a port in [{port_low}, 65535]")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_listeners(
+    key_name: str, items: Sequence[str], *, port_low: int = 0
+) -> tuple[ListenerEndpoint, ...]:
+    """The endpoints of `NAME://host:port` items, in order. Raises: ConfigError."""
+    found: list[ListenerEndpoint] = []
+    for item in items:
+        name, separator, address = item.partition("://")
+        if not separator or not name:
+            raise ConfigError(f"{key_name}={item}: expected NAME://host:port")
+        if any(other.name == name for other in found):
+            raise ConfigError(f"{key_name}: listener {name} is given twice; every name may stand once")
+        found.append(ListenerEndpoint(name, *parse_address(key_name, address, port_low=port_low)))
+    return tuple(found)
+
+
+def parse_voters(key_name: str, items: Sequence[str]) -> dict[int, tuple[str, int]]:
+    """{voter_id: (host, port)} of `id@host:port` items, by id. Raises: ConfigError."""
+    found: dict[int, tuple[str, int]] = {}
+    for item in items:
+        voter_id, at, address = item.partition("@")
+        if not at or not voter_id.isdecimal() or int(voter_id) > INT_MAX:
+            raise ConfigError(f"{key_name}={item}: expected id@host:port")
+        if int(voter_id) in found:
+            raise ConfigError(f"{key_name}: voter {voter_id} is given twice")
+        found[int(voter_id)] = parse_address(key_name, address, port_low=1)
+    if len(found) not in (1, 3, 5):
+        raise ConfigError(f"{key_name}: expected 1, 3 or 5 voters, got {len(found)} (D7)")
+    return dict(sorted(found.items()))
+
+
+def advertised_listeners(
+    listeners: Sequence[ListenerEndpoint], advertised: Sequence[ListenerEndpoint]
+) -> tuple[ListenerEndpoint, ...]:
+    """What to tell others: an advertised address for each name that has one, else the listener's own.
+
+    Raises: ConfigError for an advertised name that is no listener, or an address that nobody could use.
+    """
+    by_name = {listener.name: listener for listener in advertised}
+    unknown = sorted(set(by_name) - {listener.name for listener in listeners})
+    if unknown:
+        raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners")
+    told = tuple(by_name.get(listener.name, listener) for listener in listeners)
+    for listener in told:
+        if listener.host in ("", "0.0.0.0", "::"):
+            raise ConfigError(
+                f"advertised.listeners: {listener.name} needs a host that others can reach, not {listener.host!r}"
+            )
+    return told

@@ -1,0 +1,125 @@
+"""Reads the data-driven test files: comments, commands, `----`, expected output up to a blank line.
+
+The grammar is that of the scenario files: one file is one situation. A block is one or more command lines, a
+line `----`, then the output of all of them. Arguments are words, `key=value`, and id sets `key=(1,2)`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from pathlib import Path
+
+SEPARATOR = "----"
+
+
+class ParseError(ValueError):
+    """The file does not follow the grammar. The text names file and line."""
+
+
+@dataclass(slots=True)
+class Command:
+    """One line: a name, its words and its `key=value` arguments. Arguments are taken out as they are used."""
+
+    line: str
+    where: str
+    name: str = ""
+    words: list[str] = field(default_factory=list)
+    arguments: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.name, *rest = self.line.split()
+        for part in rest:
+            key, equals, value = part.partition("=")
+            if not equals:
+                self.words.append(part)
+            elif key in self.arguments:
+                raise ParseError(f"{self.where}: {key} is given twice")
+            else:
+                self.arguments[key] = value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """The value of a key; without default it must be there."""
+        value = self.arguments.pop(key, default)
+        if value is None:
+            raise ParseError(f"{self.where}: {self.name} needs {key}=")
+        return value
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """As `text`, as a number."""
+        return int(self.text(key, None if default is None else str(default)))
+
+    def ids(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """As `text`, as a tuple of numbers in the order given."""
+        if default is not None and key not in self.arguments:
+            return default
+        return parse_ids(self.text(key), self.where)
+
+    def finish(self) -> None:
+        """Complain about arguments that nobody took."""
+        if self.arguments:
+            raise ParseError(f"{self.where}: {self.name} knows no {sorted(self.arguments)[0]}=")
+
+
+def parse_ids(text: str, where: str = "") -> tuple[int, ...]:
+    """The ids of `(1,2)`."""
+    if not (text.startswith("(") and text.endswith(")")):
+        raise ParseError(f"{where}: expected ids as (1,2), got {text}")
+    return tuple(int(part) for part in text[1:-1].split(",") if part)
+
+
+@dataclass(slots=True)
+class Block:
+    """Commands and what they should print together."""
+
+    head: list[str]
+    commands: list[Command]
+    expected: list[str]
+
+
+def parse_file(path: Path) -> list[Block]:
+    """The blocks of a file. Raises: ParseError."""
+    return list(_blocks(path))
+
+
+def _blocks(path: Path) -> Iterator[Block]:
+    block = Block([], [], [])
+    in_output = False
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate([*lines, ""], start=1):
+        where = f"{path.name}:{number}"
+        if in_output:
+            if line.strip():
+                block.expected.append(line)
+                continue
+            yield block
+            block, in_output = Block([], [], []), False
+        elif line == SEPARATOR:
+            if not block.commands:
+                raise ParseError(f"{where}: {SEPARATOR} without commands")
+            in_output = True
+        else:
+            block.head.append(line)
+            if line.strip() and not line.startswith("#"):
+                block.commands.append(Command(line, where))
+    if block.commands:
+        raise ParseError(f"{path.name}: the last block has no {SEPARATOR}")
+
+
+def run_file(path: Path, execute: Callable[[Command], list[str]], *, rewrite: bool = False) -> str:
+    """Run every block through `execute`; returns a diff, empty when all answers match.
+
+    With `rewrite` the file gets the answers instead, to be reviewed as a diff.
+    """
+    wanted: list[str] = []
+    seen: list[str] = []
+    for block in parse_file(path):
+        output: list[str] = []
+        for command in block.commands:
+            output += execute(command)
+            command.finish()
+        wanted += [*block.head, SEPARATOR, *block.expected, ""]
+        seen += [*block.head, SEPARATOR, *output, ""]
+    if rewrite:
+        path.write_text("\n".join(seen).rstrip("\n") + "\n", encoding="utf-8")
+        return ""
+    return "\n".join(unified_diff(wanted, seen, f"{path.name} expected", f"{path.name} seen", lineterm=""))
