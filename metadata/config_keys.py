@@ -1,7 +1,7 @@
-"""The table of configuration keys: the single truth for files, environment, topic overrides and documentation.
+"""The table of configuration keys: the single truth for files, environment and topic overrides.
 
-Names and defaults are Kafka's; what is ours alone begins with `holdfast.`. `metadata.configs` reads and checks
-values by these rows; nothing else may know a default. A key that belongs to both roles stands in COMMON_KEYS.
+Names and defaults are Kafka's; what is ours alone begins with `holdfast.`. `metadata.configs` reads and
+checks values by these rows; nothing else may know a default. A key that belongs to both roles stands in COMMON_KEYS.
 """
 
 from dataclasses import dataclass
@@ -181,15 +181,9 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _long("log.retention.check.interval.ms", 300_000, "Period of the retention check.", 1),
     _int("num.recovery.threads.per.data.dir", 1, "Logs recovered at the same time per log dir.", 1),
     _int("producer.id.expiration.ms", 86_400_000, "An idle producer's state is dropped after this long.", 1),
-    _int(
-        "max.incoming.bytes",
-        256 << 20,
-        "Produce bytes in flight before connections stop being read.",
-        1 << 20,
-    ),
 )
 
-#: Overrides of one topic. A topic without one follows the cluster's dynamic value, the node's file, the default.
+#: Overrides of one topic. Without one the cluster's dynamic value counts, then the node's file, the default.
 TOPIC_KEYS: tuple[ConfigKey, ...] = (
     _int("min.insync.replicas", 1, "ISR members an acks=all write needs.", 1, synonym="min.insync.replicas"),
     _long(

@@ -1,6 +1,6 @@
 """Reads and checks configuration by the table in `metadata.config_keys`.
 
-Owns parsing, ranges, the environment's spelling of keys and what is said about a bad value; never the defaults.
+Owns parsing, ranges, the environment's spelling of keys and what is said about a bad value; no defaults.
 Unknown keys warn and are passed over, so that a file written for Kafka can be used; bad values raise.
 """
 
@@ -61,7 +61,7 @@ class ConfigError(ValueError):
 
 
 def environment_name(key_name: str) -> str:
-    """The environment variable of a key: `holdfast.cluster.id` and `node.id` -> HOLDFAST_CLUSTER_ID, HOLDFAST_NODE_ID."""
+    """The variable of a key: HOLDFAST_NODE_ID for `node.id`, HOLDFAST_CLUSTER_ID for `holdfast.cluster.id`."""
     return ENVIRONMENT_PREFIX + key_name.removeprefix(_OWN_PREFIX).upper().replace(".", "_")
 
 
@@ -208,6 +208,7 @@ def advertised_listeners(
     for listener in told:
         if listener.host in ("", "0.0.0.0", "::"):
             raise ConfigError(
-                f"advertised.listeners: {listener.name} needs a host that others can reach, not {listener.host!r}"
+                f"advertised.listeners: {listener.name} needs a host that others can reach, "
+                f"not {listener.host!r}"
             )
     return told

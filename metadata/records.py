@@ -1,7 +1,7 @@
 """Metadata records: the schema of every entry of the metadata log, and its bytes.
 
-A record's value is msgpack `[record_key, version, fields]`, the fields in schema order as in RPCs. Numbers are
-Kafka's. State changes only by replaying these (design D7); nothing here knows what they do.
+A record's value is msgpack `[record_key, version, fields]`, the fields in schema order as in RPCs. Numbers
+are Kafka's. State changes only by replaying these (design D7); nothing here knows what they do.
 """
 
 from typing import Any, TypeAlias
@@ -142,11 +142,15 @@ class UnfenceBrokerRecord:
 
 @message
 class BrokerRegistrationChangeRecord:
-    """The broker has begun a controlled shutdown, or amended its registration."""
+    """The broker has begun a controlled shutdown (R22), or amended its registration (R31)."""
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Its registration.")
     in_controlled_shutdown: bool = field(boolean, "Is leaving.")
+    listeners: tuple[ListenerEndpoint, ...] = field(array_of(ListenerEndpoint), "Addresses.")
+    rack: str | None = field(nullable(string), "Failure domain.")
+    features: tuple[FeatureRange, ...] = field(array_of(FeatureRange), "Supported features.")
+    log_dirs: tuple[bytes, ...] = field(array(uuid), "Directory ids.")
 
 
 @message
