@@ -11,18 +11,23 @@ from collections.abc import Callable
 class GroupCommit:
     """Serialises `start_sync` and shares its runs. A caller that is cancelled leaves the others alone."""
 
-    __slots__ = ("_joining", "_running", "_start_sync")
+    __slots__ = ("_idle", "_joining", "_running", "_start_sync")
 
     def __init__(self, start_sync: Callable[[], "asyncio.Future[None]"]) -> None:
         self._start_sync = start_sync
-        #: callers covered by the run under way; empty list: their run is under way, None: no run
+        #: callers covered by the run under way; None: there is none
         self._running: list[asyncio.Future[None]] | None = None
         #: callers that came after it started; the next run is theirs
         self._joining: list[asyncio.Future[None]] = []
+        #: those who wait for the end of all runs
+        self._idle: list[asyncio.Future[None]] = []
 
-    @property
-    def is_idle(self) -> bool:
-        return self._running is None
+    async def idle(self) -> None:
+        """Wait until no run is under way. Raises nothing."""
+        if self._running is not None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
 
     async def commit(self) -> None:
         """Wait for a run that started after this call. Raises what the run raised."""
@@ -55,3 +60,8 @@ class GroupCommit:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(error)
+        if self._running is None:
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                if not waiter.done():
+                    waiter.set_result(None)

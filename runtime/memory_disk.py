@@ -2,8 +2,8 @@
 
 `power_loss` leaves what was flushed and whose names were synced, nothing else; real file systems often keep
 more. `process_kill` leaves the page cache too. Names in the root `/` are durable at once: it stands for the
-mount point that was there before us. A failed flush drops the dirty bytes, and a flush of the same file opened
-anew succeeds without them, as on Linux; only fail-stop survives that (A-20).
+mount point that was there before us. A failed flush drops the dirty bytes, and a flush of it opened anew
+succeeds without them, as on Linux; only fail-stop survives that (A-20).
 """
 
 import asyncio

@@ -64,9 +64,24 @@ class HeldTasks:
         if task.cancelled():
             return
         error = task.exception()
-        if error is None:
-            return
-        _log.error("task %s failed: %s", task.get_name(), error, exc_info=error)
+        if error is not None:
+            self._fail(f"task {task.get_name()} failed", error)
+
+    def adopt_callbacks(self) -> None:
+        """Treat exceptions of callbacks on the running event loop as failures too: nobody else hears them."""
+
+        def hear(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            error = context.get("exception")
+            if error is None or isinstance(error, OSError):
+                # A socket's trouble, which the loop reports and survives: too many files, a host gone.
+                _log.warning("event loop: %s: %s", context.get("message"), error)
+            else:
+                self._fail(str(context.get("message")), error)
+
+        asyncio.get_running_loop().set_exception_handler(hear)
+
+    def _fail(self, who: str, error: BaseException) -> None:
+        _log.error("%s: %r", who, error, exc_info=error)
         if self._failure is None:
             self._failure = error
             for listener in self._listeners:
