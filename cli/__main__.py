@@ -17,7 +17,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "node-health": ("cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
     "topics": ("cli.topics", "Create, list, describe and delete topics."),
     "validate": ("cli.validate", "Compare ledgers with what the cluster serves (Spark): was anything lost?"),
-    "verifiable-producer": ("cli.verifiable_producer", "Send numbered records, report each answer, keep a ledger."),
+    "verifiable-producer": (
+        "cli.verifiable_producer",
+        "Send numbered records, report each answer, keep a ledger.",
+    ),
 }
 
 
@@ -31,7 +34,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
-        # A module with several commands names them as they are typed, one with a single command says `command`.
+        # a module with several commands names them as they are typed, one with a single one says `command`
         found = getattr(module, cmd_name.replace("-", "_"), None) or module.command
         assert isinstance(found, click.Command)
         return found

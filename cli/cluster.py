@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -10,7 +10,11 @@ from cli.local_cluster import ClusterError, LocalCluster
 from cli.options import Answer, output, pairs, run_client
 
 folder_option = click.option(
-    "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the cluster lives."
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where the cluster lives.",
 )
 
 
@@ -23,12 +27,22 @@ def cluster() -> None:
 @folder_option
 @click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True)
 @click.option("--controllers", type=click.Choice(["1", "3", "5"]), default="3", show_default=True)
-@click.option("--base-port", type=click.IntRange(1024, 65_000), help="Consecutive ports from here; else any free ones.")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Put into every server.properties.")
+@click.option(
+    "--base-port", type=click.IntRange(1024, 65_000), help="Consecutive ports from here; else any free ones."
+)
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="Put into every server.properties."
+)
 @click.option("--timeout-ms", type=click.IntRange(1), default=60_000, show_default=True)
 @output
 def up(
-    folder: Path, brokers: int, controllers: str, base_port: int | None, properties: tuple[str, ...], timeout_ms: int, output: str
+    folder: Path,
+    brokers: int,
+    controllers: str,
+    base_port: int | None,
+    properties: tuple[str, ...],
+    timeout_ms: int,
+    output: str,
 ) -> None:
     """Start a cluster, or resume the one in --dir; returns when every node is ready."""
     folder = folder.absolute()
@@ -36,16 +50,24 @@ def up(
         if (folder / "cluster.json").exists():
             made = LocalCluster.load(folder)
             if properties or base_port:
-                click.echo(f"warning: {folder} holds a cluster already; --property and --base-port have no effect", err=True)
+                click.echo(
+                    f"warning: {folder} holds a cluster already; --property and --base-port have no effect",
+                    err=True,
+                )
         else:
             folder.mkdir(parents=True, exist_ok=True)
             made = LocalCluster.create(
-                folder, brokers, int(controllers), base_port=base_port, properties=pairs(properties, "--property")
+                folder,
+                brokers,
+                int(controllers),
+                base_port=base_port,
+                properties=pairs(properties, "--property"),
             )
         made.up(timeout_ms / 1000)
     except ClusterError as error:
         _fail("cluster-up", output, error)
-    text = f"up: {len(made.brokers)} brokers, {len(made.controllers)} controllers\nbootstrap servers: {made.bootstrap_servers}"
+    sizes = f"{len(made.brokers)} brokers, {len(made.controllers)} controllers"
+    text = f"up: {sizes}\nbootstrap servers: {made.bootstrap_servers}"
     Answer("cluster-up", {"bootstrap_servers": made.bootstrap_servers}).finish(output, text)
 
 
@@ -81,7 +103,9 @@ def status(folder: Path, output: str) -> None:
     if problem:
         answer.errors.append({"code": "CLUSTER_NOT_AVAILABLE", "message": problem})
     elif any(row["process"] != "running" for row in rows):
-        answer.errors.append({"code": "NODE_DOWN", "message": "start what is missing with `holdfast cluster up`"})
+        answer.errors.append(
+            {"code": "NODE_DOWN", "message": "start what is missing with `holdfast cluster up`"}
+        )
     answer.finish(output, _table(rows))
 
 
@@ -116,7 +140,11 @@ def _registrations(made: LocalCluster) -> tuple[dict[int, dict[str, Any]], str]:
             admin.close()
         for broker in found.brokers:
             seen[broker.broker_id] = {
-                "state": "fenced" if broker.is_fenced else "stopping" if broker.in_controlled_shutdown else "online",
+                "state": "fenced"
+                if broker.is_fenced
+                else "stopping"
+                if broker.in_controlled_shutdown
+                else "online",
                 "registered": "clean" if broker.clean_shutdown else "unclean",
                 "broker_epoch": broker.broker_epoch,
             }
@@ -147,9 +175,12 @@ def _table(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in (heads, *cells))
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in (heads, *cells)
+    )
 
 
-def _fail(command: str, form: str, error: ClusterError) -> None:
+def _fail(command: str, form: str, error: ClusterError) -> NoReturn:
     Answer(command, None, [{"code": "CLUSTER_ERROR", "message": str(error)}]).finish(form, "")
     raise AssertionError("finish exits")

@@ -1,6 +1,6 @@
 """A cluster of local processes in one folder: start, stop, kill, pause, look.
 
-Owns the processes and the files `cluster.json`, `<node>/server.properties`, `<node>/node.log` and `<node>/node.pid`;
+Owns the processes and the files `cluster.json`, `<node>/server.properties`, `<node>/node.log`, `<node>/node.pid`;
 knows nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
 Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL), `pause` (SIGSTOP).
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from cli.node_health import probe
 
-#: Below the range that kernels hand out to outgoing connections, so that the port of a stopped node stays free.
+#: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free.
 PORTS = range(20_000, 31_000)
 STATE_FILE = "cluster.json"
 #: Ids of controllers start here, those of brokers at 1.
@@ -70,11 +70,16 @@ class LocalCluster:
     ) -> "LocalCluster":
         """Choose ports and write the configuration of every node. Nothing is started."""
         if (folder / STATE_FILE).exists():
-            raise ClusterError(f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it")
+            raise ClusterError(
+                f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
+            )
         ports = _free_ports(2 * (brokers + controllers), base_port)
         nodes = [
             Node(role, first + index, ports.pop(0), ports.pop(0))
-            for role, first, count in (("controller", FIRST_CONTROLLER_ID, controllers), ("broker", 1, brokers))
+            for role, first, count in (
+                ("controller", FIRST_CONTROLLER_ID, controllers),
+                ("broker", 1, brokers),
+            )
             for index in range(count)
         ]
         cluster = cls(folder, secrets.token_urlsafe(16), nodes)
@@ -91,7 +96,9 @@ class LocalCluster:
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
             return cls(folder, state["cluster_id"], [Node(**node) for node in state["nodes"]])
         except FileNotFoundError:
-            raise ClusterError(f"no cluster in {folder}: `holdfast cluster up --dir {folder}` makes one") from None
+            raise ClusterError(
+                f"no cluster in {folder}: `holdfast cluster up --dir {folder}` makes one"
+            ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"{folder / STATE_FILE} cannot be read: {error}") from error
 
@@ -207,7 +214,9 @@ class LocalCluster:
                     raise ClusterError(f"{node.name} has ended; its last words:\n{self.last_words(node)}")
             if waiting and time.monotonic() > deadline:
                 names = ", ".join(node.name for node in waiting)
-                raise ClusterError(f"not ready after {timeout_s:.0f} s: {names}; see {self.log_file(waiting[0])}")
+                raise ClusterError(
+                    f"not ready after {timeout_s:.0f} s: {names}; see {self.log_file(waiting[0])}"
+                )
             if waiting:
                 time.sleep(0.05)
 
@@ -278,7 +287,9 @@ def _answers(pid: int) -> bool:
 
 def _free_ports(count: int, base_port: int | None) -> list[int]:
     """`count` ports that nobody listens on: consecutive from `base_port`, else anywhere in PORTS."""
-    candidates = range(base_port, base_port + count) if base_port is not None else random.sample(PORTS, len(PORTS))
+    candidates = (
+        range(base_port, base_port + count) if base_port is not None else random.sample(PORTS, len(PORTS))
+    )
     free: list[int] = []
     for port in candidates:
         with socket.socket() as probe_socket:

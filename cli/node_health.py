@@ -20,7 +20,14 @@ def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]
 
 
 @click.command()
-@click.option("--http", "address", default="127.0.0.1:9404", show_default=True, metavar="HOST:PORT", help="Admin endpoint.")
+@click.option(
+    "--http",
+    "address",
+    default="127.0.0.1:9404",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Admin endpoint.",
+)
 @click.option("--ready", is_flag=True, help="Ask /readyz (registered, unfenced) instead of /livez.")
 @click.option("--timeout-ms", type=click.IntRange(1), default=2000, show_default=True)
 def command(address: str, ready: bool, timeout_ms: int) -> None:

@@ -41,11 +41,25 @@ def bootstrap(function: F) -> F:
     for option in reversed(
         (
             click.option(
-                "--bootstrap-server", "bootstrap_server", required=True, metavar="HOST:PORT[,HOST:PORT]", help="Brokers."
+                "--bootstrap-server",
+                "bootstrap_server",
+                required=True,
+                metavar="HOST:PORT[,HOST:PORT]",
+                help="Brokers.",
             ),
-            click.option("--command-config", metavar="FILE", help="Properties of the client; unknown keys warn."),
-            click.option("--command-property", multiple=True, metavar="KEY=VALUE", help="One property of the client."),
-            click.option("--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True, help="Give up after."),
+            click.option(
+                "--command-config", metavar="FILE", help="Properties of the client; unknown keys warn."
+            ),
+            click.option(
+                "--command-property", multiple=True, metavar="KEY=VALUE", help="One property of the client."
+            ),
+            click.option(
+                "--timeout-ms",
+                type=click.IntRange(1),
+                default=30_000,
+                show_default=True,
+                help="Give up after.",
+            ),
         )
     ):
         function = option(function)
@@ -55,7 +69,11 @@ def bootstrap(function: F) -> F:
 def output(function: F) -> F:
     """`--output text|json`."""
     return click.option(
-        "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the answer."
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Form of the answer.",
     )(function)
 
 
@@ -70,17 +88,26 @@ class Answer:
     def finish(self, form: str, text: str) -> None:
         """Print as text or JSON, errors to stderr, and exit 0 or 1."""
         if form == "json":
-            body = {"schema": f"holdfast.{self.command}/1", "ok": not self.errors, "data": self.data, "errors": self.errors}
+            body = {
+                "schema": f"holdfast.{self.command}/1",
+                "ok": not self.errors,
+                "data": self.data,
+                "errors": self.errors,
+            }
             click.echo(json.dumps(body))
         elif text:
             click.echo(text)
         for error in self.errors:
             where = error.get("topic") or error.get("node") or ""
-            click.echo(f"error: {where}{': ' if where else ''}{error['code']}: {error.get('message', '')}", err=True)
+            click.echo(
+                f"error: {where}{': ' if where else ''}{error['code']}: {error.get('message', '')}", err=True
+            )
         sys.exit(1 if self.errors else 0)
 
 
-def client_properties(command_config: str | None, command_property: tuple[str, ...], known: frozenset[str]) -> dict[str, str]:
+def client_properties(
+    command_config: str | None, command_property: tuple[str, ...], known: frozenset[str]
+) -> dict[str, str]:
     """Properties of the command line over those of the file; unknown keys warn, never fail."""
     properties = read_properties(command_config) if command_config else {}
     properties.update(pairs(command_property, "--command-property"))
@@ -90,7 +117,7 @@ def client_properties(command_config: str | None, command_property: tuple[str, .
 
 
 def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
-    """Run `work(runtime)` on the real runtime; failures of network and cluster become one line and exit code 1."""
+    """Run `work(runtime)` on the real runtime; a failing network becomes one line and exit code 1."""
     from runtime.api import NetworkError
     from runtime.real import run
 

@@ -22,12 +22,22 @@ from runtime.api import Runtime
 @click.option("--topic", help="Topic; --describe and --delete take several, separated by commas.")
 @click.option("--partitions", type=click.IntRange(1), help="Number of partitions (--create).")
 @click.option("--replication-factor", type=click.IntRange(1), help="Replicas of each partition (--create).")
-@click.option("--replica-assignment", metavar="1:2:3,2:3:1", help="Brokers of each partition, preferred first (--create).")
+@click.option(
+    "--replica-assignment",
+    metavar="1:2:3,2:3:1",
+    help="Brokers of each partition, preferred first (--create).",
+)
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Override (--create).")
 @click.option("--if-not-exists", is_flag=True, help="--create: fine when it exists.")
 @click.option("--if-exists", is_flag=True, help="--delete, --describe: fine when it does not exist.")
 @output
-def command(action: str | None, topic: str | None, command_config: str | None, command_property: tuple[str, ...], **given: Any) -> None:
+def command(
+    action: str | None,
+    topic: str | None,
+    command_config: str | None,
+    command_property: tuple[str, ...],
+    **given: Any,
+) -> None:
     """Create, list, describe and delete topics."""
     if action is None:
         raise click.UsageError("one of --create, --delete, --list, --describe is needed")
@@ -55,7 +65,9 @@ def command(action: str | None, topic: str | None, command_config: str | None, c
     answer.finish(given["output"], "\n".join(text))
 
 
-async def _act(admin: Admin, action: str, topic: str | None, given: dict[str, Any], answer: Answer) -> list[str]:
+async def _act(
+    admin: Admin, action: str, topic: str | None, given: dict[str, Any], answer: Answer
+) -> list[str]:
     timeout_ms: int = given["timeout_ms"]
     if action == "list":
         answer.data = await admin.list_topics(timeout_ms=timeout_ms)
@@ -69,7 +81,9 @@ async def _act(admin: Admin, action: str, topic: str | None, given: dict[str, An
     for missing in (found for found in described if found.error_code != ErrorCode.NONE):
         if not given["if_exists"]:
             code = ErrorCode(missing.error_code).name
-            answer.errors.append({"code": code, "topic": missing.name, "message": "`--list` shows the topics there are"})
+            answer.errors.append(
+                {"code": code, "topic": missing.name, "message": "`--list` shows the topics there are"}
+            )
     present = [found for found in described if found.error_code == ErrorCode.NONE]
     answer.data = [topic_as_json(found) for found in present]
     return [line for found in present for line in describe_lines(found)]
@@ -123,8 +137,8 @@ def describe_lines(topic: DescribedTopic) -> list[str]:
     factor = max((len(partition.replicas) for partition in topic.partitions), default=0)
     configs = ",".join(f"{config.name}={config.value}" for config in topic.configs)
     head = (
-        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {factor}\tConfigs: {configs}"
+        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}"
+        f"\tPartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}\tConfigs: {configs}"
     )
     return [head, *(_partition_line(topic.name, partition) for partition in topic.partitions)]
 
@@ -158,7 +172,9 @@ def topic_as_json(topic: DescribedTopic) -> dict[str, Any]:
                 "isr": partition.isr,
                 "elr": partition.eligible_leader_replicas,
                 "last_known_elr": partition.last_known_elr,
-                "last_known_leader": partition.last_known_leader if partition.last_known_leader >= 0 else None,
+                "last_known_leader": partition.last_known_leader
+                if partition.last_known_leader >= 0
+                else None,
                 "min_isr": partition.min_isr,
                 "recovering": partition.leader_recovery_state == 1,
                 "offline_replicas": partition.offline_replicas,

@@ -1,0 +1,48 @@
+"""A folder is a cluster: its state is found again, and a pid that is used again is not taken for a node."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.local_cluster import ClusterError, LocalCluster
+
+
+def test_a_cluster_is_found_again_in_its_folder(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 3, 3)
+    found = LocalCluster.load(tmp_path)
+    assert found.nodes == made.nodes
+    assert found.cluster_id == made.cluster_id
+    assert [node.name for node in found.brokers] == ["broker-1", "broker-2", "broker-3"]
+    assert [node.node_id for node in found.controllers] == [101, 102, 103]
+
+
+def test_two_clusters_in_one_folder_are_refused(tmp_path: Path) -> None:
+    LocalCluster.create(tmp_path, 1, 1)
+    with pytest.raises(ClusterError, match="holds a cluster already"):
+        LocalCluster.create(tmp_path, 1, 1)
+
+
+def test_an_empty_folder_says_how_to_make_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="holdfast cluster up"):
+        LocalCluster.load(tmp_path)
+
+
+def test_min_isr_of_a_small_cluster_can_be_met(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1)
+    text = made.properties_file(made.brokers[0]).read_text()
+    assert "min.insync.replicas=1\n" in text
+    assert "default.replication.factor=1\n" in text
+
+
+def test_a_pid_of_another_process_is_not_a_node(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1)
+    node = made.brokers[0]
+    (made.home(node) / "node.pid").write_text("1\n")
+    assert made.pid(node) is None
+
+
+def test_ports_are_distinct_and_outside_the_range_of_outgoing_connections(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 3, 3)
+    ports = [port for node in made.nodes for port in (node.port, node.http_port)]
+    assert len(set(ports)) == 12
+    assert all(port < 32_768 for port in ports)

@@ -1,0 +1,37 @@
+"""The command group loads only what is asked for."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from cli.__main__ import COMMANDS, main
+
+HEAVY = {"aiohttp", "aiokafka", "asyncio", "msgpack", "prometheus_client", "pyspark", "uvloop"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, json\n"
+        "from click.testing import CliRunner\n"
+        "before = set(sys.modules)\n"
+        "from cli.__main__ import main\n"
+        "result = CliRunner().invoke(main, ['--help'])\n"
+        "print(json.dumps([result.exit_code, sorted(set(sys.modules) - before)]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    exit_code, modules = json.loads(done.stdout)
+    assert exit_code == 0
+    assert HEAVY.isdisjoint(modules)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_exists_and_explains_itself(name: str) -> None:
+    module = importlib.import_module(COMMANDS[name][0])
+    assert module.__doc__
+    command = main.get_command(click.Context(main), name)
+    assert isinstance(command, click.Command)
+    assert command.help

@@ -1,0 +1,68 @@
+"""`topics --describe` prints lines that existing scripts can read (interfaces of Kafka's tool)."""
+
+import pytest
+from click import UsageError
+from click.testing import CliRunner
+
+from cli.__main__ import main
+from cli.options import pairs
+from cli.topics import describe_lines
+from protocol.messages.topics import DescribedPartition, DescribedTopic, TopicConfig
+
+
+def partition(**changes: object) -> DescribedPartition:
+    values: dict[str, object] = {
+        "error_code": 0,
+        "partition_index": 0,
+        "leader_id": -1,
+        "leader_epoch": 7,
+        "partition_epoch": 9,
+        "replicas": (1, 2, 3),
+        "isr": (),
+        "eligible_leader_replicas": (3,),
+        "last_known_elr": (2,),
+        "last_known_leader": 3,
+        "min_isr": 2,
+        "leader_recovery_state": 0,
+        "offline_replicas": (1, 2, 3),
+        **changes,
+    }
+    return DescribedPartition(**values)  # type: ignore[arg-type]
+
+
+def topic(*partitions: DescribedPartition) -> DescribedTopic:
+    configs = (TopicConfig("min.insync.replicas", "2"),)
+    return DescribedTopic(0, "t", bytes(range(16)), False, configs, partitions)
+
+
+def test_a_leaderless_partition_shows_none_and_its_eligible_replicas() -> None:
+    assert describe_lines(topic(partition())) == [
+        "Topic: t\tTopicId: AAECAwQFBgcICQoLDA0ODw\tPartitionCount: 1\tReplicationFactor: 3"
+        "\tConfigs: min.insync.replicas=2",
+        "\tTopic: t\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: \tElr: 3\tLastKnownElr: 2",
+    ]
+
+
+def test_elr_is_not_available_when_the_feature_is_off() -> None:
+    row = describe_lines(topic(partition(leader_id=2, eligible_leader_replicas=None, last_known_elr=None)))[1]
+    assert row.endswith("Leader: 2\tReplicas: 1,2,3\tIsr: \tElr: N/A\tLastKnownElr: N/A")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--create"],
+        ["--delete"],
+        ["--create", "--topic", "t", "--replica-assignment", "1:2", "--partitions", "3"],
+    ],
+)
+def test_wrong_usage_exits_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["topics", "--bootstrap-server", "127.0.0.1:1", *arguments])
+    assert result.exit_code == 2
+
+
+def test_a_config_without_an_equals_sign_is_refused() -> None:
+    assert pairs(("a=1", "b=x=y"), "--config") == {"a": "1", "b": "x=y"}
+    with pytest.raises(UsageError, match="--config c: expected key=value"):
+        pairs(("c",), "--config")
