@@ -1,7 +1,8 @@
 """The table of configuration keys: the single truth for files, environment and topic overrides.
 
 Names and defaults are Kafka's; what is ours alone begins with `holdfast.`. `metadata.configs` reads and
-checks values by these rows; nothing else may know a default. A key that belongs to both roles stands in COMMON_KEYS.
+checks values by these rows; nothing else may know a default. Keys of both roles stand in
+COMMON_KEYS.
 """
 
 from dataclasses import dataclass

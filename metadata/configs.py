@@ -61,7 +61,7 @@ class ConfigError(ValueError):
 
 
 def environment_name(key_name: str) -> str:
-    """The variable of a key: HOLDFAST_NODE_ID for `node.id`, HOLDFAST_CLUSTER_ID for `holdfast.cluster.id`."""
+    """The variable of a key: HOLDFAST_NODE_ID for `node.id`, HOLDFAST_CLUSTER_ID for the one of ours."""
     return ENVIRONMENT_PREFIX + key_name.removeprefix(_OWN_PREFIX).upper().replace(".", "_")
 
 

@@ -1,0 +1,61 @@
+"""BrokerRegistration: what the cluster has agreed on about one broker, as an immutable value.
+
+Owns who is an acceptable leader ("active": one predicate for every path, KAFKA-19522) and the addresses.
+"""
+
+from dataclasses import dataclass
+
+from metadata.records import ELR_FEATURE, RegisterBrokerRecord
+from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+
+#: Features and levels that this software supports, for registrations and feature updates.
+SUPPORTED_FEATURES: tuple[FeatureRange, ...] = (FeatureRange(ELR_FEATURE, 0, 1),)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One registered incarnation."""
+
+    broker_id: int
+    #: offset of the registration record: unique and rising in the whole cluster (K28)
+    broker_epoch: int
+    #: random id of the process start
+    incarnation_id: bytes
+    listeners: tuple[ListenerEndpoint, ...]
+    rack: str | None
+    features: tuple[FeatureRange, ...]
+    log_dirs: tuple[bytes, ...]
+    #: may not lead nor be in an ISR; always true right after registration
+    is_fenced: bool
+    #: has begun to leave; may not lead nor join an ISR
+    in_controlled_shutdown: bool
+    #: the registration proved a clean shutdown (R32), or was the first
+    clean_shutdown: bool
+
+    @classmethod
+    def from_record(cls, record: RegisterBrokerRecord) -> "BrokerRegistration":
+        """A fresh registration: fenced."""
+        return cls(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            record.listeners,
+            record.rack,
+            record.features,
+            record.log_dirs,
+            is_fenced=True,
+            in_controlled_shutdown=False,
+            clean_shutdown=record.clean_shutdown,
+        )
+
+    @property
+    def is_acceptable_leader(self) -> bool:
+        """Unfenced and not shutting down: may lead and be in an ISR."""
+        return not self.is_fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener_name: str) -> ListenerEndpoint | None:
+        """Where that listener can be reached, or None when this broker has no such listener."""
+        for listener in self.listeners:
+            if listener.name == listener_name:
+                return listener
+        return None

@@ -1,0 +1,185 @@
+"""Renders an image as the answers of Metadata, DescribeCluster and DescribeTopicPartitions.
+
+Brokers and controllers answer with this very code, each from the image that it has (R113). Decides nothing.
+"""
+
+from metadata.broker import BrokerRegistration
+from metadata.image import MetadataImage, TopicImage, topic_name_problem
+from metadata.partition import PartitionRegistration, leader_number
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import ListenerEndpoint
+from protocol.messages.metadata import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from protocol.messages.topics import (
+    DescribedPartition,
+    DescribedTopic,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicConfig,
+    TopicPartitionCursor,
+)
+
+NO_TOPIC_ID = bytes(16)
+
+
+def metadata_response(
+    image: MetadataImage, request: MetadataRequest, *, listener_name: str, cluster_id: str, controller_id: int
+) -> MetadataResponse:
+    """Unfenced brokers with their addresses on `listener_name`, and the topics asked for, by name."""
+    names = sorted(image.topic_ids if request.topics is None else set(request.topics))
+    return MetadataResponse(
+        cluster_id=cluster_id,
+        controller_id=controller_id,
+        metadata_offset=image.offset,
+        brokers=tuple(
+            MetadataBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+            for broker in image.sorted_brokers()
+            if not broker.is_fenced
+            for endpoint in (_endpoint(broker, listener_name),)
+        ),
+        topics=tuple(_metadata_topic(image, name) for name in names),
+    )
+
+
+def _metadata_topic(image: MetadataImage, name: str) -> MetadataTopic:
+    topic = image.topic(name)
+    if topic is None:
+        return MetadataTopic(_missing(name), name, NO_TOPIC_ID, ())
+    rows = tuple(
+        MetadataPartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader is None else ErrorCode.NONE,
+            partition_index=index,
+            leader_id=leader_number(partition.leader),
+            leader_epoch=partition.leader_epoch,
+            replicas=partition.replicas,
+            isr=partition.isr,
+            offline_replicas=_offline(image, partition),
+        )
+        for index, partition in topic.sorted_partitions()
+    )
+    return MetadataTopic(ErrorCode.NONE, name, topic.topic_id, rows)
+
+
+def describe_cluster_response(
+    image: MetadataImage, *, listener_name: str, cluster_id: str, controller_id: int, controller_epoch: int
+) -> DescribeClusterResponse:
+    """Every registered broker, fenced or not, and the quorum's leader as known here (-1 when unknown)."""
+    rows: list[DescribeClusterBroker] = []
+    for broker in image.sorted_brokers():
+        endpoint = _endpoint(broker, listener_name)
+        rows.append(
+            DescribeClusterBroker(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                incarnation_id=broker.incarnation_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
+                in_controlled_shutdown=broker.in_controlled_shutdown,
+                clean_shutdown=broker.clean_shutdown,
+            )
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        cluster_id=cluster_id,
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        metadata_offset=image.offset,
+        brokers=tuple(rows),
+    )
+
+
+def describe_topic_partitions_response(
+    image: MetadataImage, request: DescribeTopicPartitionsRequest, *, partition_limit: int
+) -> DescribeTopicPartitionsResponse:
+    """One page of partitions by topic name and index (R110-R114); `partition_limit` is this node's."""
+    cursor = request.cursor
+    if cursor is not None:
+        problem = _cursor_problem(request, cursor)
+        if problem is not None:
+            return DescribeTopicPartitionsResponse(ErrorCode.INVALID_REQUEST, problem, (), None)
+    left = max(1, min(partition_limit, request.response_partition_limit))
+    rows: list[DescribedTopic] = []
+    next_cursor: TopicPartitionCursor | None = None
+    for name in sorted(set(request.topics) or image.topic_ids):
+        first = 0
+        if cursor is not None:
+            if name < cursor.topic_name:
+                continue
+            if name == cursor.topic_name:
+                first = cursor.partition_index
+        if left == 0:
+            next_cursor = TopicPartitionCursor(name, 0)
+            break
+        topic = image.topic(name)
+        if topic is None:
+            rows.append(DescribedTopic(_missing(name), name, NO_TOPIC_ID, False, (), ()))
+            continue
+        wanted = [row for row in topic.sorted_partitions() if row[0] >= first]
+        rows.append(_described_topic(image, topic, wanted[:left]))
+        if len(wanted) > left:
+            next_cursor = TopicPartitionCursor(name, wanted[left][0])
+            break
+        left -= len(wanted)
+    return DescribeTopicPartitionsResponse(ErrorCode.NONE, None, tuple(rows), next_cursor)
+
+
+def _cursor_problem(request: DescribeTopicPartitionsRequest, cursor: TopicPartitionCursor) -> str | None:
+    if cursor.partition_index < 0:
+        return f"cursor: partition index {cursor.partition_index} is negative"
+    if request.topics and cursor.topic_name not in request.topics:
+        return f"cursor: topic {cursor.topic_name} is not among the topics asked for"
+    return None
+
+
+def _described_topic(
+    image: MetadataImage, topic: TopicImage, partitions: list[tuple[int, PartitionRegistration]]
+) -> DescribedTopic:
+    elr_enabled = image.elr_enabled
+    rows = tuple(
+        DescribedPartition(
+            error_code=ErrorCode.NONE,
+            partition_index=index,
+            leader_id=leader_number(partition.leader),
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            replicas=partition.replicas,
+            isr=partition.isr,
+            eligible_leader_replicas=partition.elr if elr_enabled else None,
+            last_known_elr=partition.last_known_elr if elr_enabled else None,
+            last_known_leader=leader_number(partition.last_known_leader),
+            min_isr=partition.min_isr,
+            leader_recovery_state=partition.leader_recovery_state,
+            offline_replicas=_offline(image, partition),
+        )
+        for index, partition in partitions
+    )
+    configs = tuple(TopicConfig(name, value) for name, value in sorted(image.overrides(topic.name).items()))
+    return DescribedTopic(ErrorCode.NONE, topic.name, topic.topic_id, False, configs, rows)
+
+
+def _missing(name: str) -> ErrorCode:
+    if topic_name_problem(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _offline(image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
+    brokers = image.brokers
+    return tuple(
+        replica for replica in partition.replicas if replica not in brokers or brokers[replica].is_fenced
+    )
+
+
+def _endpoint(broker: BrokerRegistration, listener_name: str) -> ListenerEndpoint:
+    # a controller is asked through a listener that brokers do not have: their first one is meant then
+    return broker.endpoint(listener_name) or broker.listeners[0]

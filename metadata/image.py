@@ -1,0 +1,130 @@
+"""MetadataImage: the state of the whole cluster at one offset of the metadata log.
+
+Persistent maps share structure between images, so that one costs O(log n) a record and can be kept as long as
+somebody looks at it (D2). Owns look-ups; changes only by `metadata.delta`. Maps have no useful order: iterate
+through the sorted accessors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from immutables import Map
+
+from metadata.broker import BrokerRegistration
+from metadata.config_keys import TOPIC_KEY_BY_NAME
+from metadata.configs import parse_value
+from metadata.partition import PartitionRegistration
+from metadata.records import ELR_FEATURE
+
+#: `resource_type` of ConfigRecord.
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+#: The cluster's own dynamic values: a broker resource without name, as in Kafka.
+CLUSTER_RESOURCE: "ConfigResource" = (RESOURCE_BROKER, "")
+
+#: Longest topic name, as in Kafka: folder names add the index.
+TOPIC_NAME_MAX = 249
+_TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+#: (resource_type, resource_name)
+ConfigResource = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic and its partitions by index."""
+
+    name: str
+    topic_id: bytes
+    partitions: Map[int, PartitionRegistration]
+
+    def sorted_partitions(self) -> list[tuple[int, PartitionRegistration]]:
+        """(partition_index, registration), by index."""
+        return sorted(self.partitions.items())
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything that replaying the log up to `offset` gives."""
+
+    #: first offset not yet applied (exclusive end)
+    offset: int = 0
+    #: raft epoch of the last record applied
+    raft_epoch: int = 0
+    brokers: Map[int, BrokerRegistration] = field(default_factory=Map)
+    topics: Map[bytes, TopicImage] = field(default_factory=Map)
+    #: name -> topic id; exactly the names of `topics`
+    topic_ids: Map[str, bytes] = field(default_factory=Map)
+    configs: Map[ConfigResource, Map[str, str]] = field(default_factory=Map)
+    #: finalized levels by feature
+    features: Map[str, int] = field(default_factory=Map)
+    #: first producer id not yet given to a broker
+    next_producer_id: int = 0
+
+    # --- brokers -----------------------------------------------------------------------------------------
+
+    def sorted_brokers(self) -> list[BrokerRegistration]:
+        """All registrations, by id."""
+        return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
+
+    def is_active(self, broker_id: int) -> bool:
+        """Registered, unfenced and not in controlled shutdown."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_acceptable_leader
+
+    # --- topics ------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of that name."""
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def sorted_topics(self) -> list[TopicImage]:
+        """All topics, by name."""
+        return [self.topics[self.topic_ids[name]] for name in sorted(self.topic_ids)]
+
+    def partition(self, topic_id: bytes, partition_index: int) -> PartitionRegistration | None:
+        """The registration, or None when topic or index are unknown."""
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition_index)
+
+    # --- configs and features ----------------------------------------------------------------------------
+
+    @property
+    def elr_enabled(self) -> bool:
+        """The ELR feature's level is 1 (D8)."""
+        return self.features.get(ELR_FEATURE, 0) >= 1
+
+    def overrides(self, topic_name: str) -> Map[str, str]:
+        """What the topic sets for itself."""
+        return self.configs.get((RESOURCE_TOPIC, topic_name), _NOTHING)
+
+    def topic_config(self, topic_name: str, name: str, static: Mapping[str, Any] | None = None) -> Any:
+        """The typed value of a key: the topic's, else the cluster's, else the node's file, else the default.
+
+        `static` holds the values of the node's file by key name, as `read_keys` returns them.
+        """
+        key = TOPIC_KEY_BY_NAME[name]
+        text = self.overrides(topic_name).get(name)
+        if text is None and key.synonym:
+            text = self.configs.get(CLUSTER_RESOURCE, _NOTHING).get(key.synonym)
+        if text is not None:
+            return parse_value(key, text)
+        if static is not None and static.get(key.synonym) is not None:
+            return static[key.synonym]
+        return key.default
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why a topic cannot be called so, or None."""
+    if not name or name in (".", ".."):
+        return f"a topic cannot be called {name!r}"
+    if len(name) > TOPIC_NAME_MAX:
+        return f"a topic name of {len(name)} characters is longer than {TOPIC_NAME_MAX}"
+    if not _TOPIC_LETTERS.issuperset(name):
+        return f"topic name {name!r} may only contain letters, digits, '.', '_' and '-'"
+    return None
+
+
+_NOTHING: Map[str, str] = Map()
