@@ -5,9 +5,10 @@ these into the text of /metrics. Counters are given as their running total and e
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 #: (label, value) pairs in the order in which they are printed
 Labels = tuple[tuple[str, str], ...]
@@ -46,6 +47,16 @@ class MetricFamily:
         assert (self.kind is MetricKind.COUNTER) == self.name.endswith("_total"), (
             f"{self.name}: counters and only counters end in _total"
         )
+
+
+class NodeTelemetry(Protocol):
+    """What a node shows of itself to `runtime.telemetry`."""
+
+    def is_ready(self) -> tuple[bool, str]:
+        """Whether the node does its job, and a word why (not)."""
+
+    def metrics(self) -> Iterable[MetricFamily]:
+        """A snapshot. Runs on the event loop: cost per partition at most, never per record."""
 
 
 def gauge(name: str, help: str, value: float) -> MetricFamily:
