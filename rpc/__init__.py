@@ -1,0 +1,1 @@
+"""Requests and answers over connections: matching, limits, back pressure. Knows no API's meaning."""

@@ -1,0 +1,496 @@
+"""The serving side: starts requests in order of arrival, sends answers when they are ready.
+
+Owns connections, their limits and their back pressure (D3); never decides what an answer is. A parked request
+holds nothing back; past `in_flight_max` unanswered requests, or when the peer does not read its answers, the
+server stops reading from that connection and from no other. ApiVersions is the one API it answers by itself.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from protocol.api_keys import ApiKey
+from protocol.envelope import (
+    MalformedRequest,
+    RequestParts,
+    encode_refusal,
+    encode_response,
+    parse_request,
+)
+from protocol.errors import ErrorCode
+from protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError, FrameTooLarge
+from protocol.messages import APIS, Api
+from protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
+from protocol.schema import Buffer, SchemaError, decode_message
+from runtime.api import Connection, Listener, NetworkError, Runtime, Timer
+from runtime.stats import Histogram, MetricFamily, MetricKind, Sample, gauge
+
+_log = logging.getLogger("holdfast.rpc")
+#: Connection ids are unique in the process, whichever of its listeners took the connection.
+_connection_ids = itertools.count(1)
+_LATENCY_BOUNDS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+Handler: TypeAlias = "Callable[[Exchange], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What peers may take of us. All per server or per connection of it."""
+
+    connection_max: int = 10_000
+    #: most bytes of one frame behind its length
+    frame_max_bytes: int = FRAME_MAX_BYTES
+    #: most bytes of a request's msgpack body; unpacked it may take sixty times as much for a moment
+    body_max_bytes: int = 2 << 20
+    #: unanswered requests of one connection; at the limit the server stops reading from it
+    in_flight_max: int = 256
+    #: a frame that was begun, and the first one of a connection, must be complete after this
+    frame_timeout_ms: int = 30_000
+    #: a connection without unanswered requests that says nothing for so long is closed
+    idle_max_ms: int = 600_000
+    #: how long queued answers may take to leave once the server has decided to close
+    close_timeout_ms: int = 2_000
+
+
+class Exchange:
+    """One request and the duty to answer it exactly once: `respond`, `fail` or `drop`."""
+
+    __slots__ = (
+        "_connection",
+        "_correlation_id",
+        "_is_answered",
+        "_started_ns",
+        "api",
+        "api_version",
+        "client_id",
+        "message",
+    )
+
+    def __init__(
+        self, connection: "ServerConnection", api: Api, parts: RequestParts, message: Any, started_ns: int
+    ) -> None:
+        self._connection = connection
+        self._correlation_id = parts.correlation_id
+        self._is_answered = False
+        self._started_ns = started_ns
+        self.api = api
+        self.api_version = parts.api_version
+        #: what the peer calls itself; proves nothing
+        self.client_id = parts.client_id
+        self.message = message
+
+    @property
+    def api_key(self) -> ApiKey:
+        return self.api.key
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side."""
+        return self._connection.peer
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that the request came through."""
+        return self._connection.server.listener_name
+
+    @property
+    def connection_id(self) -> int:
+        """Unique in this process."""
+        return self._connection.connection_id
+
+    @property
+    def is_open(self) -> bool:
+        """True while an answer is still due and could still arrive."""
+        return not self._is_answered and self._connection.is_open
+
+    def respond(self, message: Any) -> None:
+        """Answer. Does nothing when the peer has gone."""
+        assert type(message) is self.api.response, f"{self.api.key.name}: {type(message).__name__}"
+        self._finish()
+        if self._connection.is_open:
+            self._connection.send(self._encode(message))
+
+    def fail(self, error_code: ErrorCode, text: str) -> None:
+        """Refuse the request as a whole, for answers that have no place for it. `text` says what to do."""
+        self._finish()
+        if self._connection.is_open:
+            self._connection.send(encode_refusal(self._correlation_id, error_code, text))
+
+    def drop(self) -> None:
+        """Finish without any answer (required_acks 0)."""
+        self._finish()
+        self._connection.go_on_soon()
+
+    def _encode(self, message: Any) -> list[Buffer]:
+        try:
+            return encode_response(self.api_version, self._correlation_id, message)
+        except FrameTooLarge as error:
+            return encode_refusal(
+                self._correlation_id, ErrorCode.MESSAGE_TOO_LARGE, f"the answer would be {error}"
+            )
+
+    def _finish(self) -> None:
+        assert not self._is_answered, f"{self.api.key.name} was answered twice"
+        self._is_answered = True
+        self._connection.finished(self._started_ns, self.api.key)
+
+
+class Server:
+    """One listener of a node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_id: int,
+        listener_name: str,
+        handlers: Mapping[ApiKey, Handler],
+        limits: ServerLimits = ServerLimits(),
+    ) -> None:
+        self.runtime = runtime
+        self.node_id = node_id
+        self.listener_name = listener_name
+        self.limits = limits
+        #: called with the connection id once a connection has ended, whoever ended it
+        self.on_disconnect: Callable[[int], None] | None = None
+        own: dict[ApiKey, Handler] = {ApiKey.API_VERSIONS: self._answer_versions}
+        assert ApiKey.API_VERSIONS not in handlers, "ApiVersions is answered by the server"
+        #: {api_key: (api, handler)}
+        self.routes: dict[int, tuple[Api, Handler]] = {
+            int(key): (APIS[key], handler) for key, handler in sorted({**own, **handlers}.items())
+        }
+        self.latency: dict[ApiKey, Histogram] = {
+            api.key: Histogram(_LATENCY_BOUNDS_SECONDS) for api, _ in self.routes.values()
+        }
+        self._versions = ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            node_id=node_id,
+            apis=tuple(
+                ApiVersionRange(int(api.key), api.min_version, api.max_version)
+                for api, _ in self.routes.values()
+            ),
+        )
+        self._connections: dict[int, ServerConnection] = {}
+        self._listener: Listener | None = None
+        self._sweep_timer: Timer | None = None
+        self._is_closing = False
+        self._all_lost: asyncio.Future[None] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the bound port. Raises: NetworkError."""
+        assert self._listener is None, "a server starts once"
+        self._listener = await self.runtime.network.listen(host, port, lambda: ServerConnection(self))
+        return self._listener.port
+
+    async def close(self) -> None:
+        """Stop accepting, send the answers that are queued, end all connections. Unanswered requests are
+        dropped. Takes at most `close_timeout_ms`."""
+        self._is_closing = True
+        if self._listener is not None:
+            await self._listener.close()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        if not self._connections:
+            return
+        self._all_lost = asyncio.get_running_loop().create_future()
+        for connection in list(self._connections.values()):
+            connection.close()
+        timer = self.runtime.clock.call_later(self.limits.close_timeout_ms, self._abort_all)
+        await self._all_lost
+        timer.cancel()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open or still sending their last answers."""
+        return len(self._connections)
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for an answer, over all connections."""
+        return sum(connection.in_flight for connection in self._connections.values())
+
+    def stats(self) -> list[MetricFamily]:
+        """Connections and, by API, how many requests were answered how fast."""
+        rows = [(api.key.name.lower(), self.latency[api.key].value()) for api, _ in self.routes.values()]
+        listener = ("listener", self.listener_name)
+        return [
+            gauge("kafka_server_connections", "Open connections.", len(self._connections)),
+            MetricFamily(
+                "kafka_server_requests_total",
+                MetricKind.COUNTER,
+                "Requests answered.",
+                [
+                    Sample(sum(count for _, count in value.buckets), (("request", name), listener))
+                    for name, value in rows
+                ],
+            ),
+            MetricFamily(
+                "kafka_server_request_seconds",
+                MetricKind.HISTOGRAM,
+                "Seconds from a request's arrival to its answer.",
+                [
+                    Sample(value, (("request", name), ("phase", "total"), listener))
+                    for name, value in rows
+                    if value.sum
+                ],
+            ),
+        ]
+
+    # --- called by connections ----------------------------------------------------------------------------
+
+    def admit(self, connection: "ServerConnection") -> str | None:
+        """Take the connection in, or say why not."""
+        if self._is_closing:
+            return "the node is stopping"
+        if len(self._connections) >= self.limits.connection_max:
+            return f"{self.limits.connection_max} connections are open; close some or raise the limit"
+        self._connections[connection.connection_id] = connection
+        if self._sweep_timer is None:
+            self._sweep_later()
+        return None
+
+    def lost(self, connection_id: int) -> None:
+        """The connection has ended."""
+        if self._connections.pop(connection_id, None) is None:
+            return
+        if not self._connections and self._all_lost is not None and not self._all_lost.done():
+            self._all_lost.set_result(None)
+        if self.on_disconnect is not None:
+            self.on_disconnect(connection_id)
+
+    def stop_node(self, name: str, error: BaseException) -> None:
+        """A handler has met our own bug or a dead disk. The entry point hears of it as of a failed task."""
+        self.runtime.tasks.start(f"rpc handler of {name}", _raise(error))
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _answer_versions(self, exchange: Exchange) -> None:
+        exchange.respond(self._versions)
+
+    def _sweep_later(self) -> None:
+        # One timer for all connections, while there are any. What is over its time is closed at most half a
+        # `frame_timeout_ms` late.
+        self._sweep_timer = self.runtime.clock.call_later(self.limits.frame_timeout_ms / 2, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_timer = None
+        now_ms = self.runtime.clock.now_ms()
+        for connection in list(self._connections.values()):
+            connection.check_times(now_ms)
+        if self._connections and not self._is_closing:
+            self._sweep_later()
+
+    def _abort_all(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.abort()
+
+
+class ServerConnection:
+    """One accepted connection: cuts frames, starts requests, sends answers. A `ConnectionHandler`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.connection_id = next(_connection_ids)
+        self.peer = "?"
+        #: answers can be sent
+        self.is_open = False
+        #: requests started and not answered
+        self.in_flight = 0
+        self._clock = server.runtime.clock
+        self._connection: Connection | None = None
+        self._decoder = FrameDecoder(server.limits.frame_max_bytes, server.limits.body_max_bytes)
+        #: whole frames that may not be started yet
+        self._waiting: deque[Frame] = deque()
+        self._out: list[Buffer] = []
+        self._is_turn_due = False
+        self._is_starting = False
+        self._is_write_paused = False
+        self._is_read_paused = False
+        self._has_asked = False
+        self._heard_ms = 0
+        #: when the frame that is now incomplete was begun
+        self._frame_begun_ms = 0
+        self._closed_ms: int | None = None
+
+    # --- ConnectionHandler --------------------------------------------------------------------------------
+
+    def connection_made(self, connection: Connection) -> None:
+        self._connection = connection
+        self.peer = connection.peer
+        self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
+        refusal = self.server.admit(self)
+        if refusal is not None:
+            _log.warning("refused connection %d of %s: %s", self.connection_id, self.peer, refusal)
+            connection.abort()
+            return
+        self.is_open = True
+
+    def bytes_received(self, data: bytes) -> None:
+        if not self.is_open:
+            return
+        self._heard_ms = self._clock.now_ms()
+        had_begun = self._decoder.held_bytes > 0
+        broken: FrameError | None = None
+        try:
+            frames = self._decoder.feed(data)
+        except FrameError as error:
+            frames, broken = error.frames, error
+        if frames or not had_begun:
+            self._frame_begun_ms = self._heard_ms
+        if frames:
+            self._has_asked = True
+            self._waiting.extend(frames)
+            self.go_on()
+        if broken is not None and self.is_open:
+            self._hang_up(str(broken))
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self.go_on()
+
+    def connection_lost(self, error: NetworkError | None) -> None:
+        self.is_open = False
+        self._waiting.clear()
+        self._out.clear()
+        self.server.lost(self.connection_id)
+
+    # --- called by exchanges and the server ---------------------------------------------------------------
+
+    def finished(self, started_ns: int, api_key: ApiKey) -> None:
+        """An exchange needs no answer any more."""
+        self.in_flight -= 1
+        assert self.in_flight >= 0
+        self.server.latency[api_key].observe((self._clock.now_ns() - started_ns) / 1e9)
+
+    def send(self, buffers: list[Buffer]) -> None:
+        """Queue an answer. Answers of one turn of the event loop leave in one write."""
+        self._out += buffers
+        self.go_on_soon()
+
+    def go_on_soon(self) -> None:
+        """Go on in the next turn of the event loop: whoever answers is never called back from inside."""
+        if not self._is_starting and not self._is_turn_due:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Start what waits, as far as limits allow, and send what is queued."""
+        if self._waiting:
+            self._is_starting = True
+            limit = self.server.limits.in_flight_max
+            while self._waiting and self.in_flight < limit and not self._is_write_paused and self.is_open:
+                self._start(self._waiting.popleft())
+            self._is_starting = False
+        self._flush()
+        self._adjust_reading()
+
+    def check_times(self, now_ms: int) -> None:
+        """Close when the peer takes too long over a frame, or is idle."""
+        limits = self.server.limits
+        if self._closed_ms is not None:
+            if now_ms - self._closed_ms >= limits.close_timeout_ms:
+                self.abort()
+        elif self._is_read_paused:
+            return
+        elif not self._has_asked or self._decoder.held_bytes:
+            if now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
+                self._hang_up(f"no whole request within {limits.frame_timeout_ms} ms")
+        elif not self.in_flight and now_ms - self._heard_ms >= limits.idle_max_ms:
+            _log.info("closing connection %d of %s: idle", self.connection_id, self.peer)
+            self.close()
+
+    def close(self) -> None:
+        """Send what is queued, then end the connection."""
+        if self._closed_ms is not None or self._connection is None:
+            return
+        self._flush()
+        self.is_open = False
+        self._closed_ms = self._clock.now_ms()
+        self._waiting.clear()
+        self._connection.close()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self.is_open = False
+        if self._connection is not None:
+            self._connection.abort()
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _start(self, frame: Frame) -> None:
+        try:
+            parts = parse_request(frame.body)
+        except MalformedRequest as error:
+            self._refuse_and_hang_up(error.correlation_id, str(error))
+            return
+        route = self.server.routes.get(parts.api_key)
+        if route is None:
+            text = f"api key {parts.api_key} is not served by listener {self.server.listener_name}"
+            self._out += encode_refusal(parts.correlation_id, ErrorCode.UNSUPPORTED_VERSION, text)
+            return
+        api, handler = route
+        if not api.min_version <= parts.api_version <= api.max_version:
+            text = (
+                f"{api.key.name} is served in versions {api.min_version} to {api.max_version}, "
+                f"not {parts.api_version}; ask ApiVersions first"
+            )
+            self._out += encode_refusal(parts.correlation_id, ErrorCode.UNSUPPORTED_VERSION, text)
+            return
+        try:
+            message: Any = decode_message(api.request, parts.message, parts.api_version, frame.attachment)
+        except SchemaError as error:
+            self._refuse_and_hang_up(parts.correlation_id, str(error))
+            return
+        self.in_flight += 1
+        exchange = Exchange(self, api, parts, message, self._clock.now_ns())
+        try:
+            handler(exchange)
+        except Exception as error:  # noqa: BLE001  not swallowed: it ends the node, with its own traceback
+            self.server.stop_node(api.key.name, error)
+            self.abort()
+
+    def _refuse_and_hang_up(self, correlation_id: int | None, text: str) -> None:
+        if correlation_id is not None:
+            self._out += encode_refusal(correlation_id, ErrorCode.MALFORMED_FRAME, text)
+        self._hang_up(text)
+
+    def _hang_up(self, reason: str) -> None:
+        _log.warning("closing connection %d of %s: %s", self.connection_id, self.peer, reason)
+        self.close()
+
+    def _flush(self) -> None:
+        if self._out and self.is_open:
+            assert self._connection is not None
+            out, self._out = self._out, []
+            self._connection.write(out)
+
+    def _adjust_reading(self) -> None:
+        should_pause = (
+            self._is_write_paused or bool(self._waiting) or self.in_flight >= self.server.limits.in_flight_max
+        )
+        if should_pause == self._is_read_paused or not self.is_open:
+            return
+        assert self._connection is not None
+        self._is_read_paused = should_pause
+        if should_pause:
+            self._connection.pause_reading()
+        else:
+            # Time that passed while we did not read is not the peer's.
+            self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
+            self._connection.resume_reading()
+
+
+async def _raise(error: BaseException) -> None:
+    raise error
