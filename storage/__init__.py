@@ -1,0 +1,2 @@
+"""The log of one partition on disk: segments, indexes, epochs, producer state, checkpoints and their
+recovery."""

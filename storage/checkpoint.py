@@ -1,0 +1,100 @@
+"""Small files that are either old or new, never half: written beside, flushed, renamed, folder synced (D5,
+R87).
+
+Owns that order and Kafka's line format (version, number of rows, rows). Never decides what an unreadable file
+means: readers get `None` and choose the cautious reading.
+"""
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+
+from runtime.api import Disk, FileMissing
+
+#: Ending of the file that is written before it takes the name of the real one.
+TEMPORARY_SUFFIX = ".tmp"
+#: Version of the line format, first line of each file.
+FORMAT_VERSION = 0
+#: Largest small file that is read; anything bigger is not ours.
+SMALL_FILE_MAX_BYTES = 64 << 20
+
+OFFSETS_COLUMNS = 3
+
+
+async def write_atomically(disk: Disk, path: str, text: str) -> None:
+    """Replace the file at `path` so that after a power loss either the old or the new text is there.
+
+    Durable on return. Calls for one path must not overlap. Raises: DiskError.
+    """
+    temporary = path + TEMPORARY_SUFFIX
+    file = await disk.open(temporary, create=True)
+    if file.size:  # left over from a stop in the middle of an earlier write
+        await file.truncate(0)
+    file.append([text.encode()])
+    await file.flush()
+    await file.close()
+    await disk.rename(temporary, path)
+    await disk.sync_folder(posixpath.dirname(path))
+
+
+async def read_text(disk: Disk, path: str) -> str | None:
+    """The text of the file; None when it is missing, not UTF-8 or absurdly large. Raises: DiskError."""
+    try:
+        file = await disk.open(path, create=False)
+    except FileMissing:
+        return None
+    size = file.size
+    content = file.read_at(0, size) if size <= SMALL_FILE_MAX_BYTES else None
+    await file.close()
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def encode_rows(rows: Iterable[Sequence[object]]) -> str:
+    """Kafka's line format: version, count, one row a line, words separated by a blank."""
+    lines = [" ".join(map(str, row)) for row in rows]
+    return "\n".join([str(FORMAT_VERSION), str(len(lines)), *lines]) + "\n"
+
+
+def decode_rows(text: str, columns: int) -> list[list[str]] | None:
+    """The words of each row; None when the text is not exactly what `encode_rows` writes."""
+    lines = text.split("\n")
+    if len(lines) < 3 or lines[0] != str(FORMAT_VERSION) or lines[-1] or lines[1] != str(len(lines) - 3):
+        return None
+    rows = [line.split(" ") for line in lines[2:-1]]
+    return rows if all(len(row) == columns for row in rows) else None
+
+
+def decode_numbers(text: str, columns: int) -> list[tuple[int, ...]] | None:
+    """Rows of numbers; None when the text is not exactly that."""
+    rows = decode_rows(text, columns)
+    if rows is None:
+        return None
+    try:
+        return [tuple(map(int, row)) for row in rows]
+    except ValueError:
+        return None
+
+
+async def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Store `{(topic, partition_index): offset}`, one line `topic partition offset` each. Raises:
+    DiskError."""
+    rows = [(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
+    await write_atomically(disk, path, encode_rows(rows))
+
+
+async def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
+    """What `write_offsets` stored; empty when the file is missing or garbage, so that nothing is believed to
+    be flushed. Raises: DiskError."""
+    text = await read_text(disk, path)
+    rows = decode_rows(text, OFFSETS_COLUMNS) if text is not None else None
+    offsets: dict[tuple[str, int], int] = {}
+    try:
+        for topic, partition, offset in rows or ():
+            offsets[topic, int(partition)] = int(offset)
+    except ValueError:
+        return {}
+    return offsets

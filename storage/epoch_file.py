@@ -1,0 +1,75 @@
+"""`leader-epoch-checkpoint`: the leader epoch cache on disk, and its reconciliation with the log (R85, R87).
+
+Owns the file. What the batches say wins over what the file says: the cache is cut to the log's end, taken
+from the scan where there was one, compared with the first and last batch of every other segment, and rebuilt
+from all headers when anything disagrees (D8). Never truncates a log.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from runtime.api import Disk
+from storage import checkpoint
+from storage.files import LEADER_EPOCH_CHECKPOINT
+from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from storage.recovery import RecoveredSegments
+from storage.segment import Segment
+from storage.turn import next_turn
+
+_COLUMNS = 2
+#: Headers read in a row before the event loop gets its turn.
+_HEADERS_PER_TURN = 1000
+
+
+async def store_epochs(disk: Disk, folder: str, cache: LeaderEpochCache) -> None:
+    """Replace the file, durably. Raises: DiskError."""
+    text = checkpoint.encode_rows(cache.entries)
+    await checkpoint.write_atomically(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}", text)
+
+
+async def load_epochs(disk: Disk, folder: str, found: RecoveredSegments) -> LeaderEpochCache:
+    """The cache that agrees with the log, stored again if the file did not. Raises: DiskError."""
+    text = await checkpoint.read_text(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}")
+    rows = checkpoint.decode_numbers(text, _COLUMNS) if text is not None else None
+    in_file = [EpochEntry(*row) for row in rows or ()]
+    cache = _merge(in_file, found)
+    if cache is None or not all(_agrees(cache, segment) for segment in found.segments):
+        cache = await _rebuild(found.segments)
+    if list(cache.entries) != in_file:
+        await store_epochs(disk, folder, cache)
+    return LeaderEpochCache(cache.entries)
+
+
+def _merge(in_file: Iterable[EpochEntry], found: RecoveredSegments) -> LeaderEpochCache | None:
+    """The file's entries up to where the scan began, the scan's from there on; None when they do not rise."""
+    end = found.scanned[0] if found.scanned else found.segments[-1].next_offset
+    entries = [entry for entry in in_file if entry.start_offset < end]
+    for entry in found.scanned_epochs:
+        if not entries or entries[-1].epoch != entry.epoch:
+            entries.append(entry)
+    for before, after in pairwise(entries):
+        if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
+            return None
+    return LeaderEpochCache(entries)
+
+
+def _agrees(cache: LeaderEpochCache, segment: Segment) -> bool:
+    first = segment.first_header()
+    if first is None:
+        return True
+    return (
+        cache.epoch_at(first.base_offset) == first.leader_epoch
+        and cache.epoch_at(segment.next_offset - 1) == segment.last_epoch
+    )
+
+
+async def _rebuild(segments: list[Segment]) -> LeaderEpochCache:
+    cache = LeaderEpochCache()
+    seen = 0
+    for segment in segments:
+        for _, header in segment.headers(0, segment.size):
+            cache.assign(header.leader_epoch, header.base_offset)
+            seen += 1
+            if seen % _HEADERS_PER_TURN == 0:
+                await next_turn()
+    return cache

@@ -1,0 +1,53 @@
+"""Names of the files in a partition's folder and in a log dir (D5). Owns the spelling, touches nothing."""
+
+import posixpath
+from typing import NamedTuple
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+#: Ending of a partition folder that is being removed; whatever is found in it is removed at the next start.
+DELETED_SUFFIX = "-delete"
+#: Digits of an offset in a file name, so that names sort as offsets do.
+OFFSET_DIGITS = 20
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the topic's name, as its folder and the checkpoints of a log dir call it."""
+
+    topic: str
+    partition_index: int
+
+    @property
+    def folder_name(self) -> str:
+        """`<topic>-<partition>`."""
+        return f"{self.topic}-{self.partition_index}"
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition that a folder belongs to; None when it is no partition folder."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not number.isascii() or not number.isdigit():
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def offset_path(folder: str, offset: int, suffix: str) -> str:
+    """The path of a file that is named after an offset."""
+    return posixpath.join(folder, f"{offset:0{OFFSET_DIGITS}}{suffix}")
+
+
+def parse_offset_name(name: str, suffix: str) -> int | None:
+    """The offset in a file name; None when the file is of another kind."""
+    digits = name.removesuffix(suffix)
+    if digits == name or len(digits) != OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
+        return None
+    return int(digits)

@@ -1,0 +1,635 @@
+"""The log of one partition: append, read, flush, roll, truncate, forget (D4-D6, R80-R88, A-20..A-22).
+
+Owns the segments, the leader epochs and the producer state that belong together at every moment. Appends and
+reads are page-cache calls and never wait; everything that opens, syncs or removes files is a coroutine. Never
+decides who leads, what is committed or when to flush. `roll`, `truncate_to`, `reset_to` and
+`delete_old_segments` must not overlap with each other or with appends: their callers order them with
+`storage.serial.Serial`. After any DiskError the log refuses to go on in this process (A-20).
+"""
+
+import asyncio
+import logging
+import posixpath
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_batches, stamp
+from runtime.api import Buffer, DiskError, Runtime, Task
+from storage import snapshots
+from storage.config import LogConfig
+from storage.epoch_file import load_epochs
+from storage.flush_policy import FlushPolicy
+from storage.flusher import Flusher
+from storage.leader_epoch_cache import EpochEnd, LeaderEpochCache
+from storage.producer_state import ProducerState
+from storage.recovery import RecoveryReport, open_segments
+from storage.segment import RELATIVE_OFFSET_MAX, Segment
+
+#: Room left for the records of one batch before relative offsets run out of bits.
+_BATCH_RECORDS_MAX = 1 << 24
+#: errno ECANCELED, for a change of files that was stopped half-way.
+_ECANCELED = 125
+
+_log = logging.getLogger("holdfast.storage")
+
+
+class Appended(NamedTuple):
+    """What an append did. Offsets are inclusive."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    record_count: int
+    #: the flush policy wants a flush to start now (D6)
+    must_flush: bool
+
+
+class TimestampOffset(NamedTuple):
+    """A batch found by time: its largest timestamp and its base offset."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class OffsetOutOfRange(Exception):
+    """A read outside [log start offset, log end offset]."""
+
+
+class InvalidAppend(Exception):
+    """Batches of a leader that do not continue this log; nothing of them was written (R84)."""
+
+
+class Log:
+    """One partition's log. Make it with `Log.open`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        folder: str,
+        config: LogConfig,
+        segments: list[Segment],
+        report: RecoveryReport,
+    ) -> None:
+        self.folder = folder
+        #: what opening found and did
+        self.recovery = report
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._clock = runtime.clock
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = segments[-1]
+        self._log_start_offset = segments[0].base_offset
+        self._log_end_offset = self._active.next_offset
+        self._flushed_offset = self._log_end_offset
+        self._last_epoch = -1
+        self._epochs = LeaderEpochCache()
+        self._flusher = Flusher(runtime.disk, folder, self._epochs)
+        self._producers = ProducerState()
+        self._config = config
+        self.flush_policy = FlushPolicy(config.flush_messages, config.flush_ms)
+        self._changing: str | None = None
+        self._no_change = asyncio.Event()
+        self._no_change.set()
+        self._truncation_count = 0
+        self._background: list[Task] = []
+        self._failure: DiskError | None = None
+        self._is_closed = False
+        self.topic_id: bytes | None = None
+        self._before_rewind: Callable[[int], Awaitable[None]] | None = None
+        self._on_failure: Callable[[DiskError], None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        folder: str,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        topic_id: bytes | None = None,
+        before_rewind: Callable[[int], Awaitable[None]] | None = None,
+        on_failure: Callable[[DiskError], None] | None = None,
+    ) -> "Log":
+        """Open and recover the log in `folder`, an empty one when there is none.
+
+        `clean` says that every byte was flushed before the last stop (R35): nothing is scanned then. Else
+        everything from `recovery_point` on is checked, and durable before this returns (R86).
+        `before_rewind(offset)` is awaited before the log's end falls to `offset`: checkpoints of its offsets
+        kept elsewhere must not stay above that. `on_failure` hears of the first DiskError, wherever it
+        happens. Raises: DiskError.
+        """
+        disk = runtime.disk
+        if not await disk.exists(folder):
+            await disk.make_folder(folder)
+            await disk.sync_folder(posixpath.dirname(folder))
+        found = await open_segments(
+            disk,
+            folder,
+            config,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+        log = cls(runtime, folder, config, found.segments, found.report)
+        log.topic_id, log._before_rewind, log._on_failure = topic_id, before_rewind, on_failure
+        log._log_start_offset = max(log._log_start_offset, log_start_offset)
+        log._epochs = await load_epochs(disk, folder, found)
+        log._flusher = Flusher(disk, folder, log._epochs)
+        if await snapshots.drop_above(disk, folder, log._log_end_offset):
+            await disk.sync_folder(folder)
+        log._producers = await snapshots.load(disk, folder, found.segments)
+        log._find_last_epoch()
+        return log
+
+    # --- what is known ---------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that is kept, inclusive."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Next offset to be written, exclusive end of the log."""
+        return self._log_end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below this survives a power loss; never above the log end."""
+        return self._flushed_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the last batch, -1 for an empty log: a follower's `last_fetched_epoch` (R80)."""
+        return self._last_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """Segments, the active one included."""
+        return len(self._segments)
+
+    @property
+    def leader_epoch_cache(self) -> LeaderEpochCache:
+        """Epochs of this log; change them through the log only."""
+        return self._epochs
+
+    @property
+    def producer_state(self) -> ProducerState:
+        """Idempotent producers of this log; `check` a batch right before appending it."""
+        return self._producers
+
+    @property
+    def failure(self) -> DiskError | None:
+        """The DiskError after which this log refuses to go on; None while all is well (A-20)."""
+        return self._failure
+
+    @property
+    def config(self) -> LogConfig:
+        """Settings in force."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        if (config.flush_messages, config.flush_ms) != (self._config.flush_messages, self._config.flush_ms):
+            self.flush_policy = FlushPolicy(config.flush_messages, config.flush_ms)
+            if self._flushed_offset < self._log_end_offset:
+                self.flush_policy.appended(self._log_end_offset - self._flushed_offset, self._clock.now_ms())
+        self._config = config
+
+    # --- append ----------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: Buffer, leader_epoch: int, *, header: BatchHeader | None = None
+    ) -> Appended:
+        """Append one batch at the end of the log, stamped with its offset and `leader_epoch`, uncopied.
+
+        `header` is what `check_batch` gave for exactly these bytes, when the caller has checked them already;
+        else the crc is checked here. Raises: CorruptBatch, DiskError.
+        """
+        if header is None:
+            header = check_batch(batch)
+        if header.size_bytes != len(batch) or header.record_count != header.last_offset_delta + 1:
+            raise CorruptBatch(
+                f"{len(batch)} bytes must be one batch with an offset for each record, but the header says "
+                f"{header.size_bytes} bytes, {header.record_count} records, last offset delta "
+                f"{header.last_offset_delta}"
+            )
+        assert leader_epoch >= self._last_epoch, f"epoch {leader_epoch} after {self._last_epoch} (I-18)"
+        base_offset = self._log_end_offset
+        self._write(stamp(batch, base_offset, leader_epoch))
+        self._note(header, base_offset, leader_epoch)
+        return self._appended(base_offset, header.size_bytes)
+
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> Appended | None:
+        """Append whole batches as a leader sent them, all or none; None when there are none.
+
+        Their crc is checked, their offsets continue this log, their epochs do not fall and are not above
+        `leader_epoch`, the epoch of the fetch that brought them (R84). Raises: CorruptBatch, InvalidAppend,
+        DiskError.
+        """
+        headers: list[BatchHeader] = []
+        next_offset, last_epoch = self._log_end_offset, self._last_epoch
+        for _, view in iter_batches(records):
+            header = check_batch(view)
+            if header.base_offset != next_offset:
+                raise InvalidAppend(f"batch at offset {header.base_offset}, expected {next_offset}")
+            if header.leader_epoch < last_epoch or (
+                leader_epoch is not None and header.leader_epoch > leader_epoch
+            ):
+                raise InvalidAppend(
+                    f"batch at offset {next_offset} has epoch {header.leader_epoch}, not {last_epoch} to "
+                    f"{leader_epoch}; fetch again with the present leader epoch"
+                )
+            next_offset, last_epoch = header.next_offset, header.leader_epoch
+            headers.append(header)
+        if not headers:
+            return None
+        base_offset = self._log_end_offset
+        self._write((records,))
+        for header in headers:
+            self._note(header, header.base_offset, header.leader_epoch)
+        return self._appended(base_offset, len(records))
+
+    def start_epoch(self, leader_epoch: int) -> None:
+        """Note that this replica leads in `leader_epoch` from the present end on, before there is data
+        (R54)."""
+        self._check_usable()
+        self._epochs.assign(leader_epoch, self._log_end_offset)
+
+    def needs_roll(self, next_size_bytes: int) -> bool:
+        """Whether `roll` must come before an append of that many bytes: size, age, or offsets run out."""
+        active, config = self._active, self._config
+        if not active.size:
+            return False
+        if active.size + next_size_bytes > config.segment_bytes:
+            return True
+        if self._log_end_offset - active.base_offset > RELATIVE_OFFSET_MAX - _BATCH_RECORDS_MAX:
+            return True
+        if config.segment_ms is None or active.first_append_ms is None:
+            return False
+        return self._clock.now_ms() - active.first_append_ms >= config.segment_ms
+
+    def _write(self, buffers: tuple[Buffer, ...]) -> None:
+        self._check_usable()
+        assert self._changing is None, f"{self.folder}: append while {self._changing} is under way"
+        try:
+            self._active.write(buffers)
+        except DiskError as error:
+            self._fail(error)
+            raise
+
+    def _note(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
+        if leader_epoch != self._last_epoch:
+            self._epochs.assign(leader_epoch, base_offset)
+            self._last_epoch = leader_epoch
+        next_offset = base_offset + header.last_offset_delta + 1
+        try:
+            self._active.note(base_offset, next_offset, leader_epoch, header.max_timestamp, header.size_bytes)
+        except DiskError as error:
+            self._fail(error)
+            raise
+        if header.producer_id >= 0:
+            self._producers.apply(header, base_offset)
+        self._log_end_offset = next_offset
+
+    def _appended(self, base_offset: int, size_bytes: int) -> Appended:
+        now_ms = self._clock.now_ms()
+        if self._active.first_append_ms is None:
+            self._active.first_append_ms = now_ms
+        record_count = self._log_end_offset - base_offset
+        must_flush = self.flush_policy.appended(record_count, now_ms)
+        return Appended(base_offset, self._log_end_offset - 1, size_bytes, record_count, must_flush)
+
+    # --- read ------------------------------------------------------------------------------------------
+
+    def read(self, fetch_offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool = True) -> bytes:
+        """Whole batches from the one that holds `fetch_offset` on, all below `end_offset`, at most
+        `max_bytes`.
+
+        The first batch comes whole even if it is longer, if `at_least_one`. Never crosses a segment, so less
+        than asked for does not mean the end. Raises: OffsetOutOfRange, DiskError.
+        """
+        if not self._log_start_offset <= fetch_offset <= self._log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {fetch_offset} is outside {self._log_start_offset} to {self._log_end_offset}"
+            )
+        if end_offset > self._log_end_offset:
+            end_offset = self._log_end_offset
+        if fetch_offset >= end_offset:
+            return b""
+        segment = self._active
+        if fetch_offset < segment.base_offset:
+            segment = self._segments[bisect_right(self._bases, fetch_offset) - 1]
+        try:
+            return segment.read(fetch_offset, max_bytes, end_offset, at_least_one)
+        except DiskError as error:
+            self._fail(error)
+            raise
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
+        """The largest epoch in this log not above `epoch`, and its end; None when none is known (R80)."""
+        return self._epochs.end_offset_for(epoch, self._log_end_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first batch that holds a record at or after `timestamp_ms`; None when there is none. Raises:
+        DiskError."""
+        try:
+            for segment in self._segments:
+                if segment.next_offset <= self._log_start_offset:
+                    continue
+                header = segment.find_timestamp(timestamp_ms)
+                if header is not None:
+                    return TimestampOffset(
+                        header.max_timestamp, max(header.base_offset, self._log_start_offset)
+                    )
+        except DiskError as error:
+            self._fail(error)
+            raise
+        return None
+
+    # --- flush -----------------------------------------------------------------------------------------
+
+    async def flush(self) -> int:
+        """Make durable what is in the log now; returns `flushed_offset`. Concurrent calls share fsyncs (D6).
+
+        Covers only what was there when it started (A-21). Raises: DiskError.
+        """
+        await self._no_change.wait()
+        self._check_usable()
+        end_offset = self._log_end_offset
+        if self._flushed_offset == end_offset:
+            return end_offset
+        self.flush_policy.flush_started()
+        try:
+            await self._flusher.flush(self._active, self._epochs)
+        except DiskError as error:
+            self._fail(error)
+            raise
+        # Another flush may have failed meanwhile, and the kernel reports an error once only (A-20).
+        self._check_usable()
+        if end_offset > self._flushed_offset:
+            self._flushed_offset = end_offset
+        return self._flushed_offset
+
+    # --- roll and forget -------------------------------------------------------------------------------
+
+    async def roll(self) -> None:
+        """Begin a new segment at the end of the log; the full one is flushed in the background. Does nothing
+        while the active segment is empty. Raises: DiskError."""
+        async with self._change("roll"):
+            await self._roll()
+
+    async def _roll(self) -> None:
+        full = self._active
+        if not full.size:
+            return
+        segment = await self._new_segment(self._log_end_offset)
+        full.index.store()
+        self._flusher.rolled(full)
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self._active = segment
+        self._background = [task for task in self._background if not task.is_done]
+        snapshot = snapshots.encode(self._producers, segment.base_offset)
+        self._background.append(
+            self._runtime.tasks.start(
+                f"flush {full.log.path}",
+                self._finish_roll(segment.base_offset, snapshot, self._truncation_count),
+            )
+        )
+
+    async def _new_segment(self, base_offset: int) -> Segment:
+        segment = await Segment.open(self._disk, self.folder, base_offset, self._config.index_interval_bytes)
+        assert not segment.log.size, f"{segment.log.path} is new and holds {segment.log.size} bytes"
+        # Indexes of an older life of this name may have been left over.
+        await segment.restart()
+        self._flusher.made_files()
+        return segment
+
+    async def _finish_roll(self, offset: int, snapshot: str, truncation_count: int) -> None:
+        try:
+            await self.flush()
+            async with self._flusher.small_files:
+                if self._truncation_count == truncation_count and not self._is_closed:
+                    await snapshots.write(self._disk, self.folder, offset, snapshot)
+        except DiskError as error:
+            self._fail(error)
+            if self._on_failure is None:
+                raise
+
+    async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
+        """Delete segments beyond retention by time or size, and those below the log start; returns how many.
+
+        Only what is committed and flushed goes, oldest first. Forgets silent producers too (R94). Raises:
+        DiskError.
+        """
+        self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
+        async with self._change("retention"):
+            active = self._active
+            is_all_committed = self._log_end_offset <= min(high_watermark, self._flushed_offset)
+            if active.size and is_all_committed and self._is_expired(active, wall_ms, active.size):
+                await self._roll()
+            old = self._old_segments(wall_ms, high_watermark)
+            if not old:
+                return 0
+            await self._flusher.wait_idle()
+            self._flusher.forget(old)
+            del self._segments[: len(old)]
+            del self._bases[: len(old)]
+            self._advance_log_start(self._bases[0])
+            await self._flusher.store_epochs(self._epochs)
+            for segment in old:
+                await segment.delete(self._disk)
+            await self._disk.sync_folder(self.folder)
+            _log.info("%s: deleted %d segments, log starts at %d", self.folder, len(old), self._bases[0])
+            return len(old)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide everything below `offset`, the leader's log start; segments go with the next retention
+        pass."""
+        self._check_usable()
+        assert offset <= self._log_end_offset
+        self._advance_log_start(offset)
+
+    def _advance_log_start(self, offset: int) -> None:
+        if offset > self._log_start_offset:
+            self._log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
+
+    def _old_segments(self, wall_ms: int, high_watermark: int) -> list[Segment]:
+        old: list[Segment] = []
+        size_bytes = self.size_bytes
+        kept_offset = min(high_watermark, self._flushed_offset)
+        for segment in self._segments[:-1]:
+            is_old = segment.next_offset <= self._log_start_offset or self._is_expired(
+                segment, wall_ms, size_bytes
+            )
+            if not is_old or segment.next_offset > kept_offset:
+                break
+            size_bytes -= segment.size
+            old.append(segment)
+        return old
+
+    def _is_expired(self, segment: Segment, wall_ms: int, log_size_bytes: int) -> bool:
+        """Whether the oldest segment of a log of that size is beyond retention. Time needs timestamps."""
+        config = self._config
+        if (
+            config.retention_ms is not None
+            and segment.max_timestamp >= 0
+            and wall_ms - segment.max_timestamp > config.retention_ms
+        ):
+            return True
+        if config.retention_bytes is None or segment is self._active:
+            return False
+        return log_size_bytes - segment.size >= config.retention_bytes
+
+    # --- truncate --------------------------------------------------------------------------------------
+
+    async def truncate_to(self, offset: int) -> int:
+        """Cut the log to end at `offset`, or before it when a batch spans it; returns the new log end (R81).
+
+        Readers see the cut at once. It is durable on return, so nothing of the old tail can come back behind
+        what is appended next. Epochs without data give way even when nothing is cut. Raises: DiskError.
+        """
+        if offset < self._log_start_offset:
+            await self.reset_to(offset)
+            return offset
+        async with self._change("truncate"):
+            if offset >= self._log_end_offset:
+                self._epochs.truncate_from_end(self._log_end_offset)
+                return self._log_end_offset
+            await self._prepare_rewind(offset)
+            number = bisect_right(self._bases, offset) - 1
+            segment, dropped = self._segments[number], self._segments[number + 1 :]
+            # No await up to `_rewound`: readers see all of the cut or nothing.
+            segment.cut(segment.position_of(offset))
+            del self._segments[number + 1 :]
+            del self._bases[number + 1 :]
+            self._active = segment
+            self._epochs.truncate_from_end(segment.next_offset)
+            self._rewound(segment.next_offset)
+            self._flusher.forget([segment, *dropped])
+            for later in reversed(dropped):
+                await later.delete(self._disk)
+            await segment.trim()
+            await self._finish_rewind()
+            return self._log_end_offset
+
+    async def reset_to(self, offset: int) -> None:
+        """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
+        async with self._change("reset"):
+            await self._prepare_rewind(offset)
+            dropped = self._segments
+            self._segments, self._bases = [], []
+            self._log_start_offset = offset
+            self._epochs.clear()
+            self._rewound(offset)
+            self._flusher.forget(dropped)
+            for segment in reversed(dropped):
+                await segment.delete(self._disk)
+            await self._disk.sync_folder(self.folder)
+            self._active = await self._new_segment(offset)
+            self._segments.append(self._active)
+            self._bases.append(offset)
+            self._flushed_offset = offset
+            await self._finish_rewind()
+
+    async def _prepare_rewind(self, offset: int) -> None:
+        if self._before_rewind is not None:
+            await self._before_rewind(offset)
+        await self._flusher.wait_idle()
+
+    def _rewound(self, log_end_offset: int) -> None:
+        self._log_end_offset = log_end_offset
+        self._flushed_offset = min(self._flushed_offset, log_end_offset)
+        self._truncation_count += 1
+        self._find_last_epoch()
+
+    async def _finish_rewind(self) -> None:
+        async with self._flusher.small_files:
+            await snapshots.drop_above(self._disk, self.folder, self._log_end_offset)
+        await self._flusher.store_epochs(self._epochs)
+        await self._disk.sync_folder(self.folder)
+        self._producers = await snapshots.load(self._disk, self.folder, self._segments)
+
+    def _find_last_epoch(self) -> None:
+        written = [segment.last_epoch for segment in self._segments if segment.size]
+        self._last_epoch = written[-1] if written else -1
+
+    # --- end -------------------------------------------------------------------------------------------
+
+    async def close(self, flush: bool) -> None:
+        """Close all files. With `flush`, everything is durable first, indexes and producer state too (A-19).
+
+        Raises: DiskError, after closing, when `flush` was asked for and this log had failed or fails now: the
+        stop is not clean then.
+        """
+        if self._is_closed:
+            return
+        for task in self._background:
+            await task.wait()
+        failure = None
+        if flush:
+            try:
+                async with self._change("close"):
+                    await self._flush_whole()
+            except DiskError as error:
+                failure = error
+        await self._flusher.wait_idle()
+        self._is_closed = True
+        for segment in self._segments:
+            await segment.close()
+        if failure is not None:
+            raise failure
+
+    async def _flush_whole(self) -> None:
+        for segment in self._segments:
+            await segment.flush_whole()
+        await self._flusher.store_epochs(self._epochs)
+        async with self._flusher.small_files:
+            text = snapshots.encode(self._producers, self._log_end_offset)
+            await snapshots.write(self._disk, self.folder, self._log_end_offset, text)
+        await self._disk.sync_folder(self.folder)
+        self._flushed_offset = self._log_end_offset
+
+    @asynccontextmanager
+    async def _change(self, name: str) -> AsyncIterator[None]:
+        """Keep appends and flushes away while files change; whoever leaves it half done ends the log."""
+        self._check_usable()
+        assert self._changing is None, f"{self.folder}: {name} while {self._changing} is under way"
+        self._changing = name
+        self._no_change.clear()
+        try:
+            yield
+        except DiskError as error:
+            self._fail(error)
+            raise
+        except asyncio.CancelledError:
+            self._failure = self._failure or DiskError(self.folder, name, _ECANCELED, "cancelled half-way")
+            raise
+        finally:
+            self._changing = None
+            self._no_change.set()
+
+    def _check_usable(self) -> None:
+        assert not self._is_closed, f"{self.folder} is closed"
+        failure = self._failure
+        if failure is not None:
+            raise DiskError(failure.path, failure.operation, failure.errno, failure.reason)
+
+    def _fail(self, error: DiskError) -> None:
+        if self._failure is None:
+            self._failure = error
+            _log.error("%s: no more appends in this process: %s", self.folder, error)
+            if self._on_failure is not None:
+                self._on_failure(error)

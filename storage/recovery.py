@@ -1,0 +1,191 @@
+"""Opening the segments of a log: believe, scan, cut (R86, A-22).
+
+Owns which bytes of a log folder are kept. After a clean stop, and below the recovery point, segments are
+believed if their index is sound. Everything else is read batch by batch, and kept is exactly the prefix
+before the first invalid batch: bad crc, zeros, cut short, wrong offset, falling epoch. Never resynchronises
+behind it: what follows a hole was not acknowledged as flushed. What is kept is made durable before this
+returns, or a second crash could lose it.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from protocol.frames import FRAME_MAX_BYTES
+from protocol.record_batch import CorruptBatch, check_batch, parse_header
+from runtime.api import Disk
+from storage.config import LogConfig
+from storage.files import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_offset_name,
+)
+from storage.leader_epoch_cache import EpochEntry
+from storage.segment import Segment, segment_paths
+from storage.turn import next_turn
+
+#: Bytes read at once by a scan; the event loop gets its turn after each.
+SCAN_BYTES = 1 << 20
+#: A longer batch than this never came in by a frame: its length field is damaged.
+BATCH_MAX_BYTES = FRAME_MAX_BYTES
+
+_log = logging.getLogger("holdfast.storage")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did, for log lines and tests."""
+
+    scanned_bytes: int = 0
+    #: bytes cut off behind the last valid batch, dropped segments included
+    dropped_bytes: int = 0
+    dropped_segments: int = 0
+    #: why the log ends where it does; None when every byte was valid
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class RecoveredSegments:
+    """All segments of a log in order, at least one, without gaps."""
+
+    segments: list[Segment]
+    report: RecoveryReport
+    #: base offsets of the segments that were scanned
+    scanned: list[int] = field(default_factory=list)
+    #: (epoch, first offset seen in it) of the scanned segments, one entry at each change within a segment
+    scanned_epochs: list[EpochEntry] = field(default_factory=list)
+
+
+async def open_segments(
+    disk: Disk,
+    folder: str,
+    config: LogConfig,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> RecoveredSegments:
+    """Open every segment of a folder. Without any, or when all that is left lies below `log_start_offset`,
+    the log begins there, empty. Raises: DiskError."""
+    bases = await _base_offsets(disk, folder)
+    found = RecoveredSegments([], RecoveryReport())
+    names_changed = False
+    for number, base_offset in enumerate(bases):
+        expected = found.segments[-1].next_offset if found.segments else base_offset
+        if base_offset != expected:
+            found.report.reason = f"segment {base_offset} should begin at {expected}"
+            break
+        segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
+        found.segments.append(segment)
+        is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] <= recovery_point)
+        if is_flushed and segment.adopt():
+            continue
+        await _scan(found, segment)
+        if found.report.reason is not None:
+            break
+    dropped = bases[len(found.segments) :]
+    if found.segments and found.segments[-1].next_offset < log_start_offset:
+        dropped = bases
+        for segment in found.segments:
+            await segment.close()
+        found.segments.clear()
+    if dropped:
+        await _drop(disk, folder, dropped, found.report)
+        names_changed = True
+    if not found.segments:
+        found.segments.append(await Segment.open(disk, folder, log_start_offset, config.index_interval_bytes))
+        names_changed = True
+    await _make_durable(disk, folder, found, names_changed)
+    return found
+
+
+async def _base_offsets(disk: Disk, folder: str) -> list[int]:
+    """Base offsets of all segments; sweeps away indexes that lost theirs."""
+    names = await disk.listdir(folder)
+    bases = [base for name in names if (base := parse_offset_name(name, LOG_SUFFIX)) is not None]
+    known = frozenset(bases)
+    for name in names:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            base = parse_offset_name(name, suffix)
+            if base is not None and base not in known:
+                await disk.unlink(f"{folder}/{name}")
+    return sorted(bases)
+
+
+async def _scan(found: RecoveredSegments, segment: Segment) -> None:
+    """Read a segment from its beginning, note every valid batch, cut the file behind the last one."""
+    await segment.restart()
+    file_size = segment.log.size
+    last_epoch = found.segments[-2].last_epoch if len(found.segments) > 1 else -1
+    found.scanned.append(segment.base_offset)
+    epoch_in_segment = None
+    chunk, chunk_start = b"", 0
+    try:
+        while segment.size < file_size:
+            at = segment.size - chunk_start
+            if not _holds_batch(chunk, at):
+                # One batch can be longer than a chunk; then all of it is read.
+                await next_turn()
+                chunk_start, at = segment.size, 0
+                chunk = segment.log.read_at(chunk_start, SCAN_BYTES)
+                size_bytes = parse_header(chunk).size_bytes
+                if size_bytes > min(BATCH_MAX_BYTES, file_size - segment.size):
+                    raise CorruptBatch(f"has {size_bytes} bytes, {file_size - segment.size} are left")
+                if size_bytes > len(chunk):
+                    chunk = segment.log.read_at(chunk_start, size_bytes)
+            header = check_batch(chunk, at)
+            if header.base_offset != segment.next_offset:
+                raise CorruptBatch(f"offset {header.base_offset}, expected {segment.next_offset}")
+            if header.leader_epoch < last_epoch:
+                raise CorruptBatch(f"epoch {header.leader_epoch} after {last_epoch}")
+            last_epoch = header.leader_epoch
+            if last_epoch != epoch_in_segment:
+                epoch_in_segment = last_epoch
+                found.scanned_epochs.append(EpochEntry(last_epoch, header.base_offset))
+            segment.note(
+                header.base_offset, header.next_offset, last_epoch, header.max_timestamp, header.size_bytes
+            )
+    except CorruptBatch as error:
+        found.report.reason = f"{segment.log.path} at byte {segment.size}: {error}"
+        found.report.dropped_bytes += file_size - segment.size
+    found.report.scanned_bytes += segment.size
+    await segment.cut_file()
+
+
+def _holds_batch(chunk: bytes, at: int) -> bool:
+    """Whether the whole batch at `at` is in the chunk, as far as its header can be believed."""
+    try:
+        return at + parse_header(chunk, at).size_bytes <= len(chunk)
+    except CorruptBatch:
+        return False
+
+
+async def _drop(disk: Disk, folder: str, bases: list[int], report: RecoveryReport) -> None:
+    """Unlink whole segments, the newest first, so that a crash in between leaves a log without gaps."""
+    for base_offset in reversed(bases):
+        _log.warning(
+            "%s: dropping segment %d: %s", folder, base_offset, report.reason or "below the log start"
+        )
+        report.dropped_segments += 1
+        for path in segment_paths(folder, base_offset):
+            if not await disk.exists(path):
+                continue
+            if path.endswith(LOG_SUFFIX):
+                file = await disk.open(path, create=False)
+                report.dropped_bytes += file.size
+                await file.close()
+            await disk.unlink(path)
+
+
+async def _make_durable(disk: Disk, folder: str, found: RecoveredSegments, names_changed: bool) -> None:
+    """Flush what was scanned, before anybody is served from it (R86)."""
+    scanned = frozenset(found.scanned)
+    for segment in found.segments:
+        if segment.base_offset in scanned:
+            # Also bytes that look unchanged may be in the page cache only: the process was killed, not the
+            # machine.
+            await segment.log.flush()
+            segment.flushed_size = segment.size
+            await segment.flush_whole()
+    if names_changed or scanned:
+        await disk.sync_folder(folder)

@@ -1,0 +1,90 @@
+"""Snapshots of producer state beside the segments, so that a start need not read the whole log (R94).
+
+Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. A snapshot that is unreadable or
+lies above the log's end counts as none; the state is then built from an older one, or from the log alone.
+"""
+
+import json
+from collections.abc import Sequence
+
+from runtime.api import Disk
+from storage import checkpoint
+from storage.files import SNAPSHOT_SUFFIX, offset_path, parse_offset_name
+from storage.producer_state import ProducerState
+from storage.segment import Segment
+from storage.turn import next_turn
+
+SNAPSHOT_VERSION = 0
+#: Snapshots kept: the newest, and one that a short truncation can fall back on.
+SNAPSHOTS_KEPT = 2
+#: Headers applied in a row before the event loop gets its turn.
+HEADERS_PER_TURN = 1000
+
+
+def encode(state: ProducerState, offset: int) -> str:
+    """The content of a snapshot of everything below `offset`."""
+    content = {"version": SNAPSHOT_VERSION, "offset": offset, "producers": state.rows()}
+    return json.dumps(content, separators=(",", ":"))
+
+
+def decode(text: str | None, offset: int) -> ProducerState | None:
+    """The state in a snapshot's text; None when it is anything but our own writing."""
+    try:
+        content = json.loads(text) if text is not None else None
+        if not isinstance(content, dict):
+            return None
+        if content.get("version") != SNAPSHOT_VERSION or content.get("offset") != offset:
+            return None
+        return ProducerState.from_rows(content["producers"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+async def offsets(disk: Disk, folder: str) -> list[int]:
+    """Offsets of all snapshots in the folder, ascending. Raises: DiskError."""
+    names = await disk.listdir(folder)
+    return sorted(
+        offset for name in names if (offset := parse_offset_name(name, SNAPSHOT_SUFFIX)) is not None
+    )
+
+
+async def write(disk: Disk, folder: str, offset: int, text: str) -> None:
+    """Store a snapshot durably and forget all but the newest few. Raises: DiskError."""
+    await checkpoint.write_atomically(disk, offset_path(folder, offset, SNAPSHOT_SUFFIX), text)
+    for old in (await offsets(disk, folder))[:-SNAPSHOTS_KEPT]:
+        await disk.unlink(offset_path(folder, old, SNAPSHOT_SUFFIX))
+
+
+async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
+    """Unlink snapshots of logs longer than `offset`; True when there were some. The folder is not synced."""
+    above = [found for found in await offsets(disk, folder) if found > offset]
+    for found in above:
+        await disk.unlink(offset_path(folder, found, SNAPSHOT_SUFFIX))
+    return bool(above)
+
+
+async def load(disk: Disk, folder: str, segments: Sequence[Segment]) -> ProducerState:
+    """The state of the whole log: the newest usable snapshot, and the headers of the batches behind it.
+
+    Raises: DiskError.
+    """
+    start, end = segments[0].base_offset, segments[-1].next_offset
+    state, built_to = ProducerState(), start
+    for offset in reversed(await offsets(disk, folder)):
+        if start <= offset <= end:
+            text = await checkpoint.read_text(disk, offset_path(folder, offset, SNAPSHOT_SUFFIX))
+            found = decode(text, offset)
+            if found is not None:
+                state, built_to = found, offset
+                break
+    applied = 0
+    for segment in segments:
+        if segment.next_offset <= built_to:
+            continue
+        position = segment.position_of(max(built_to, segment.base_offset))
+        for _, header in segment.headers(position, segment.size):
+            state.apply(header, header.base_offset)
+            applied += 1
+            if applied % HEADERS_PER_TURN == 0:
+                await next_turn()
+    return state
