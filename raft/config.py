@@ -1,0 +1,67 @@
+"""What a member of the quorum must know before it starts. The voter set is static."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Most bytes of records in one batch of the metadata log; one answer to a fetch carries at least one batch.
+BATCH_MAX_BYTES = 8 << 20
+#: A step of the rank-based delays is this part of `election_backoff_max_ms`: longer than an election takes.
+_STEPS_IN_BACKOFF = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """Defaults are those of K7. `voters` is `{voter_id: (host, port)}`."""
+
+    node_id: int
+    cluster_id: str
+    voters: Mapping[int, tuple[str, int]]
+    #: where `quorum-state` lives, beside the metadata log
+    folder: str
+    #: False for brokers: observers, whose ids must differ from those of the voters
+    is_voter: bool
+    #: a voter without a leader waits this long, drawn from [1x, 2x]
+    election_timeout_ms: int = 1000
+    #: a follower that hears nothing for so long asks for pre-votes; a leader resigns after 1.5x of it
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    #: longest that a fetch without news stays parked at the leader (K10)
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = BATCH_MAX_BYTES
+
+    def validate(self) -> None:
+        """Raises: ValueError with a sentence that says what to change."""
+        if not self.voters:
+            raise ValueError("controller.quorum.voters is empty: name 1, 3 or 5 voters as id@host:port")
+        if self.is_voter and self.node_id not in self.voters:
+            raise ValueError(
+                f"node.id {self.node_id} is not in controller.quorum.voters {sorted(self.voters)}: "
+                "add it there or correct the id"
+            )
+        if not self.is_voter and self.node_id in self.voters:
+            raise ValueError(
+                f"node.id {self.node_id} belongs to a voter: give this broker another id, "
+                "or the leader would count its fetches as that voter's"
+            )
+        if not 0 < self.fetch_max_wait_ms < self.fetch_timeout_ms:
+            raise ValueError(
+                f"controller.quorum.fetch.timeout.ms is {self.fetch_timeout_ms}: raise it above the long "
+                f"poll of {self.fetch_max_wait_ms} ms, or followers of a healthy leader start elections"
+            )
+
+    @property
+    def other_voters(self) -> tuple[int, ...]:
+        """Ascending, without this node."""
+        return tuple(sorted(voter_id for voter_id in self.voters if voter_id != self.node_id))
+
+    @property
+    def backoff_step_ms(self) -> int:
+        """Distance between two voters that start an election on the same evidence (D9)."""
+        return max(1, self.election_backoff_max_ms // _STEPS_IN_BACKOFF)
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        """A leader that has not seen fetches of a majority for so long resigns (K7)."""
+        return self.fetch_timeout_ms * 3 // 2
