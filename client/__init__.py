@@ -1,0 +1,1 @@
+"""Clients of a cluster: producer, consumer, admin and the ledger. Pure decisions, thin asyncio shells."""

@@ -1,0 +1,172 @@
+"""One record batch of the producer: filling, sealing with a sequence, giving it a new sequence.
+
+Owns the bytes; encoding and compression are done by aiokafka's C codec (design D1, D4). A batch knows how
+often it was sent and how many of those attempts nobody has disproved, and never decides about sending.
+"""
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import google_crc32c
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from client.outcomes import Outcome
+from protocol.errors import ErrorCode
+from protocol.record_batch import HEADER_SIZE, MAGIC
+
+#: crc, then from attributes on what it covers; producer id, epoch and base sequence lie inside.
+_CRC = struct.Struct(">I")
+_CRC_POSITION = 17
+_CRC_START = 21
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_POSITION = 43
+assert _PRODUCER_POSITION + _PRODUCER.size + 4 == HEADER_SIZE
+
+
+class Compression(IntEnum):
+    """Codecs by their number in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    LZ4 = 3
+    ZSTD = 4
+
+
+class Identity(NamedTuple):
+    """Who writes: a producer id and its epoch (R90)."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+NO_IDENTITY = Identity(-1, -1)
+
+
+class Batch:
+    """Records of one partition that travel together. Mutable; owned by its partition's queue."""
+
+    __slots__ = (
+        "_builder",
+        "attempt",
+        "base_offset",
+        "base_sequence",
+        "count",
+        "created_ms",
+        "deadline_ms",
+        "error",
+        "error_text",
+        "in_flight",
+        "leader_epoch",
+        "outcome",
+        "partition",
+        "payload",
+        "sent_as_head",
+        "sent_epoch",
+        "serial",
+        "size_bytes",
+        "tags",
+        "topic",
+        "unanswered",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        serial: int,
+        limit_bytes: int,
+        compression: Compression,
+        created_ms: int,
+        deadline_ms: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        #: order of creation in this producer
+        self.serial = serial
+        self.created_ms = created_ms
+        #: when to give up
+        self.deadline_ms = deadline_ms
+        self.count = 0
+        #: encoded bytes before compression, header included
+        self.size_bytes = HEADER_SIZE
+        #: one a record if the sender gave tags, else empty
+        self.tags: list[Any] = []
+        #: who waits for the outcome; the shell's, unused here
+        self.waiters: list[Any] = []
+        self._builder: Any = DefaultRecordBatchBuilder(MAGIC, compression, 0, -1, -1, -1, limit_bytes)
+        #: the encoded batch once it was sealed
+        self.payload: bytearray | None = None
+        self.base_sequence = -1
+        #: number of times sent
+        self.attempt = 0
+        #: attempts that may have appended: sent, and not answered by a refusal before the append
+        self.unanswered = 0
+        self.in_flight = False
+        #: all batches before it had their outcome when it was last sent
+        self.sent_as_head = False
+        #: leader epoch it was last sent to
+        self.sent_epoch = -1
+        self.outcome: Outcome | None = None
+        self.base_offset = -1
+        self.leader_epoch = -1
+        self.error: ErrorCode | None = None
+        self.error_text = ""
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> int:
+        """Add a record; its encoded size, 0 when it does not fit. The first record always fits."""
+        added = self._builder.append(
+            self.count, timestamp_ms, key, value, headers if type(headers) is list else list(headers)
+        )
+        if added is None:
+            return 0
+        self.count += 1
+        size: int = added.size
+        self.size_bytes += size
+        return size
+
+    def seal(self, identity: Identity, base_sequence: int) -> None:
+        """Encode under this identity and sequence, or change both. Only for a batch that no log holds."""
+        assert self.count > 0 and self.unanswered == 0, "a batch that may be in a log keeps its sequence"
+        self.base_sequence = base_sequence
+        if self.payload is None:
+            self._builder.set_producer_state(*identity, base_sequence)
+            self.payload = self._builder.build()
+            self._builder = None
+            return
+        _PRODUCER.pack_into(self.payload, _PRODUCER_POSITION, *identity, base_sequence)
+        crc = google_crc32c.value(bytes(memoryview(self.payload)[_CRC_START:]))
+        _CRC.pack_into(self.payload, _CRC_POSITION, crc)
+
+    @property
+    def is_done(self) -> bool:
+        """True once it has an outcome, which then never changes."""
+        return self.outcome is not None
+
+    def finish(
+        self,
+        outcome: Outcome,
+        *,
+        base_offset: int = -1,
+        leader_epoch: int = -1,
+        error: ErrorCode | None = None,
+        error_text: str = "",
+    ) -> None:
+        """Give it its outcome."""
+        assert self.outcome is None, "an outcome never changes"
+        self.outcome = outcome
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+        if error is not None:
+            self.error, self.error_text = error, error_text
+        self.in_flight = False
+        self.payload = None
+        self._builder = None

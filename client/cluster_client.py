@@ -1,0 +1,240 @@
+"""The client's hold on a cluster: connections, metadata that is fresh enough, questions any node can answer.
+
+Owns the connection pool and the one metadata request in flight. Decisions about staleness and addresses are
+`metadata_cache`'s. Shared by producer, consumer and admin.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from client.backoff import Backoff
+from client.errors import ClientError, TimedOut
+from client.metadata_cache import (
+    Address,
+    MetadataCache,
+    NodeChooser,
+    RefreshSchedule,
+    TopicView,
+    parse_addresses,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from rpc.channel import CallRefused, Channel, Pool
+from runtime.api import NetworkError, Runtime, Timer
+
+#: Repetitions of a metadata request that brought no news: fast, since someone waits for a leader (D9).
+METADATA_BACKOFF = Backoff(first_ms=10, max_ms=100)
+METADATA_TIMEOUT_MS = 1_000
+METADATA_MAX_AGE_MS = 60_000
+CONNECT_TIMEOUT_MS = 2_000
+#: A node that failed is asked last for so long.
+SUSPICION_MS = 3_000
+#: Repetitions of `ask` after a refusal or a failure.
+ASK_BACKOFF = Backoff(first_ms=20, max_ms=500)
+#: A topic that nodes say they do not know may have been created a moment ago.
+UNKNOWN_TOPIC_GRACE_MS = 3_000
+
+
+class ClusterClient:
+    """Connections and metadata of one client."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bootstrap_servers: str | Sequence[str],
+        client_id: str,
+        on_metadata: Callable[[], None] | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._pool = Pool(runtime, client_id, CONNECT_TIMEOUT_MS)
+        self._bootstrap = parse_addresses(bootstrap_servers)
+        self._chooser = NodeChooser(self._bootstrap, SUSPICION_MS)
+        self._schedule = RefreshSchedule(METADATA_BACKOFF, METADATA_MAX_AGE_MS)
+        self._on_metadata = on_metadata
+        self.cache = MetadataCache()
+        self._timer: Timer | None = None
+        #: who waits for the next metadata answer or failure
+        self._waiters: list[asyncio.Future[None]] = []
+        self._is_closed = False
+        #: why the last refresh failed, for people
+        self._problem = "no node was asked yet"
+
+    def close(self) -> None:
+        """End all connections; everybody who waits gets an error."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._pool.close()
+        self._wake()
+
+    # --- connections ----------------------------------------------------------------------------------
+
+    def channel(self, broker_id: int) -> Channel | None:
+        """The connection to that broker if it stands."""
+        address = self.cache.address(broker_id)
+        return None if address is None else self._pool.connected(*address)
+
+    async def connect(self, broker_id: int) -> Channel:
+        """The connection to that broker, made when there is none. Raises: NetworkError, ClientError."""
+        address = self.cache.address(broker_id)
+        if address is None:
+            raise ClientError(f"broker {broker_id} is not known yet", ErrorCode.BROKER_NOT_AVAILABLE)
+        try:
+            return await self._pool.channel(*address, timeout_ms=CONNECT_TIMEOUT_MS)
+        except NetworkError:
+            self._chooser.failed(address, self._clock.now_ms())
+            raise
+        except CallRefused as error:
+            raise ClientError(f"{address} refused: {error}", error.error_code) from error
+
+    def suspect(self, broker_id: int) -> None:
+        """A connection to that broker broke: ask others first."""
+        address = self.cache.address(broker_id)
+        if address is not None:
+            self._chooser.failed(address, self._clock.now_ms())
+
+    # --- metadata -------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Ask for metadata as soon as the schedule allows; `on_metadata` is called afterwards."""
+        self._schedule.want(self._clock.now_ms())
+        self._arm()
+
+    async def refreshed(self, deadline_ms: int) -> None:
+        """Ask and wait for the next answer or failure. Raises: TimedOut."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        left_ms = deadline_ms - self._clock.now_ms()
+        timer = self._clock.call_later(max(0, left_ms), lambda: _cancel_wait(waiter))
+        self.refresh()
+        try:
+            if not await _was_woken(waiter):
+                raise TimedOut(f"no metadata within the time given: {self._problem}")
+        finally:
+            timer.cancel()
+        if self._is_closed:
+            raise ClientError("this client is closed")
+
+    async def topic(self, name: str, timeout_ms: float) -> TopicView:
+        """The topic, asked for when it is not known. Raises: ClientError, TimedOut."""
+        start_ms = self._clock.now_ms()
+        self.cache.want(name)
+        while True:
+            view = self.cache.topic(name)
+            if view is not None:
+                return view
+            waited_ms = self._clock.now_ms() - start_ms
+            code = self.cache.topic_error(name)
+            if code is not None and waited_ms >= min(timeout_ms, UNKNOWN_TOPIC_GRACE_MS):
+                raise ClientError(f"topic {name}: {code.name}; create it first", code)
+            await self.refreshed(start_ms + int(timeout_ms))
+
+    def _arm(self) -> None:
+        due_ms = self._schedule.due_ms()
+        if due_ms is None or self._is_closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        left_ms = due_ms - self._clock.now_ms()
+        if left_ms > 0:
+            self._timer = self._clock.call_later(left_ms, self._arm)
+            return
+        self._schedule.started()
+        self._runtime.tasks.start("client metadata", self._refresh_once())
+
+    async def _refresh_once(self) -> None:
+        news = False
+        try:
+            response: MetadataResponse = await self._ask_each(
+                MetadataRequest(topics=self.cache.wanted_topics), METADATA_TIMEOUT_MS
+            )
+            news = bool(self.cache.update(response))
+        except ClientError as error:
+            self._problem = str(error)
+        self._schedule.finished(self._clock.now_ms(), news=news)
+        self._wake()
+        if self._on_metadata is not None and not self._is_closed:
+            self._on_metadata()
+        self._arm()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- questions ------------------------------------------------------------------------------------
+
+    async def _ask_each(self, request: Any, timeout_ms: float) -> Any:
+        # One try at each node, the trusted ones first: a dead node costs a reset, not a pause (D9).
+        problem = "no node is known"
+        asked: list[Address] = []
+        for _ in range(len(self.cache.addresses()) + len(self._bootstrap)):
+            address = self._chooser.choose(self.cache.addresses(), self._clock.now_ms())
+            if address in asked:
+                break
+            asked.append(address)
+            try:
+                response = await self._pool.call(*address, request, timeout_ms=timeout_ms)
+            except NetworkError as error:
+                self._chooser.failed(address, self._clock.now_ms())
+                problem = str(error)
+                continue
+            except CallRefused as error:
+                raise ClientError(f"{address} refused: {error}", error.error_code) from error
+            self._chooser.succeeded(address)
+            return response
+        raise ClientError(problem)
+
+    async def ask(
+        self, request: Any, timeout_ms: float, *, code_of_answer: Callable[[Any], ErrorCode], what: str
+    ) -> tuple[Any, bool]:
+        """Ask any node until one answers without a retriable error.
+
+        Returns the answer and whether an earlier attempt ended without one, so may have been carried out.
+        Raises: TimedOut, ClientError.
+        """
+        deadline_ms = self._clock.now_ms() + int(timeout_ms)
+        repetitions = 0
+        maybe_done = False
+        while True:
+            left_ms = deadline_ms - self._clock.now_ms()
+            address = self._chooser.choose(self.cache.addresses(), self._clock.now_ms())
+            try:
+                response = await self._pool.call(*address, request, timeout_ms=max(1, left_ms))
+                self._chooser.succeeded(address)
+                code = code_of_answer(response)
+                if not code.is_retriable:
+                    return response, maybe_done
+                problem = f"{address} answered {code.name}: {getattr(response, 'error_message', None) or ''}"
+            except NetworkError as error:
+                self._chooser.failed(address, self._clock.now_ms())
+                maybe_done, code, problem = True, ErrorCode.NETWORK_EXCEPTION, str(error)
+            except CallRefused as error:
+                if not error.error_code.is_retriable:
+                    raise ClientError(f"{address} refused {what}: {error}", error.error_code) from error
+                code, problem = error.error_code, str(error)
+            if self._is_closed:
+                raise ClientError("this client is closed")
+            pause_ms = ASK_BACKOFF.pause_ms(repetitions)
+            if self._clock.now_ms() + pause_ms >= deadline_ms:
+                raise TimedOut(f"{what} did not succeed within {timeout_ms:g} ms: {problem}", code)
+            repetitions += 1
+            await self._clock.sleep(pause_ms)
+
+
+def _cancel_wait(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_exception(TimedOut(""))
+
+
+async def _was_woken(waiter: "asyncio.Future[None]") -> bool:
+    """True when it was woken, False when its time was over."""
+    try:
+        await waiter
+    except TimedOut:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Writes the ledger of one producer process to a file of its own (D11); the format is `client.history`'s.
+
+A line is in the page cache before the record it tells of is sent, so the death of this process cannot make
+a sent record unknown. fsync, when asked for, follows every `flush_ms`.
+"""
+
+import posixpath
+
+from client.history import RowWriter, make_value
+from client.outcomes import Outcome
+from runtime.api import DiskError, File, Runtime, Task
+
+#: Completed rows are written out when so many characters are waiting, at the latest.
+_PENDING_MAX = 1 << 20
+
+
+class Ledger:
+    """One file `<run>.<producer>.<random>.jsonl` in `folder`. Not shared between producers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        folder: str,
+        run: str,
+        producer: str,
+        *,
+        flush_ms: int = 100,
+        fsync: bool = False,
+        first_pseq: int = 0,
+    ) -> None:
+        self._runtime = runtime
+        self._folder = folder
+        self.run = run
+        self.producer = producer
+        self._rows = RowWriter(run, producer)
+        self._flush_ms = flush_ms
+        self._fsync = fsync
+        self._next_pseq = first_pseq
+        self._pending: list[str] = []
+        self._pending_size = 0
+        self._file: File | None = None
+        self._task: Task | None = None
+        #: the disk failed: nothing may be sent any more
+        self.failure: DiskError | None = None
+
+    async def open(self) -> None:
+        """Make the file and its folder. Raises: DiskError."""
+        disk = self._runtime.disk
+        await disk.make_folder(self._folder)
+        name = f"{self.run}.{self.producer}.{self._runtime.random.uuid().hex()[:12]}.jsonl"
+        self._file = await disk.open(posixpath.join(self._folder, name), create=True)
+        if self._fsync:
+            await disk.sync_folder(self._folder)
+        self._task = self._runtime.tasks.start(f"ledger {self.producer}", self._flush_regularly())
+
+    @property
+    def path(self) -> str:
+        """Where it is written."""
+        assert self._file is not None, "open first"
+        return self._file.path
+
+    def take_pseq(self) -> int:
+        """The next number of this producer's records."""
+        pseq = self._next_pseq
+        self._next_pseq += 1
+        return pseq
+
+    def next_value(self, size_bytes: int) -> tuple[int, bytes]:
+        """A new number and the value that carries it: send the value with `tag=` the number."""
+        pseq = self.take_pseq()
+        return pseq, make_value(self.producer, pseq, size_bytes)
+
+    def invoke(self, pseq: int, topic: str, partition: int, value_crc32c: int, acks: int, t0: int) -> None:
+        """A record is about to be sent."""
+        self._pending.append(self._rows.invoke(pseq, topic, partition, value_crc32c, acks, t0))
+
+    def complete(
+        self,
+        pseqs: list[int],
+        topic: str,
+        partition: int,
+        outcome: Outcome,
+        base_offset: int,
+        leader_epoch: int,
+        error: str | None,
+        t1: int,
+    ) -> None:
+        """A batch has its outcome. Raises: DiskError."""
+        lines = self._rows.complete(pseqs, topic, partition, outcome, base_offset, leader_epoch, error, t1)
+        self._pending.append(lines)
+        self._pending_size += len(lines)
+        if self._pending_size > _PENDING_MAX:
+            self.write()
+
+    def write(self) -> None:
+        """Put all rows into the page cache. Raises: DiskError, now and ever after."""
+        if self.failure is not None:
+            raise self.failure
+        if not self._pending:
+            return
+        assert self._file is not None, "open first"
+        data = "".join(self._pending).encode()
+        self._pending.clear()
+        self._pending_size = 0
+        try:
+            self._file.append([data])
+        except DiskError as error:
+            self.failure = error
+            raise
+
+    async def close(self) -> None:
+        """Write, flush when asked for, close. Raises: DiskError."""
+        if self._task is not None:
+            self._task.cancel()
+            await self._task.wait()
+        if self._file is not None:
+            self.write()
+            if self._fsync:
+                await self._file.flush()
+            await self._file.close()
+
+    async def _flush_regularly(self) -> None:
+        assert self._file is not None
+        try:
+            while True:
+                await self._runtime.clock.sleep(self._flush_ms)
+                self.write()
+                if self._fsync:
+                    await self._file.flush()
+        except DiskError as error:
+            self.failure = error
+            raise

@@ -1,0 +1,214 @@
+"""The producer's batches of one partition, from the first record to the outcome.
+
+Owns order, sequences and epochs (R90-R93, D12): at most five batches in flight, sent and sent again in the
+order of their sequences. Never knows brokers, requests or other partitions.
+
+  state of the queue      may send
+  nothing sent            the oldest batch, after taking an identity if it has none or its own is retired
+  proven, all in flight   the next batch, up to the limit
+  not proven              nothing while one is in flight: a log without state takes any first sequence (R93)
+  head to be repeated     the head alone, until it is acknowledged
+  retired                 only repetitions; a new epoch starts when nothing sent is left
+  broken                  nothing until no batch is in flight; then `settle`
+"""
+
+from collections import deque
+
+from client.batch import NO_IDENTITY, Batch, Identity
+from protocol.record_batch import SEQUENCE_MODULUS
+
+#: R90: brokers remember the last five batches of a producer in each partition.
+IN_FLIGHT_MAX = 5
+
+
+class PartitionQueue:
+    """Batches of one partition."""
+
+    __slots__ = (
+        "_in_flight",
+        "_limit",
+        "_next_sequence",
+        "_proven",
+        "broken",
+        "due",
+        "failures",
+        "hold_until_ms",
+        "idempotent",
+        "identity",
+        "open",
+        "partition",
+        "ready",
+        "retired",
+        "sent",
+        "stale_epoch",
+        "topic",
+        "trouble",
+    )
+
+    def __init__(
+        self, topic: str, partition: int, *, idempotent: bool, in_flight_max: int = IN_FLIGHT_MAX
+    ) -> None:
+        assert 1 <= in_flight_max <= IN_FLIGHT_MAX or not idempotent
+        self.topic = topic
+        self.partition = partition
+        self.idempotent = idempotent
+        self._limit = in_flight_max
+        #: the batch that records are added to
+        self.open: Batch | None = None
+        #: the open batch need not wait for more records
+        self.due = False
+        #: sealed against records, not sent, in order
+        self.ready: deque[Batch] = deque()
+        #: sent and without outcome, ascending by sequence
+        self.sent: list[Batch] = []
+        self._in_flight = 0
+        #: under which `sent` was and will be sent
+        self.identity: Identity | None = None if idempotent else NO_IDENTITY
+        self._next_sequence = 0
+        #: a batch of this identity was acknowledged here
+        self._proven = not idempotent
+        #: no new batch under this identity: a sent one ended without acknowledgement
+        self.retired = False
+        #: the head was refused for a gap that no repetition can fill
+        self.broken = False
+        #: failed attempts since the last acknowledgement, and when the next may start
+        self.failures = 0
+        self.hold_until_ms = 0
+        #: leader epoch that failed; a later one ends the hold. -1: the leader is fine
+        self.stale_epoch = -1
+        #: what last kept it from sending, for people
+        self.trouble = ""
+
+    @property
+    def in_flight(self) -> int:
+        """Batches waiting for an answer."""
+        return self._in_flight
+
+    @property
+    def is_idle(self) -> bool:
+        """True when it holds no record without outcome."""
+        return not self.sent and not self.ready and self.open is None
+
+    @property
+    def needs_identity(self) -> bool:
+        """True when only a new identity lets it go on."""
+        return (
+            self.idempotent
+            and not self.sent
+            and (self.identity is None or self.retired)
+            and (bool(self.ready) or (self.open is not None and self.due))
+        )
+
+    # --- filling --------------------------------------------------------------------------------------
+
+    def roll(self, batch: Batch) -> None:
+        """Close the open batch to records and make `batch` the open one."""
+        if self.open is not None:
+            self.close()
+        self.open = batch
+        self.due = False
+
+    def close(self) -> None:
+        """Close the open batch to records."""
+        assert self.open is not None
+        self.ready.append(self.open)
+        self.open = None
+        self.due = False
+
+    # --- sending --------------------------------------------------------------------------------------
+
+    def next_batch(self, now_ms: int, identity: Identity | None, leader_epoch: int) -> Batch | None:
+        """The batch to send now, marked as sent, or None. `identity` is the producer's newest."""
+        if self.hold_until_ms > now_ms or self.broken:
+            return None
+        sent = self.sent
+        if sent:
+            head = sent[0]
+            if not head.in_flight:
+                return self._mark(head, leader_epoch, is_head=True)
+            if self.retired or self._in_flight < len(sent) or head.attempt > 1:
+                return None
+            if self._in_flight >= (self._limit if self._proven else 1):
+                return None
+        if not self.ready:
+            if self.open is None or not self.due:
+                return None
+            self.close()
+        if self.idempotent and (self.identity is None or self.retired):
+            assert not sent, "what was sent keeps its identity until it has its outcome"
+            if identity is None or identity == self.identity:
+                return None
+            self.identity = identity
+            self._next_sequence = 0
+            self._proven = False
+            self.retired = False
+        batch = self.ready.popleft()
+        assert self.identity is not None
+        if self.idempotent:
+            batch.seal(self.identity, self._next_sequence)
+            self._next_sequence = (self._next_sequence + batch.count) % SEQUENCE_MODULUS
+        else:
+            batch.seal(NO_IDENTITY, -1)
+        sent.append(batch)
+        return self._mark(batch, leader_epoch, is_head=len(sent) == 1)
+
+    def _mark(self, batch: Batch, leader_epoch: int, *, is_head: bool) -> Batch:
+        assert not batch.in_flight and not batch.is_done
+        batch.in_flight = True
+        batch.attempt += 1
+        batch.unanswered += 1
+        batch.sent_as_head = is_head
+        batch.sent_epoch = leader_epoch
+        self._in_flight += 1
+        assert not self.idempotent or self._in_flight <= IN_FLIGHT_MAX
+        return batch
+
+    # --- answers --------------------------------------------------------------------------------------
+
+    def acknowledged(self, batch: Batch) -> None:
+        """It is in the log: forget it."""
+        self._remove(batch)
+        self._proven = True
+        self.failures = 0
+        self.hold_until_ms = 0
+        self.stale_epoch = -1
+
+    def returned(self, batch: Batch, attempt: int, *, refused: bool) -> bool:
+        """That attempt failed, `refused` before the append or with unknown effect. True when it was the last
+        attempt, so that the batch has to be sent again."""
+        if refused:
+            batch.unanswered -= 1
+            assert batch.unanswered >= 0
+        if attempt != batch.attempt or not batch.in_flight:
+            return False
+        batch.in_flight = False
+        self._in_flight -= 1
+        return True
+
+    def gave_up(self, batch: Batch) -> None:
+        """It ends without acknowledgement. If it was sent its sequence leaves a gap, so the epoch is over."""
+        if batch in self.sent:
+            self._remove(batch)
+            self.retired = self.idempotent
+        elif batch is self.open:
+            self.open = None
+            self.due = False
+        else:
+            self.ready.remove(batch)
+
+    def settle(self) -> list[Batch]:
+        """After a gap: queue again what no log holds, under the next epoch; returns the batches whose fate is
+        unknown, which end here. Needs `broken` and nothing in flight."""
+        assert self.broken and self._in_flight == 0
+        unknown = [batch for batch in self.sent if batch.unanswered > 0]
+        self.ready.extendleft(batch for batch in reversed(self.sent) if batch.unanswered == 0)
+        self.sent.clear()
+        self.broken = False
+        self.retired = True
+        return unknown
+
+    def _remove(self, batch: Batch) -> None:
+        self.sent.remove(batch)
+        if batch.in_flight:
+            batch.in_flight = False
+            self._in_flight -= 1

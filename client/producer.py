@@ -1,0 +1,593 @@
+"""The producer: records in, acknowledgements out. Carries out what `client.sender` decides.
+
+Owns the connection handling of one producer, its timer, and who waits for what. Per record it only encodes
+and counts; everything else is done per batch. With a ledger every record is written down before it is sent
+and again with its outcome (D11).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from client.backoff import Backoff
+from client.batch import Batch, Compression, Identity
+from client.cluster_client import ClusterClient
+from client.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
+from client.history import value_crc32c
+from client.ledger import Ledger
+from client.metadata_cache import TopicPartition
+from client.outcomes import Outcome
+from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
+from client.partitioner import partition_of_key
+from client.sender import Sender
+from client.sender_effects import (
+    AskIdentity,
+    Complete,
+    Connect,
+    Effect,
+    RefreshMetadata,
+    SendBatches,
+    SenderConfig,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from rpc.channel import CallRefused, Disconnected
+from runtime.api import DiskError, NetworkError, Runtime, Timer
+
+#: How long after the leader's own limit an answer may still be on its way.
+_ANSWER_GRACE_MS = 1_000
+_IDENTITY_TIMEOUT_MS = 5_000
+#: About what a record takes besides key and value.
+_RECORD_OVERHEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """How to produce. Times in ms."""
+
+    bootstrap_servers: str | Sequence[str]
+    #: -1: acknowledged once the high watermark has passed; 1: once the leader has appended; 0: once written
+    acks: int = -1
+    #: retries write once (R90-R93); has no effect with acks 0, where there are no answers
+    idempotent: bool = True
+    linger_ms: int = 5
+    batch_size_bytes: int = 256 << 10
+    #: none, gzip, lz4 or zstd
+    compression: str = "none"
+    #: records without outcome; `send` waits beyond it
+    buffer_memory_bytes: int = 32 << 20
+    delivery_timeout_ms: int = 120_000
+    request_timeout_ms: int = 10_000
+    #: how long `send` may wait for metadata or room
+    max_block_ms: int = 60_000
+    record_size_bytes_max: int = (1 << 20) - 1024
+    request_size_bytes_max: int = 4 << 20
+    in_flight_max: int = IN_FLIGHT_MAX
+    stall_ms: int = 500
+    retry_first_ms: int = 20
+    retry_max_ms: int = 500
+    client_id: str = "holdfast-producer"
+
+    def __post_init__(self) -> None:
+        if self.acks not in (-1, 0, 1):
+            raise ValueError(f"acks {self.acks}: expected -1, 0 or 1")
+        if self.compression.upper() not in Compression.__members__:
+            names = ", ".join(name.lower() for name in Compression.__members__)
+            raise ValueError(f"compression {self.compression}: expected one of {names}")
+        if self.idempotent and not 1 <= self.in_flight_max <= IN_FLIGHT_MAX:
+            raise ValueError(f"in_flight_max {self.in_flight_max}: idempotent producers have 1 to 5 (R90)")
+        if not 0 < self.batch_size_bytes <= self.request_size_bytes_max:
+            raise ValueError("batch_size_bytes must be above 0 and not above request_size_bytes_max")
+        if self.linger_ms < 0 or self.delivery_timeout_ms <= self.linger_ms:
+            raise ValueError("linger_ms must not be negative, and delivery_timeout_ms must be above it")
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is; `offset` is -1 with acks 0."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+
+
+class Delivery:
+    """The future of one record: `await` it, or ask. Costs next to nothing until somebody waits."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the record goes."""
+        return TopicPartition(self._batch.topic, self._batch.partition)
+
+    def done(self) -> bool:
+        """True once there is an outcome."""
+        return self._batch.is_done
+
+    def result(self) -> RecordMetadata:
+        """Where the record is. Raises: ProduceFailed; asyncio.InvalidStateError before `done`."""
+        batch = self._batch
+        if batch.outcome is None:
+            raise asyncio.InvalidStateError("the record has no outcome yet")
+        if batch.outcome in (Outcome.OK, Outcome.OK1):
+            offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + self._index
+            return RecordMetadata(batch.topic, batch.partition, offset, batch.leader_epoch)
+        may_be_appended = batch.outcome is Outcome.INFO
+        raise ProduceFailed(batch.error_text, batch.error, may_be_appended=may_be_appended)
+
+    def add_done_callback(self, callback: "Callable[[Delivery], None]") -> None:
+        """Call back with this delivery once it is done; at once when it is."""
+        if self._batch.is_done:
+            callback(self)
+        else:
+            self._batch.waiters.append(partial(callback, self))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self._batch.is_done:
+            # One future for each waiter: cancelling one must not cancel the others.
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._batch.waiters.append(partial(_wake, waiter))
+            yield from waiter
+        return self.result()
+
+
+class _Topic:
+    """Queues of one topic by partition, and the one that keyless records go to."""
+
+    __slots__ = ("queues", "sticky")
+
+    def __init__(self, queues: list[PartitionQueue]) -> None:
+        self.queues = queues
+        self.sticky = queues[0]
+
+
+class Producer:
+    """Sends records. One per event loop and purpose; safe for many tasks of that loop."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: ProducerConfig,
+        ledger: Ledger | None = None,
+        on_batch: Callable[[Batch], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._ledger = ledger
+        #: called once for each batch when it has its outcome; read only what `Batch` shows
+        self._on_batch = on_batch
+        self._cluster = ClusterClient(
+            runtime, config.bootstrap_servers, config.client_id, self._metadata_changed
+        )
+        self._sender = Sender(
+            SenderConfig(
+                acks=config.acks,
+                idempotent=config.idempotent and config.acks != 0,
+                linger_ms=config.linger_ms,
+                batch_size_bytes=config.batch_size_bytes,
+                request_size_bytes_max=config.request_size_bytes_max,
+                compression=Compression[config.compression.upper()],
+                delivery_timeout_ms=config.delivery_timeout_ms,
+                stall_ms=config.stall_ms,
+                retry=Backoff(config.retry_first_ms, config.retry_max_ms),
+                in_flight_max=config.in_flight_max,
+            ),
+            self._cluster.cache,
+        )
+        self._topics: dict[str, _Topic] = {}
+        #: not carried out yet; one list, so that batches leave in the order in which the core decided
+        self._effects: deque[Effect] = deque()
+        self._is_running = False
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._is_scheduled = False
+        self._is_closed = False
+        #: the ledger's disk failed: nothing is sent any more
+        self._failure: DiskError | None = None
+        self._room_waiters: list[asyncio.Future[None]] = []
+        #: (serial up to which all must be done, who waits)
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the ledger and begin to look for the cluster and an identity. Raises: DiskError."""
+        if self._ledger is not None:
+            await self._ledger.open()
+        self._cluster.refresh()
+        self._sender.want_identity()
+        self._pump()
+
+    async def close(self, timeout_ms: float = 30_000) -> None:
+        """Send what is there, wait for its outcome, end. What has none by then fails. Raises: DiskError."""
+        if not self._is_closed:
+            try:
+                await self.flush(timeout_ms)
+            except TimedOut:
+                self._run(self._sender.give_up_all("the producer was closed"))
+            self._is_closed = True
+            self._cluster.close()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._ledger is not None:
+                await self._ledger.close()
+
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Send all records now and wait until each has an outcome. Raises: TimedOut."""
+        self._sender.hurry()
+        self._pump()
+        target = self._sender.newest_serial
+        if self._sender.oldest_incomplete_serial > target:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flush_waiters.append((target, waiter))
+        await self._wait(waiter, timeout_ms, "records are without outcome")
+
+    # --- records --------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        tag: Any = None,
+    ) -> Delivery:
+        """Queue a record, waiting for metadata and room first; await the result for its acknowledgement.
+
+        With a ledger `tag` is the record's `pseq`, taken from the ledger when None.
+        Raises: ClientError, TimedOut, DiskError.
+        """
+        if topic not in self._topics:
+            await self.partition_count(topic)
+        if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
+            await self.room()
+        elif self._is_scheduled:
+            await _NEXT_TURN  # once a batch, so that answers are read while a caller sends without pause
+        batch = self._add(topic, value, key, partition, timestamp_ms, headers, tag)
+        return Delivery(batch, batch.count - 1)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        tag: Any = None,
+    ) -> None:
+        """Queue a record whose outcome only `on_batch` hears; `tag` comes back in the batch's `tags`.
+
+        Needs a topic that `partition_count` was awaited for. Raises: BufferFull, ClientError, DiskError.
+        """
+        if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
+            raise BufferFull(f"{self.config.buffer_memory_bytes} bytes are without outcome: await room()")
+        self._add(topic, value, key, partition, timestamp_ms, headers, tag)
+
+    async def room(self) -> None:
+        """Wait until there is room for another record. Raises: TimedOut after `max_block_ms`."""
+        deadline_ms = self._clock.now_ms() + self.config.max_block_ms
+        while self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
+            self._check_usable()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room_waiters.append(waiter)
+            await self._wait(waiter, deadline_ms - self._clock.now_ms(), "no room in the buffer")
+
+    async def partition_count(self, topic: str) -> int:
+        """Partitions of the topic; makes the topic known to `send_nowait`. Raises: ClientError, TimedOut."""
+        self._check_usable()
+        view = await self._cluster.topic(topic, self.config.max_block_ms)
+        if topic not in self._topics:
+            queues = [self._sender.queue(topic, partition) for partition in range(len(view.leaders))]
+            self._topics[topic] = _Topic(queues)
+        return len(view.leaders)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of records without outcome."""
+        return self._sender.buffered_bytes
+
+    @property
+    def identity(self) -> Identity | None:
+        """Producer id and epoch in use, None before the first."""
+        return self._sender.identity
+
+    def _add(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        tag: Any,
+    ) -> Batch:
+        sender = self._sender
+        size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+        queue = self._route(topic, key, partition, size)
+        if size > self.config.record_size_bytes_max or self._is_closed or self._failure is not None:
+            self._check_usable()
+            limit = self.config.record_size_bytes_max
+            raise ClientError(f"record of {size} bytes, {limit} are allowed", ErrorCode.MESSAGE_TOO_LARGE)
+        if timestamp_ms is None:
+            timestamp_ms = self._clock.wall_ms()
+        if self._ledger is not None:
+            if tag is None:
+                tag = self._ledger.take_pseq()
+            crc, acks, t0 = value_crc32c(value or b""), self.config.acks, self._clock.now_ns()
+            self._ledger.invoke(tag, topic, queue.partition, crc, acks, t0)
+        batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
+        if batch is None:
+            sender.open_batch(queue, self._clock.now_ms())
+            batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
+            assert batch is not None, "the first record of a batch always fits"
+            self._arm()
+        if sender.has_work:
+            if queue.in_flight == 0 and self.config.linger_ms == 0:
+                self._pump()  # nothing to wait for: not even the next turn of the loop
+            elif not self._is_scheduled:
+                self._is_scheduled = True
+                asyncio.get_running_loop().call_soon(self._pump_scheduled)
+        return batch
+
+    def _route(self, topic: str, key: bytes | None, partition: int | None, size: int) -> PartitionQueue:
+        known = self._topics.get(topic)
+        if known is None:
+            raise ClientError(f"await partition_count({topic!r}) before send_nowait")
+        queues = known.queues
+        if partition is not None:
+            if not 0 <= partition < len(queues):
+                raise ClientError(f"{topic} has partitions 0 to {len(queues) - 1}, not {partition}")
+            return queues[partition]
+        if key is not None:
+            return queues[partition_of_key(key, len(queues))]
+        queue = known.sticky
+        batch = queue.open
+        if batch is None or batch.size_bytes + size + _RECORD_OVERHEAD > self.config.batch_size_bytes:
+            self._sender.close_batch(queue)
+            # A batch's worth for each partition in turn, past those without a leader that answers.
+            start = queue.partition + 1
+            turn = [queues[(start + step) % len(queues)] for step in range(len(queues))]
+            queue = known.sticky = next((q for q in turn if self._sender.is_available(q)), turn[0])
+        return queue
+
+    # --- the core's door ------------------------------------------------------------------------------
+
+    def _pump_scheduled(self) -> None:
+        self._is_scheduled = False
+        self._pump()
+
+    def _pump(self) -> None:
+        if self._is_closed:
+            return
+        self._run(self._sender.drain(self._clock.now_ms()))
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_ms = self._sender.next_deadline_ms()
+        if (
+            deadline_ms is None
+            or self._is_closed
+            or (self._timer is not None and self._timer_ms <= deadline_ms)
+        ):
+            return  # an early timer finds nothing and is set anew
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._clock.call_later(max(0, deadline_ms - self._clock.now_ms()), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _run(self, effects: list[Effect]) -> None:
+        self._effects.extend(effects)
+        if self._is_running:
+            return  # called by someone whom an effect told something: the loop below goes on with these
+        self._is_running = True
+        try:
+            while self._effects:
+                self._carry_out(self._effects.popleft())
+        finally:
+            self._is_running = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SendBatches():
+                self._send_batches(effect)
+            case Complete(batch):
+                self._complete(batch)
+            case Connect(broker_id):
+                self._runtime.tasks.start("producer connect", self._connect(broker_id))
+            case AskIdentity():
+                self._runtime.tasks.start("producer identity", self._ask_identity(effect))
+            case RefreshMetadata():
+                self._cluster.refresh()
+
+    # --- effects --------------------------------------------------------------------------------------
+
+    def _send_batches(self, effect: SendBatches) -> None:
+        channel = self._cluster.channel(effect.broker_id)
+        if channel is None:
+            self._sender.disconnected(effect.broker_id)
+            self._not_sent(effect, "the connection is gone")
+            return
+        if self._ledger is not None:
+            try:
+                self._ledger.write()
+            except DiskError as error:
+                self._fail(error)
+                return
+        request = self._request(effect)
+        if self.config.acks != 0:
+            answer = channel.call_soon(request, self.config.request_timeout_ms + _ANSWER_GRACE_MS)
+            answer.add_done_callback(partial(self._answered, effect))
+            return
+        try:
+            channel.send(request)
+        except (Disconnected, CallRefused) as error:
+            self._sender.disconnected(effect.broker_id)
+            self._not_sent(effect, str(error))
+            return
+        self._run(self._sender.written(effect.request_id))
+
+    def _request(self, effect: SendBatches) -> ProduceRequest:
+        rows = []
+        for batch in effect.batches:
+            view = self._cluster.cache.topic(batch.topic)
+            topic_id = bytes(16) if view is None else view.topic_id
+            assert batch.payload is not None
+            rows.append(ProducePartition(topic_id, batch.partition, memoryview(batch.payload)))
+        return ProduceRequest(self.config.acks, self.config.request_timeout_ms, tuple(rows))
+
+    def _not_sent(self, effect: SendBatches, text: str) -> None:
+        now_ms = self._clock.now_ms()
+        self._run(self._sender.request_failed(effect.request_id, now_ms, text, was_sent=False))
+
+    def _answered(self, effect: SendBatches, answer: "asyncio.Future[ProduceResponse]") -> None:
+        if self._is_closed or answer.cancelled():
+            return
+        now_ms = self._clock.now_ms()
+        error = answer.exception()
+        if error is None:
+            effects = self._sender.answered(effect.request_id, answer.result(), now_ms)
+        elif isinstance(error, CallRefused):
+            effects = self._sender.request_failed(effect.request_id, now_ms, str(error), was_sent=False)
+        else:
+            assert isinstance(error, NetworkError), error
+            if isinstance(error, Disconnected):
+                self._sender.disconnected(effect.broker_id)
+            self._cluster.suspect(effect.broker_id)
+            effects = self._sender.request_failed(effect.request_id, now_ms, str(error), was_sent=True)
+        self._run(effects)
+        self._pump()
+
+    async def _connect(self, broker_id: int) -> None:
+        try:
+            await self._cluster.connect(broker_id)
+        except (NetworkError, ClientError) as error:
+            if not self._is_closed:
+                self._run(self._sender.connect_failed(broker_id, self._clock.now_ms(), str(error)))
+        else:
+            self._sender.connected(broker_id)
+        self._pump()
+
+    async def _ask_identity(self, effect: AskIdentity) -> None:
+        request = InitProducerIdRequest(effect.producer_id, effect.producer_epoch)
+        try:
+            answer, _ = await self._cluster.ask(
+                request, _IDENTITY_TIMEOUT_MS, code_of_answer=_code_of_identity, what="InitProducerId"
+            )
+            found: InitProducerIdResponse = answer
+            if found.error_code != ErrorCode.NONE:
+                raise ClientError(found.error_message or "refused", code_of(found.error_code))
+        except ClientError:
+            self._sender.identity_failed(self._clock.now_ms())
+        else:
+            self._sender.identity_given(Identity(found.producer_id, found.producer_epoch))
+        self._pump()
+
+    def _metadata_changed(self) -> None:
+        for topic, known in self._topics.items():
+            view = self._cluster.cache.topic(topic)
+            if view is not None:
+                known.queues.extend(
+                    self._sender.queue(topic, partition)
+                    for partition in range(len(known.queues), len(view.leaders))
+                )
+        self._run(self._sender.metadata_changed(self._clock.now_ms()))
+        self._pump()
+
+    def _complete(self, batch: Batch) -> None:
+        if self._ledger is not None and self._failure is None:
+            error = None if batch.error is None or batch.outcome in _GOOD else batch.error.name
+            try:
+                self._ledger.complete(
+                    batch.tags,
+                    batch.topic,
+                    batch.partition,
+                    batch.outcome or Outcome.INFO,
+                    batch.base_offset,
+                    batch.leader_epoch,
+                    error,
+                    self._clock.now_ns(),
+                )
+            except DiskError as disk_error:
+                self._fail(disk_error)
+        for waiter in batch.waiters:
+            waiter()
+        batch.waiters.clear()
+        if self._on_batch is not None:
+            self._on_batch(batch)
+        if self._room_waiters and self._sender.buffered_bytes < self.config.buffer_memory_bytes:
+            waiters, self._room_waiters = self._room_waiters, []
+            for room_waiter in waiters:
+                _wake(room_waiter)
+        if self._flush_waiters:
+            oldest = self._sender.oldest_incomplete_serial
+            for target, flush_waiter in self._flush_waiters:
+                if oldest > target:
+                    _wake(flush_waiter)
+            self._flush_waiters = [entry for entry in self._flush_waiters if entry[0] >= oldest]
+
+    def _fail(self, error: DiskError) -> None:
+        # Without its ledger a run proves nothing: stop, and let everybody know.
+        if self._failure is None:
+            self._failure = error
+            self._run(self._sender.give_up_all(f"the ledger cannot be written: {error}"))
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed:
+            raise ClientError("the producer is closed")
+
+    async def _wait(self, waiter: "asyncio.Future[None]", timeout_ms: float | None, what: str) -> None:
+        if timeout_ms is None:
+            await waiter
+            return
+        timer = self._clock.call_later(
+            max(0, timeout_ms), lambda: _time_out(waiter, f"{what} after {timeout_ms:g} ms")
+        )
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
+
+class _NextTurn:
+    """Awaiting it lets the event loop turn once."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+_NEXT_TURN = _NextTurn()
+_GOOD = (Outcome.OK, Outcome.OK1)
+
+
+def _code_of_identity(answer: InitProducerIdResponse) -> ErrorCode:
+    return code_of(answer.error_code)
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _time_out(waiter: "asyncio.Future[None]", text: str) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimedOut(text))

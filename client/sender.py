@@ -1,0 +1,604 @@
+"""The producer's decisions: what to send where and when, and what each answer means.
+
+Owns the queues of all partitions, buffered bytes, requests in flight, the producer's identity and the state
+of connections as reported. Takes events and `now_ms`, returns effects, never does anything (style §3.3).
+Rules: D9 (at once on a reset, pauses only on repeat), D12 and R90-R93 (idempotence, with `partition_queue`),
+verification.md §2.1 (outcomes).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from client.batch import Batch, Compression, Identity
+from client.errors import code_of
+from client.metadata_cache import Leader, MetadataCache
+from client.outcomes import Outcome, Reaction, outcome_without_ack, reaction_to, refused_before_append
+from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
+from client.sender_effects import (
+    AskIdentity,
+    Complete,
+    Connect,
+    Effect,
+    RefreshMetadata,
+    SendBatches,
+    SenderConfig,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProducePartitionResponse, ProduceResponse
+
+# --- state ---------------------------------------------------------------------------------------------
+
+
+class _Link(Enum):
+    DOWN = 0
+    CONNECTING = 1
+    UP = 2
+
+
+class _Broker:
+    __slots__ = ("failures", "link", "retry_ms", "waiting")
+
+    def __init__(self) -> None:
+        self.link = _Link.DOWN
+        self.failures = 0
+        #: no attempt to connect before
+        self.retry_ms = 0
+        #: queues to look at again once the link is up
+        self.waiting: dict[PartitionQueue, None] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    broker_id: int
+    sent_ms: int
+    #: (queue, batch, attempt)
+    parts: tuple[tuple[PartitionQueue, Batch, int], ...]
+
+
+class Sender:
+    """All decisions of one producer."""
+
+    def __init__(self, config: SenderConfig, cache: MetadataCache) -> None:
+        assert config.in_flight_max <= IN_FLIGHT_MAX or not config.idempotent
+        self._config = config
+        self._cache = cache
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._brokers: dict[int, _Broker] = {}
+        #: bytes of all records without outcome, before compression
+        self.buffered_bytes = 0
+        self._serial = 0
+        #: batches without outcome by serial, so oldest first
+        self._incomplete: dict[int, Batch] = {}
+        #: open batches in order of their linger deadline
+        self._lingering: deque[tuple[int, PartitionQueue, Batch]] = deque()
+        #: queues that may have something to send
+        self._dirty: dict[PartitionQueue, None] = {}
+        #: queues that wait for a pause to end
+        self._held: dict[PartitionQueue, None] = {}
+        #: queues whose leader failed or is missing: metadata must bring news
+        self._stuck: dict[PartitionQueue, None] = {}
+        self._awaiting_identity: dict[PartitionQueue, None] = {}
+        self._requests: dict[int, _Request] = {}
+        self._request_id = 0
+        self._stall_check_ms = 0
+        self.identity: Identity | None = None
+        self._identity_asked = False
+        #: the id itself is unusable (R93): take a fresh one instead of a new epoch
+        self._identity_fenced = False
+        self._identity_failures = 0
+        self._identity_retry_ms = 0
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """True when `drain` could find something new."""
+        return bool(self._dirty)
+
+    @property
+    def newest_serial(self) -> int:
+        """Serial of the youngest batch."""
+        return self._serial
+
+    @property
+    def oldest_incomplete_serial(self) -> int:
+        """Serial of the oldest batch without outcome; above `newest_serial` when there is none."""
+        for serial in self._incomplete:
+            return serial
+        return self._serial + 1
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """The queue of a partition, made on first use."""
+        found = self._queues.get((topic, partition))
+        if found is None:
+            config = self._config
+            found = self._queues[topic, partition] = PartitionQueue(
+                topic, partition, idempotent=config.idempotent, in_flight_max=config.in_flight_max
+            )
+        return found
+
+    def is_available(self, queue: PartitionQueue) -> bool:
+        """False while the partition has no leader that answers."""
+        return queue not in self._stuck and self._cache.leader(queue.topic, queue.partition).broker_id >= 0
+
+    # --- records --------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        tag: Any,
+    ) -> Batch | None:
+        """Add a record to the open batch; None when there is none with room: `open_batch`, then again."""
+        batch = queue.open
+        if batch is None:
+            return None
+        size = batch.append(timestamp_ms, key, value, headers)
+        if size == 0:
+            return None
+        self.buffered_bytes += size
+        if tag is not None:
+            batch.tags.append(tag)
+        return batch
+
+    def open_batch(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Close the open batch of the partition, if any, and open another."""
+        config = self._config
+        self._serial += 1
+        batch = Batch(
+            queue.topic,
+            queue.partition,
+            self._serial,
+            config.batch_size_bytes,
+            config.compression,
+            now_ms,
+            now_ms + config.delivery_timeout_ms,
+        )
+        if queue.open is not None:
+            self._dirty[queue] = None
+        queue.roll(batch)
+        self._incomplete[self._serial] = batch
+        if config.linger_ms > 0:
+            self._lingering.append((now_ms + config.linger_ms, queue, batch))
+        else:
+            queue.due = True
+            self._dirty[queue] = None
+
+    def close_batch(self, queue: PartitionQueue) -> None:
+        """Close the open batch of the partition, if any: it is full."""
+        if queue.open is not None:
+            queue.close()
+            self._dirty[queue] = None
+
+    def hurry(self) -> None:
+        """Send what is there without waiting for the linger time."""
+        for _, queue, batch in self._lingering:
+            if queue.open is batch:
+                queue.due = True
+                self._dirty[queue] = None
+        self._lingering.clear()
+
+    def give_up_all(self, text: str) -> list[Effect]:
+        """End every batch without acknowledgement: the producer closes."""
+        effects: list[Effect] = []
+        for batch in list(self._incomplete.values()):
+            self._queues[batch.topic, batch.partition].gave_up(batch)
+            code = batch.error or ErrorCode.REQUEST_TIMED_OUT
+            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
+        return effects
+
+    def want_identity(self) -> None:
+        """Take an identity before the first record needs it."""
+        if self._config.idempotent and self.identity is None:
+            self._identity_retry_ms = 0
+            self._awaiting_identity.setdefault(_NOBODY, None)
+
+    # --- the drain ------------------------------------------------------------------------------------
+
+    def drain(self, now_ms: int) -> list[Effect]:
+        """Everything that is to be done now."""
+        effects: list[Effect] = []
+        self._expire(now_ms, effects)
+        self._end_linger(now_ms)
+        self._end_holds(now_ms)
+        if self._dirty:
+            self._send(now_ms, effects)
+        if self._awaiting_identity and not self._identity_asked and now_ms >= self._identity_retry_ms:
+            self._identity_asked = True
+            if self.identity is None or self._identity_fenced:
+                effects.append(AskIdentity(-1, -1))
+            else:
+                effects.append(AskIdentity(*self.identity))
+        if self._is_stalled(now_ms):
+            self._stall_check_ms = now_ms + self._config.stall_ms
+            effects.append(RefreshMetadata())
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When `drain` should be called at the latest although nothing happened."""
+        deadlines: list[int] = []
+        while self._lingering and self._lingering[0][1].open is not self._lingering[0][2]:
+            self._lingering.popleft()
+        if self._lingering:
+            deadlines.append(self._lingering[0][0])
+        for batch in self._incomplete.values():
+            deadlines.append(batch.deadline_ms)
+            break
+        deadlines.extend(queue.hold_until_ms for queue in self._held)
+        if self._awaiting_identity and not self._identity_asked:
+            deadlines.append(self._identity_retry_ms)
+        for request in self._requests.values():
+            deadlines.append(max(request.sent_ms + self._config.stall_ms, self._stall_check_ms))
+            break
+        return min(deadlines, default=None)
+
+    def _expire(self, now_ms: int, effects: list[Effect]) -> None:
+        # All batches have the same time to live, so the oldest expires first.
+        while self._incomplete:
+            batch = next(iter(self._incomplete.values()))
+            if batch.deadline_ms > now_ms:
+                return
+            queue = self._queues[batch.topic, batch.partition]
+            queue.gave_up(batch)
+            reason = batch.error_text or queue.trouble or "no broker took it"
+            patience_ms = self._config.delivery_timeout_ms
+            text = f"{queue.topic}-{queue.partition}: not acknowledged within {patience_ms} ms ({reason})"
+            code = batch.error or ErrorCode.REQUEST_TIMED_OUT
+            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
+            self._settle(queue, effects)
+            self._look_again(queue)
+
+    def _end_linger(self, now_ms: int) -> None:
+        lingering = self._lingering
+        while lingering and lingering[0][0] <= now_ms:
+            _, queue, batch = lingering.popleft()
+            if queue.open is batch:
+                queue.due = True
+                self._dirty[queue] = None
+
+    def _end_holds(self, now_ms: int) -> None:
+        if self._held:
+            for queue in [queue for queue in self._held if queue.hold_until_ms <= now_ms]:
+                self._look_again(queue)
+
+    def _look_again(self, queue: PartitionQueue) -> None:
+        self._held.pop(queue, None)
+        self._awaiting_identity.pop(queue, None)
+        self._dirty[queue] = None
+
+    def _is_stalled(self, now_ms: int) -> bool:
+        for request in self._requests.values():
+            return now_ms >= max(request.sent_ms + self._config.stall_ms, self._stall_check_ms)
+        return False
+
+    def _send(self, now_ms: int, effects: list[Effect]) -> None:
+        #: {broker_id: [request as list of parts]}, in the order in which they were met
+        loads: dict[int, list[_Load]] = {}
+        queues = list(self._dirty)
+        self._dirty.clear()
+        for queue in queues:
+            if queue.is_idle:
+                continue
+            if queue.hold_until_ms > now_ms:
+                self._held[queue] = None
+                continue
+            leader = self._cache.leader(queue.topic, queue.partition)
+            if leader.broker_id < 0:
+                self._stick(queue, effects)
+                continue
+            broker = self._broker(leader.broker_id)
+            if broker.link is not _Link.UP:
+                self._wait_for_link(queue, broker, leader.broker_id, now_ms, effects)
+                continue
+            self._load(queue, leader, loads.setdefault(leader.broker_id, []), now_ms)
+            if queue.needs_identity:
+                self._awaiting_identity[queue] = None
+        for broker_id, requests in loads.items():
+            for load in requests:
+                self._request_id += 1
+                self._requests[self._request_id] = _Request(broker_id, now_ms, tuple(load.parts))
+                effects.append(
+                    SendBatches(self._request_id, broker_id, tuple(part[1] for part in load.parts))
+                )
+
+    def _load(self, queue: PartitionQueue, leader: Leader, requests: "list[_Load]", now_ms: int) -> None:
+        # Batches of one partition go into different requests, in order; one request takes one of each.
+        position = 0
+        while (batch := queue.next_batch(now_ms, self.identity, leader.leader_epoch)) is not None:
+            assert batch.payload is not None
+            size = len(batch.payload)
+            while position < len(requests) and not requests[position].has_room(
+                size, self._config.request_size_bytes_max
+            ):
+                position += 1
+            if position == len(requests):
+                requests.append(_Load())
+            requests[position].add(queue, batch, size)
+            position += 1
+
+    def _wait_for_link(
+        self, queue: PartitionQueue, broker: _Broker, broker_id: int, now_ms: int, effects: list[Effect]
+    ) -> None:
+        if broker.link is _Link.DOWN:
+            if now_ms < broker.retry_ms:
+                queue.hold_until_ms = max(queue.hold_until_ms, broker.retry_ms)
+                self._held[queue] = None
+                return
+            broker.link = _Link.CONNECTING
+            effects.append(Connect(broker_id))
+        broker.waiting[queue] = None
+
+    def _stick(self, queue: PartitionQueue, effects: list[Effect]) -> None:
+        self._stuck[queue] = None
+        effects.append(RefreshMetadata())
+
+    def _broker(self, broker_id: int) -> _Broker:
+        found = self._brokers.get(broker_id)
+        if found is None:
+            found = self._brokers[broker_id] = _Broker()
+        return found
+
+    # --- events: connections, metadata, identity ------------------------------------------------------
+
+    def connected(self, broker_id: int) -> None:
+        """The connection stands."""
+        broker = self._broker(broker_id)
+        broker.link = _Link.UP
+        broker.failures = 0
+        self._wake_waiting(broker)
+
+    def connect_failed(self, broker_id: int, now_ms: int, text: str) -> list[Effect]:
+        """Nobody listens there, or nobody answered: look for other leaders, and pause before the next try."""
+        broker = self._broker(broker_id)
+        broker.link = _Link.DOWN
+        broker.failures += 1
+        broker.retry_ms = now_ms + self._config.retry.pause_ms(broker.failures)
+        effects: list[Effect] = []
+        for queue in broker.waiting:
+            epoch = self._cache.leader(queue.topic, queue.partition).leader_epoch
+            self._trouble(queue, now_ms, effects, stale_epoch=epoch)
+            queue.trouble = text
+        broker.waiting.clear()
+        return effects
+
+    def disconnected(self, broker_id: int) -> None:
+        """The connection is gone; its requests are reported one by one with `request_failed`."""
+        self._broker(broker_id).link = _Link.DOWN
+
+    def metadata_changed(self, now_ms: int) -> list[Effect]:
+        """A metadata answer was merged into the cache, or none could be had."""
+        effects: list[Effect] = []
+        for queue in list(self._stuck):
+            if queue.is_idle:
+                del self._stuck[queue]
+                continue
+            leader = self._cache.leader(queue.topic, queue.partition)
+            if leader.broker_id >= 0 and leader.leader_epoch > queue.stale_epoch:
+                del self._stuck[queue]
+                queue.stale_epoch = -1
+                queue.hold_until_ms = 0
+                self._look_again(queue)
+            else:
+                # Also when the old leader is all there is: it may have come back.
+                if leader.broker_id >= 0:
+                    self._dirty[queue] = None
+                if not effects:
+                    effects.append(RefreshMetadata())
+        if self._config.idempotent:
+            for request in list(self._requests.values()):
+                self._leave_old_leader(request, effects)
+        return effects
+
+    def _leave_old_leader(self, request: _Request, effects: list[Effect]) -> None:
+        # The leader's silence ends here: it cannot commit any more, and the sequence makes repeating safe.
+        for queue, batch, attempt in request.parts:
+            leader = self._cache.leader(queue.topic, queue.partition)
+            if (
+                batch.attempt == attempt
+                and batch.in_flight
+                and leader.leader_epoch > batch.sent_epoch
+                and leader.broker_id not in (-1, request.broker_id)
+                and queue.returned(batch, attempt, refused=False)
+            ):
+                self._after_return(queue, effects)
+
+    def identity_given(self, identity: Identity) -> None:
+        """A fresh id or a new epoch."""
+        assert self._identity_asked
+        self._identity_asked = False
+        self._identity_fenced = False
+        self._identity_failures = 0
+        self.identity = identity
+        self._awaiting_identity.pop(_NOBODY, None)
+        for queue in list(self._awaiting_identity):
+            self._look_again(queue)
+
+    def identity_failed(self, now_ms: int) -> None:
+        """No broker gave one: try again after a pause."""
+        assert self._identity_asked
+        self._identity_asked = False
+        self._identity_failures += 1
+        self._identity_retry_ms = now_ms + self._config.retry.pause_ms(self._identity_failures)
+
+    def _wake_waiting(self, broker: _Broker) -> None:
+        for queue in broker.waiting:
+            self._dirty[queue] = None
+        broker.waiting.clear()
+
+    # --- events: answers ------------------------------------------------------------------------------
+
+    def written(self, request_id: int) -> list[Effect]:
+        """acks 0: the bytes are on their way, and that is all that will ever be known."""
+        assert self._config.acks == 0
+        effects: list[Effect] = []
+        for queue, batch, _ in self._requests.pop(request_id).parts:
+            queue.acknowledged(batch)
+            self._finish(batch, Outcome.OK1, effects)
+            self._dirty[queue] = None
+        return effects
+
+    def answered(self, request_id: int, response: ProduceResponse, now_ms: int) -> list[Effect]:
+        """The broker answered; rows are in the order of the request."""
+        request = self._requests.pop(request_id)
+        effects: list[Effect] = []
+        rows = response.partitions
+        for index, (queue, batch, attempt) in enumerate(request.parts):
+            if batch.is_done:
+                continue
+            if index >= len(rows) or rows[index].partition_index != batch.partition:
+                self._unknown(queue, batch, attempt, now_ms, effects, "the answer has no row for it")
+                continue
+            self._judge(queue, batch, attempt, rows[index], now_ms, effects)
+        return effects
+
+    def request_failed(self, request_id: int, now_ms: int, text: str, *, was_sent: bool) -> list[Effect]:
+        """No answer will come: time-out, lost connection, or (`was_sent` False) it was never written."""
+        request = self._requests.pop(request_id)
+        effects: list[Effect] = []
+        for queue, batch, attempt in request.parts:
+            if batch.is_done:
+                continue
+            if was_sent:
+                self._unknown(queue, batch, attempt, now_ms, effects, text)
+            elif queue.returned(batch, attempt, refused=True):
+                batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
+                self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
+                self._after_return(queue, effects)
+        return effects
+
+    def _unknown(
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        attempt: int,
+        now_ms: int,
+        effects: list[Effect],
+        text: str,
+    ) -> None:
+        if not queue.returned(batch, attempt, refused=False):
+            return
+        batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
+        self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
+        self._after_return(queue, effects)
+
+    def _judge(
+        self,
+        queue: PartitionQueue,
+        batch: Batch,
+        attempt: int,
+        row: ProducePartitionResponse,
+        now_ms: int,
+        effects: list[Effect],
+    ) -> None:
+        code = code_of(row.error_code)
+        reaction = reaction_to(code)
+        if reaction is Reaction.APPENDED:
+            self._stuck.pop(queue, None)
+            queue.acknowledged(batch)
+            outcome = Outcome.OK if self._config.acks == -1 else Outcome.OK1
+            batch_offset, batch_epoch = row.base_offset, row.leader_epoch
+            self._finish(batch, outcome, effects, base_offset=batch_offset, leader_epoch=batch_epoch)
+            self._after_return(queue, effects)
+            return
+        as_head = batch.sent_as_head
+        was_last = queue.returned(batch, attempt, refused=refused_before_append(reaction))
+        batch.error, batch.error_text = code, row.error_message or code.name
+        if not was_last:
+            return
+        if reaction is Reaction.HOPELESS:
+            queue.gave_up(batch)
+            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, batch.error_text)
+        elif reaction is Reaction.FENCED:
+            if queue.identity == self.identity:
+                self._identity_fenced = True
+            queue.broken = True
+        elif reaction is Reaction.GAP:
+            # Behind another batch the gap is that batch, and closes when it is sent again (R92).
+            queue.broken = queue.broken or (as_head and batch is queue.sent[0])
+        elif reaction in (Reaction.REFUSED_BY_OTHER, Reaction.UNKNOWN_MOVED):
+            view = self._cache.topic(queue.topic)
+            if view is not None and self._cache.note_leader(
+                queue.topic, view.topic_id, queue.partition, row.leader_id, row.leader_epoch
+            ):
+                queue.failures += 1
+            else:
+                self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
+        else:
+            self._trouble(queue, now_ms, effects, stale_epoch=-1)
+        self._after_return(queue, effects)
+
+    def _trouble(
+        self, queue: PartitionQueue, now_ms: int, effects: list[Effect], *, stale_epoch: int
+    ) -> None:
+        # One failure of the connection returns many batches at once and counts once.
+        if queue.hold_until_ms <= now_ms:
+            queue.failures += 1
+            queue.hold_until_ms = now_ms + self._config.retry.pause_ms(queue.failures)
+        self._held[queue] = None
+        leader = self._cache.leader(queue.topic, queue.partition)
+        if stale_epoch >= 0 and leader.leader_epoch <= stale_epoch:
+            queue.stale_epoch = stale_epoch
+            self._stuck[queue] = None
+            effects.append(RefreshMetadata())
+        elif stale_epoch >= 0:
+            queue.hold_until_ms = 0  # the news are here already
+
+    def _after_return(self, queue: PartitionQueue, effects: list[Effect]) -> None:
+        self._settle(queue, effects)
+        if queue.hold_until_ms == 0 or queue not in self._held:
+            self._look_again(queue)
+
+    def _settle(self, queue: PartitionQueue, effects: list[Effect]) -> None:
+        if not queue.broken or queue.in_flight > 0:
+            return
+        for batch in queue.settle():
+            code = batch.error or ErrorCode.UNKNOWN_SERVER_ERROR
+            text = f"{queue.topic}-{queue.partition}: the log lost sight of its producer ({batch.error_text})"
+            self._finish(batch, Outcome.INFO, effects, code, text)
+
+    def _finish(
+        self,
+        batch: Batch,
+        outcome: Outcome,
+        effects: list[Effect],
+        error: ErrorCode | None = None,
+        error_text: str = "",
+        *,
+        base_offset: int = -1,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.buffered_bytes -= batch.size_bytes - _EMPTY_BATCH_BYTES
+        assert self.buffered_bytes >= 0
+        del self._incomplete[batch.serial]
+        batch.finish(
+            outcome, base_offset=base_offset, leader_epoch=leader_epoch, error=error, error_text=error_text
+        )
+        effects.append(Complete(batch))
+
+
+class _Load:
+    """One produce request in the making."""
+
+    __slots__ = ("parts", "size_bytes")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[PartitionQueue, Batch, int]] = []
+        self.size_bytes = 0
+
+    def has_room(self, size_bytes: int, limit_bytes: int) -> bool:
+        return not self.parts or self.size_bytes + size_bytes <= limit_bytes
+
+    def add(self, queue: PartitionQueue, batch: Batch, size_bytes: int) -> None:
+        self.parts.append((queue, batch, batch.attempt))
+        self.size_bytes += size_bytes
+
+
+#: stands for "the producer itself" among those that wait for an identity
+_NOBODY = PartitionQueue("", -1, idempotent=False)
+_EMPTY_BATCH_BYTES = Batch("", -1, 0, 1, Compression.NONE, 0, 0).size_bytes
