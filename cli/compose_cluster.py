@@ -60,7 +60,7 @@ class ComposeCluster:
             self._docker("kill", "-s", "KILL", self._container(node))
 
     def is_ready(self, node: Node) -> bool:
-        """True when /readyz says yes: from the host where it is published, else by the container's healthcheck."""
+        """True when /readyz says yes: asked from the host if published, else by the healthcheck."""
         if node.http_port:
             return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
         try:

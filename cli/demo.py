@@ -87,7 +87,7 @@ def command(
     driver: str,
     keep: Path | None,
 ) -> None:
-    """Kill brokers and the active controller under load, then prove what survived. Exit 0: nothing was lost."""
+    """Kill brokers and the active controller under load, then prove what survived. Exit 0: nothing lost."""
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
@@ -166,7 +166,7 @@ class Demo:
             records_per_second=load.records // load.seconds if load.seconds else 0,
         )
         self._say(
-            f"{PRODUCERS} idempotent acks=all producers write {load.records} records of {load.record_size} bytes"
+            f"{PRODUCERS} idempotent acks=all producers write {load.records} records of {load.record_size} B"
         )
         try:
             producers.start()

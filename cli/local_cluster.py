@@ -1,7 +1,7 @@
 """A cluster of local processes in one folder: start, stop, kill, pause, look.
 
-Owns the processes and the files `cluster.json`, `<node>/server.properties`, `<node>/node.log`, `<node>/node.pid`;
-knows nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
+Owns the processes and the files `cluster.json`, `<node>/server.properties`, `node.log` and `node.pid`; knows
+nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
 Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL), `pause` (SIGSTOP).
 """
 

@@ -1,0 +1,206 @@
+"""`holdfast verifiable-producer`: numbered, self-describing records; each answer as a JSON line; a ledger.
+
+Owns the pace and what is reported. With `--quiet` the line per record is left out; a `progress` line every
+half second and a `new_leader` line for the first acknowledgement in each (partition, leader epoch) always come.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+import click
+
+from cli.options import bootstrap, client_properties, run_client
+from client.batch import Batch
+from client.errors import ClientError
+from client.history import make_value
+from client.ledger import Ledger
+from client.outcomes import Outcome
+from client.producer import Producer, ProducerConfig
+from runtime.api import DiskError, Runtime
+
+PROGRESS_MS = 500
+#: Records are paced in portions of so many ms.
+PACE_MS = 10
+_GOOD = (Outcome.OK, Outcome.OK1)
+_ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+@click.command()
+@bootstrap
+@click.option("--topic", required=True, help="An existing topic.")
+@click.option("--max-messages", type=int, default=-1, show_default=True, help="Stop after so many; -1 never.")
+@click.option("--throughput", type=int, default=-1, show_default=True, help="Records a second; -1 unlimited.")
+@click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
+@click.option(
+    "--value-size", type=click.IntRange(32, 1_000_000), default=64, show_default=True, help="Bytes."
+)
+@click.option("--value-prefix", type=int, help="Put this number and a dot before the producer's name.")
+@click.option("--repeating-keys", type=click.IntRange(1), help="Keys 0..N-1 in turn; without: no keys.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--compression-codec", type=click.Choice(["none", "gzip", "lz4", "zstd"]), default="none")
+@click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True)
+@click.option("--delivery-timeout-ms", type=click.IntRange(1), default=120_000, show_default=True)
+@click.option(
+    "--ledger", "ledger_folder", type=click.Path(file_okay=False), help="Keep a ledger in this folder."
+)
+@click.option("--ledger-fsync", is_flag=True, help="fsync the ledger with every flush.")
+@click.option("--run", "run_name", default="run", show_default=True, help="Name of the run in the ledger.")
+@click.option("--producer-name", help="Name in ledger and values; default: from the pid.")
+@click.option("--quiet", is_flag=True, help="No line per record.")
+def command(
+    command_config: str | None, command_property: tuple[str, ...], producer_name: str | None, **given: Any
+) -> None:
+    """Send records that can be checked later; exit 0 when all were acknowledged."""
+    client_properties(command_config, command_property, frozenset())
+    name = producer_name or f"producer-{os.getpid()}"
+    if given["value_prefix"] is not None:
+        name = f"{given['value_prefix']}.{name}"
+
+    async def work(runtime: Runtime) -> int:
+        return await _Run(runtime, name, given).work()
+
+    try:
+        sys.exit(run_client(work))
+    except (ClientError, DiskError, ValueError) as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+class _Run:
+    """One run of the tool."""
+
+    def __init__(self, runtime: Runtime, name: str, given: dict[str, Any]) -> None:
+        self._clock = runtime.clock
+        self._name = name
+        self._given = given
+        self._quiet: bool = given["quiet"]
+        self._sent = 0
+        self._acked = 0
+        self._failed = 0
+        self._longest_wait_ms = 0
+        self._leader_epochs: dict[int, int] = {}
+        self._ledger: Ledger | None = None
+        if given["ledger_folder"] is not None:
+            self._ledger = Ledger(
+                runtime, given["ledger_folder"], given["run_name"], name, fsync=given["ledger_fsync"]
+            )
+        config = ProducerConfig(
+            bootstrap_servers=given["bootstrap_server"],
+            acks=_ACKS[given["acks"]],
+            linger_ms=given["linger_ms"],
+            compression=given["compression_codec"],
+            delivery_timeout_ms=given["delivery_timeout_ms"],
+            client_id=name,
+        )
+        self._producer = Producer(runtime, config, self._ledger, self._on_batch)
+
+    async def work(self) -> int:
+        """Send everything; the exit code."""
+        producer = self._producer
+        await producer.start()
+        await producer.partition_count(self._given["topic"])
+        self._say(name="startup_complete", timestamp=self._clock.wall_ms())
+        start_ms = self._clock.now_ms()
+        await self._send_all(start_ms)
+        await self._drain()
+        elapsed_ms = max(1, self._clock.now_ms() - start_ms)
+        await producer.close()
+        self._progress()
+        self._say(
+            name="tool_data",
+            sent=self._sent,
+            acked=self._acked,
+            target_throughput=self._given["throughput"],
+            avg_throughput=self._acked * 1000 / elapsed_ms,
+        )
+        self._say(name="shutdown_complete", timestamp=self._clock.wall_ms())
+        return 0 if self._acked == self._sent else 1
+
+    async def _send_all(self, start_ms: int) -> None:
+        count: int = self._given["max_messages"]
+        rate: int = self._given["throughput"]
+        next_progress_ms = start_ms
+        while count < 0 or self._sent < count:
+            now_ms = self._clock.now_ms()
+            if now_ms >= next_progress_ms:
+                self._progress()
+                next_progress_ms = now_ms + PROGRESS_MS
+            portion = self._sent + 1000
+            if rate >= 0:
+                portion = min(portion, (now_ms - start_ms + PACE_MS) * rate // 1000)
+            if count >= 0:
+                portion = min(portion, count)
+            while self._sent < portion:
+                if self._producer.buffered_bytes >= self._producer.config.buffer_memory_bytes:
+                    self._progress()
+                    await self._producer.room()
+                self._send_one()
+            await self._clock.sleep(PACE_MS if rate >= 0 else 0)
+
+    def _send_one(self) -> None:
+        given = self._given
+        number = self._ledger.take_pseq() if self._ledger is not None else self._sent
+        value = make_value(self._name, number, given["value_size"])
+        key = None
+        if given["repeating_keys"] is not None:
+            key = str(self._sent % given["repeating_keys"]).encode()
+        self._producer.send_nowait(given["topic"], value, key, given["partition"], tag=number)
+        self._sent += 1
+
+    async def _drain(self) -> None:
+        while self._acked + self._failed < self._sent:
+            try:
+                await self._producer.flush(PROGRESS_MS)
+            except ClientError:
+                self._progress()
+
+    def _on_batch(self, batch: Batch) -> None:
+        if batch.outcome not in _GOOD:
+            self._failed += batch.count
+            self._say(
+                name="producer_send_error",
+                topic=batch.topic,
+                partition=batch.partition,
+                count=batch.count,
+                exception=batch.error.name if batch.error is not None else None,
+                message=batch.error_text,
+            )
+            return
+        self._acked += batch.count
+        self._longest_wait_ms = max(self._longest_wait_ms, self._clock.now_ms() - batch.created_ms)
+        if self._leader_epochs.get(batch.partition, -1) != batch.leader_epoch:
+            self._leader_epochs[batch.partition] = batch.leader_epoch
+            self._say(
+                name="new_leader",
+                partition=batch.partition,
+                leader_epoch=batch.leader_epoch,
+                at_ns=self._clock.now_ns(),
+            )
+        if not self._quiet:
+            for index, pseq in enumerate(batch.tags):
+                self._say(
+                    name="producer_send_success",
+                    producer=self._name,
+                    seq=pseq,
+                    topic=batch.topic,
+                    partition=batch.partition,
+                    offset=batch.base_offset + index if batch.base_offset >= 0 else -1,
+                    leader_epoch=batch.leader_epoch,
+                )
+
+    def _progress(self) -> None:
+        self._say(
+            name="progress",
+            sent=self._sent,
+            acked=self._acked,
+            failed=self._failed,
+            longest_wait_ms=self._longest_wait_ms,
+            at_ns=self._clock.now_ns(),
+        )
+        self._longest_wait_ms = 0
+
+    def _say(self, **line: Any) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
