@@ -1,26 +1,25 @@
 """Frames: u32 `frame_length`, u32 `body_length` (big endian), msgpack body, attachment bytes (design D3).
 
 `frame_length` counts everything after itself. Pure: bytes in, frames out; knows nothing of messages.
-Every limit is checked before memory is spent: lengths from the first eight bytes, nesting before unpacking.
+Lengths are checked from the first eight bytes, before memory is spent; msgpack bounds what a body may hold.
 """
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from protocol.schema import ARRAY_MAX, BYTES_MAX, STRING_MAX, Buffer
 
 _LENGTHS = struct.Struct(">II")
+# One packer for all: making one costs more than packing a small body. It keeps nothing between calls.
+_pack = msgpack.Packer(use_bin_type=True).pack
 
 #: Most bytes of one frame after its length field.
 FRAME_MAX_BYTES = 64 << 20
 #: Most bytes of a msgpack body; record batches travel in the attachment, so bodies are small.
 BODY_MAX_BYTES = 8 << 20
-#: Deepest nesting of arrays in a body; the deepest declared message needs 7.
-NESTING_MAX = 16
 
 
 class FrameError(ValueError):
@@ -36,8 +35,7 @@ class FrameTooLarge(ValueError):
     """A message is larger than any peer would read. Nothing was sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame. `attachment` is a view of the received bytes."""
 
     body: Any
@@ -49,7 +47,7 @@ def encode_frame(body: Any, attachment: Sequence[Buffer] = ()) -> list[Buffer]:
 
     Raises: FrameTooLarge.
     """
-    packed: bytes = msgpack.packb(body, use_bin_type=True)
+    packed: bytes = _pack(body)
     size = sum(map(len, attachment))
     frame_length = 4 + len(packed) + size
     if len(packed) > BODY_MAX_BYTES or frame_length > FRAME_MAX_BYTES:
