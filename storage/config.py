@@ -29,7 +29,7 @@ class LogConfig:
     def __post_init__(self) -> None:
         assert 0 < self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.index_interval_bytes >= 0
-        for limit in (self.segment_ms, self.flush_messages, self.flush_ms):
+        for limit in (self.segment_ms, self.flush_messages):
             assert limit is None or limit > 0
-        for keep in (self.retention_ms, self.retention_bytes):
-            assert keep is None or keep >= 0
+        for bound in (self.flush_ms, self.retention_ms, self.retention_bytes):
+            assert bound is None or bound >= 0

@@ -13,7 +13,7 @@ class FlushPolicy:
 
     def __init__(self, flush_messages: int | None = None, flush_ms: int | None = None) -> None:
         assert flush_messages is None or flush_messages > 0
-        assert flush_ms is None or flush_ms > 0
+        assert flush_ms is None or flush_ms >= 0
         #: records after which a flush must start; None for no limit
         self.flush_messages = flush_messages
         #: age of the oldest unflushed append at which a flush must start; None for no limit

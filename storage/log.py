@@ -545,9 +545,10 @@ class Log:
             await self._finish_rewind()
 
     async def _prepare_rewind(self, offset: int) -> None:
+        await self._flusher.wait_idle()
+        # Last: a checkpoint that is written after it must already see the cut.
         if self._before_rewind is not None:
             await self._before_rewind(offset)
-        await self._flusher.wait_idle()
 
     def _rewound(self, log_end_offset: int) -> None:
         self._log_end_offset = log_end_offset

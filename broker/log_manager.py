@@ -1,0 +1,521 @@
+"""All partition logs of a broker: open, recover, create, delete, look after, close (D5, R33-R35, R86, R87,
+A-19, A-20).
+
+Owns the log dirs and every `Log` in them, and when housekeeping happens. Never decides what is appended,
+committed or led. The order of a broker's life is the order of the methods here: `open_dirs`,
+`take_clean_shutdown`, (register), `load`, `start`, ..., `close`. A DiskError takes its whole dir offline, and
+the node ends when no dir is left.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from runtime.api import DiskError, Runtime, Task
+from storage import clean_shutdown, meta_properties
+from storage.config import LogConfig
+from storage.files import DELETED_SUFFIX, LOG_SUFFIX, METADATA_FOLDER, TopicPartition, parse_folder_name
+from storage.log import Log
+from storage.log_dir import LogDir, Offsets
+from storage.meta_properties import LogDirRefused
+from storage.serial import Serial
+
+#: (topic_id, partition_index)
+Key: TypeAlias = tuple[bytes, int]
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+#: Logs closed, or flushed by time, at the same time.
+CONCURRENCY = 8
+#: Sleep of the interval flush while no log has `flush.ms`.
+_IDLE_MS = 1000
+
+_log = logging.getLogger("holdfast.log_manager")
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerConfig:
+    """Where the logs are and how often they are looked after."""
+
+    log_dirs: tuple[str, ...]
+    #: logs recovered at the same time, per log dir
+    recovery_concurrency: int = 4
+    #: recovery points and log starts (R87)
+    checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    retention_check_interval_ms: int = 300_000
+
+
+@dataclass(slots=True)
+class ManagedLog:
+    """A log and where it belongs."""
+
+    partition: TopicPartition
+    log_dir: LogDir
+    log: Log
+    serial: Serial
+
+
+class LogManager:
+    """The logs of one broker."""
+
+    def __init__(self, runtime: Runtime, config: LogManagerConfig, cluster_id: str, node_id: int) -> None:
+        assert config.log_dirs
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._config = config
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._dirs: list[LogDir] = []
+        self._managed: dict[Key, ManagedLog] = {}
+        #: every log that is open and online; read only for others
+        self.logs: dict[Key, Log] = {}
+        #: folders that are being created or removed, and who waits for that
+        self._busy_folders: dict[str, asyncio.Event] = {}
+        self._was_clean = False
+        self._is_loaded = False
+        self._high_watermark_of: Callable[[Key], int | None] = lambda key: None
+        self._offline_listener: Callable[[bytes, Sequence[Key]], None] | None = None
+        self._background: list[Task] = []
+        self._stopping = asyncio.Event()
+        self._wakes: list[asyncio.Future[None]] = []
+
+    # --- start -----------------------------------------------------------------------------------------
+
+    async def open_dirs(self) -> None:
+        """Lock every log dir and make sure that it is ours. Raises: DiskError, LogDirRefused."""
+        for path in self._config.log_dirs:
+            log_dir = await LogDir.open(self._runtime, path, self._cluster_id, self._node_id)
+            if log_dir.directory_id in self.directory_ids:
+                raise LogDirRefused(
+                    f"{path}: another log dir has the same directory.id; remove the copy from log.dirs"
+                )
+            self._dirs.append(log_dir)
+
+    async def take_clean_shutdown(self) -> int:
+        """The broker epoch of a proven clean stop, else -1. The proof is durably gone on return (R33,
+        R35)."""
+        broker_epoch = await clean_shutdown.take(self._disk, self._config.log_dirs)
+        self._was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
+        story = f"clean in epoch {broker_epoch}" if self._was_clean else "not clean"
+        _log.info("last shutdown was %s", story)
+        return broker_epoch
+
+    async def load(
+        self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
+    ) -> dict[Key, int]:
+        """Open every partition folder and recover it unless the stop was clean; returns the stored high
+        watermarks within each log. `config_for(topic)`; `progress(logs done, logs in all)`. Raises: DiskError
+        when no dir is left, LogDirRefused.
+        """
+        started_ms = self._runtime.clock.now_ms()
+        folders: list[tuple[LogDir, str]] = []
+        for log_dir in self._online_dirs():
+            try:
+                await log_dir.load_checkpoints()
+                folders += [(log_dir, name) for name in await self._partition_folders(log_dir)]
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+        high_watermarks: dict[Key, int] = {}
+        done_count = 0
+
+        async def open_one(log_dir: LogDir, name: str) -> None:
+            nonlocal done_count
+            if log_dir.is_online:
+                try:
+                    key = await self._load_folder(log_dir, name, config_for)
+                except DiskError as error:
+                    self._dir_failed(log_dir, error)
+                else:
+                    if key is not None:
+                        high_watermarks[key] = self._stored_high_watermark(self._managed[key])
+            done_count += 1
+            if progress is not None:
+                progress(done_count, len(folders))
+
+        works = [partial(open_one, *place) for place in folders]
+        await self._in_parallel("open logs", works, self._config.recovery_concurrency * len(self._dirs))
+        online = self._online_dirs()
+        if not online:
+            raise self._dirs[0].failure or AssertionError("a dir without failure is online")
+        self._is_loaded = len(online) == len(self._dirs)
+        took_ms = self._runtime.clock.now_ms() - started_ms
+        how = "clean" if self._was_clean else "recovered"
+        _log.info("opened %d logs in %d ms, %s", len(self.logs), took_ms, how)
+        return high_watermarks
+
+    async def _partition_folders(self, log_dir: LogDir) -> list[str]:
+        names = []
+        for name in await self._disk.listdir(log_dir.path):
+            if name.endswith(DELETED_SUFFIX):
+                # A deletion that was cut short by a stop.
+                await self._disk.remove_folder(log_dir.file(name))
+            elif name != METADATA_FOLDER and parse_folder_name(name) is not None:
+                names.append(name)
+        return names
+
+    async def _load_folder(
+        self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]
+    ) -> Key | None:
+        partition = parse_folder_name(name)
+        assert partition is not None
+        folder = log_dir.file(name)
+        topic_id = await meta_properties.read_topic_id(self._disk, folder)
+        if topic_id is None:
+            if any(found.endswith(LOG_SUFFIX) for found in await self._disk.listdir(folder)):
+                raise LogDirRefused(
+                    f"{folder}: holds a log but no readable partition.metadata; restore it, or move the "
+                    "folder away and let the replica be fetched again"
+                )
+            # Its creation was cut short before anything could be written to it.
+            await self._disk.remove_folder(folder)
+            return None
+        key = (topic_id, partition.partition_index)
+        known = self._managed.get(key)
+        if known is not None:
+            raise LogDirRefused(f"{folder}: is in {known.log.folder} too; move one of them away")
+        log = await Log.open(
+            self._runtime,
+            folder,
+            config_for(partition.topic),
+            clean=self._was_clean,
+            recovery_point=log_dir.recovery_points.get(partition, 0),
+            log_start_offset=log_dir.log_starts.get(partition, 0),
+            topic_id=topic_id,
+            before_rewind=lambda offset: log_dir.lower(partition, offset),
+            on_failure=lambda error: self._dir_failed(log_dir, error),
+        )
+        if log.recovery.reason is not None:
+            _log.log(
+                logging.ERROR if self._was_clean else logging.WARNING,
+                "%s: log ends at %d, %d bytes and %d segments behind it were dropped: %s",
+                name,
+                log.log_end_offset,
+                log.recovery.dropped_bytes,
+                log.recovery.dropped_segments,
+                log.recovery.reason,
+            )
+        self._add(partition, log_dir, log)
+        return key
+
+    def _stored_high_watermark(self, managed: ManagedLog) -> int:
+        log = managed.log
+        stored = managed.log_dir.high_watermarks.get(managed.partition, 0)
+        return max(log.log_start_offset, min(stored, log.log_end_offset))  # A-22: never above the log
+
+    def _add(self, partition: TopicPartition, log_dir: LogDir, log: Log) -> None:
+        assert log.topic_id is not None
+        key = (log.topic_id, partition.partition_index)
+        assert key not in self._managed
+        serial = Serial(self._runtime.tasks, f"log {partition.folder_name}")
+        self._managed[key] = ManagedLog(partition, log_dir, log, serial)
+        self.logs[key] = log
+
+    def start(self, high_watermark_of: Callable[[Key], int | None]) -> None:
+        """Begin housekeeping. `high_watermark_of(key)` is None while the broker does not know it."""
+        self._high_watermark_of = high_watermark_of
+        config = self._config
+        for name, interval_ms, work in (
+            ("checkpoint logs", config.checkpoint_interval_ms, self.checkpoint_log_offsets),
+            (
+                "checkpoint high watermarks",
+                config.high_watermark_checkpoint_interval_ms,
+                self.checkpoint_high_watermarks,
+            ),
+            ("retention", config.retention_check_interval_ms, self.delete_old_segments),
+        ):
+            self._background.append(self._runtime.tasks.start(name, self._repeat(interval_ms, work)))
+        self._background.append(self._runtime.tasks.start("interval flush", self._flush_by_time()))
+
+    # --- what is there ---------------------------------------------------------------------------------
+
+    @property
+    def directory_ids(self) -> list[bytes]:
+        """Ids of all dirs, in configured order."""
+        return [log_dir.directory_id for log_dir in self._dirs]
+
+    @property
+    def offline_directory_ids(self) -> list[bytes]:
+        """Ids of the dirs that failed."""
+        return [log_dir.directory_id for log_dir in self._dirs if not log_dir.is_online]
+
+    def managed(self, key: Key) -> ManagedLog | None:
+        """The log of a partition with its name, dir and serial; None when it is not here or offline."""
+        return self._managed.get(key)
+
+    def serial(self, key: Key) -> Serial:
+        """The queue that orders what changes this log."""
+        return self._managed[key].serial
+
+    def on_dir_offline(self, listener: Callable[[bytes, Sequence[Key]], None]) -> None:
+        """Be told the directory id and the partitions of a dir that failed while others are left."""
+        self._offline_listener = listener
+
+    def set_config(self, topic: str, config: LogConfig) -> None:
+        """New settings for all logs of a topic."""
+        for managed in self._managed.values():
+            if managed.partition.topic == topic:
+                managed.log.config = config
+
+    # --- create and delete -----------------------------------------------------------------------------
+
+    async def create(self, topic: str, topic_id: bytes, partition_index: int, config: LogConfig) -> Log:
+        """The log of a partition, a new empty one in the dir with fewest logs when it is not here yet.
+
+        Its folder is durable on return. Raises: DiskError, LogDirRefused when a folder of another topic with
+        the same name was not deleted before.
+        """
+        partition = TopicPartition(topic, partition_index)
+        await self._claim(partition.folder_name)
+        try:
+            known = self._managed.get((topic_id, partition_index))
+            if known is not None:
+                return known.log
+            return await self._create(partition, topic_id, config)
+        finally:
+            self._busy_folders.pop(partition.folder_name).set()
+
+    async def _create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+        log_dir = self._least_loaded_dir()
+        folder = log_dir.file(partition.folder_name)
+        for other in self._online_dirs():
+            if await self._disk.exists(other.file(partition.folder_name)):
+                raise LogDirRefused(
+                    f"{folder}: exists already for another topic id; delete that partition first"
+                )
+        try:
+            await self._disk.make_folder(folder)
+            # The id before any log file: a folder without it is empty, whenever the power goes.
+            await meta_properties.write_topic_id(self._disk, folder, topic_id)
+            log = await Log.open(
+                self._runtime,
+                folder,
+                config,
+                clean=False,
+                topic_id=topic_id,
+                before_rewind=lambda offset: log_dir.lower(partition, offset),
+                on_failure=lambda error: self._dir_failed(log_dir, error),
+            )
+            await self._disk.sync_folder(log_dir.path)
+        except DiskError as error:
+            self._dir_failed(log_dir, error)
+            raise
+        self._add(partition, log_dir, log)
+        return log
+
+    async def delete(self, topic_id: bytes, partition_index: int) -> None:
+        """Remove a partition from this broker; nobody may use its log any more. Raises: DiskError."""
+        managed = self._managed.get((topic_id, partition_index))
+        if managed is None:
+            return
+        name, log_dir = managed.partition.folder_name, managed.log_dir
+        await self._claim(name)
+        try:
+            self._managed.pop((topic_id, partition_index), None)
+            self.logs.pop((topic_id, partition_index), None)
+            await managed.serial.run(lambda: managed.log.close(False))
+            # One rename takes the name away at once; what a stop leaves of the rest is swept at the next
+            # start.
+            condemned = log_dir.file(f"{name}.{self._runtime.random.uuid().hex()}{DELETED_SUFFIX}")
+            await self._disk.rename(managed.log.folder, condemned)
+            await self._disk.sync_folder(log_dir.path)
+            log_dir.forget(managed.partition)
+            await self._disk.remove_folder(condemned)
+        except DiskError as error:
+            self._dir_failed(log_dir, error)
+            raise
+        finally:
+            self._busy_folders.pop(name).set()
+        _log.info("deleted %s", name)
+
+    async def _claim(self, name: str) -> None:
+        """Wait until nobody creates or removes this folder, then keep others from it."""
+        while (busy := self._busy_folders.get(name)) is not None:
+            await busy.wait()
+        self._busy_folders[name] = asyncio.Event()
+
+    def _least_loaded_dir(self) -> LogDir:
+        counts = {log_dir.path: 0 for log_dir in self._online_dirs()}
+        for managed in self._managed.values():
+            counts[managed.log_dir.path] += 1
+        return min(self._online_dirs(), key=lambda log_dir: counts[log_dir.path])
+
+    # --- housekeeping ----------------------------------------------------------------------------------
+
+    async def checkpoint_log_offsets(self) -> None:
+        """Store recovery points and log starts of all dirs (R87)."""
+        for log_dir in self._online_dirs():
+            try:
+                await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+
+    def _log_offsets(self, log_dir: LogDir) -> tuple[Offsets, Offsets]:
+        own = [managed for managed in self._managed.values() if managed.log_dir is log_dir]
+        recovery_points: Offsets = {managed.partition: managed.log.flushed_offset for managed in own}
+        log_starts: Offsets = {managed.partition: managed.log.log_start_offset for managed in own}
+        return recovery_points, log_starts
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Store the high watermarks of all dirs (R87)."""
+        for log_dir in self._online_dirs():
+            offsets = dict(log_dir.high_watermarks)
+            for key, managed in self._managed.items():
+                high_watermark = self._high_watermark_of(key)
+                if managed.log_dir is log_dir and high_watermark is not None:
+                    offsets[managed.partition] = high_watermark
+            try:
+                await log_dir.store_high_watermarks(offsets)
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+
+    async def delete_old_segments(self) -> None:
+        """One retention pass over all logs."""
+        for key, managed in sorted(self._managed.items()):
+            high_watermark = self._high_watermark_of(key)
+            if high_watermark is None or self._managed.get(key) is not managed:
+                continue
+            wall_ms = self._runtime.clock.wall_ms()
+            try:
+                await managed.serial.run(partial(managed.log.delete_old_segments, wall_ms, high_watermark))
+            except DiskError as error:
+                self._dir_failed(managed.log_dir, error)
+
+    async def _flush_by_time(self) -> None:
+        clock = self._runtime.clock
+        while not self._stopping.is_set():
+            now_ms = clock.now_ms()
+            wake_ms = now_ms + _IDLE_MS
+            due: list[Work] = []
+            for managed in self._managed.values():
+                policy = managed.log.flush_policy
+                if policy.flush_ms is None:
+                    continue
+                if policy.is_due(now_ms):
+                    due.append(partial(self._flush, managed))
+                elif policy.deadline_ms is not None:
+                    wake_ms = min(wake_ms, policy.deadline_ms)
+                # An append after this moment waits at least that long.
+                wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
+            if due:
+                await self._in_parallel("interval flush", due, CONCURRENCY)
+            await self._pause(wake_ms - clock.now_ms())
+
+    async def _flush(self, managed: ManagedLog) -> None:
+        try:
+            await managed.log.flush()
+        except DiskError as error:
+            self._dir_failed(managed.log_dir, error)
+
+    async def _repeat(self, interval_ms: int, work: Work) -> None:
+        while True:
+            await self._pause(interval_ms)
+            if self._stopping.is_set():
+                return
+            await work()
+
+    async def _pause(self, duration_ms: float) -> None:
+        """Sleep, but not longer than until `close`."""
+        if self._stopping.is_set():
+            return
+        wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def fire() -> None:
+            if not wake.done():
+                wake.set_result(None)
+
+        timer = self._runtime.clock.call_later(duration_ms, fire)
+        self._wakes.append(wake)
+        await wake
+        self._wakes.remove(wake)
+        timer.cancel()
+
+    # --- failure and end -------------------------------------------------------------------------------
+
+    def _online_dirs(self) -> list[LogDir]:
+        return [log_dir for log_dir in self._dirs if log_dir.is_online]
+
+    def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
+        """Take a dir offline, once; the node ends when it was the last one (A-20, design §3)."""
+        if not log_dir.is_online:
+            return
+        log_dir.failure = error
+        keys = [key for key, managed in sorted(self._managed.items()) if managed.log_dir is log_dir]
+        for key in keys:
+            del self._managed[key]
+            del self.logs[key]
+        _log.error("log dir %s is offline with %d logs: %s", log_dir.path, len(keys), error)
+        if not self._online_dirs():
+            self._runtime.tasks.start("log dirs", _raise(error))
+        elif self._offline_listener is not None:
+            self._offline_listener(log_dir.directory_id, keys)
+
+    async def close(self, broker_epoch: int | None) -> bool:
+        """Stop housekeeping, flush and close every log, store the checkpoints and at last the proof of a
+        clean stop (A-19); True when it was stored. Appends have stopped before. None for a process that never
+        got an epoch.
+
+        Without the proof, whatever the reason, the next start counts as unclean. Never raises DiskError.
+        """
+        self._stopping.set()
+        for wake in self._wakes:
+            if not wake.done():
+                wake.set_result(None)
+        for task in self._background:
+            await task.wait()
+        works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
+        await self._in_parallel("close logs", works, CONCURRENCY)
+        await self.checkpoint_log_offsets()
+        await self.checkpoint_high_watermarks()
+        # R34: also after a clean start that did not come to load everything: what was not opened is as it
+        # was.
+        is_whole = len(self._online_dirs()) == len(self._config.log_dirs)
+        is_whole = is_whole and (self._is_loaded or self._was_clean)
+        if broker_epoch is None or not is_whole:
+            _log.warning("stopped without a proof of clean shutdown: the next start recovers all logs")
+            return False
+        try:
+            for log_dir in self._dirs:
+                await self._disk.sync_folder(log_dir.path)
+            await clean_shutdown.write(self._disk, self._config.log_dirs, broker_epoch)
+        except DiskError as error:
+            _log.error("no proof of clean shutdown: %s", error)
+            return False
+        _log.info("clean shutdown in broker epoch %d", broker_epoch)
+        return True
+
+    async def _close_log(self, managed: ManagedLog) -> None:
+        try:
+            await managed.serial.run(lambda: managed.log.close(True))
+        except DiskError as error:
+            self._dir_failed(managed.log_dir, error)
+
+    async def _in_parallel(self, name: str, works: Sequence[Work], limit: int) -> None:
+        """Run all works, at most `limit` at a time; then raise the first LogDirRefused."""
+        waiting = deque(works)
+        refused: list[LogDirRefused] = []
+        done_count = 0
+
+        async def worker() -> None:
+            nonlocal done_count
+            while waiting:
+                work = waiting.popleft()
+                try:
+                    await work()
+                except LogDirRefused as error:
+                    refused.append(error)
+                done_count += 1
+
+        tasks = [self._runtime.tasks.start(name, worker()) for _ in range(min(limit, len(works)))]
+        for task in tasks:
+            await task.wait()
+        if refused:
+            raise refused[0]
+        assert done_count == len(works), f"{name}: {len(works) - done_count} of {len(works)} did not finish"
+
+
+async def _raise(error: DiskError) -> None:
+    raise error

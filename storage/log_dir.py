@@ -1,0 +1,114 @@
+"""One log dir: its identity and the checkpoints of the partitions in it (D5, R87).
+
+Owns `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint` and `replication-offset-checkpoint`. A
+checkpoint may lag behind the log, never be ahead of it: `lower` is awaited before a log is cut.
+"""
+
+import asyncio
+import posixpath
+from collections.abc import Callable
+
+from runtime.api import Disk, DiskError, Runtime
+from storage import checkpoint, meta_properties
+from storage.files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+
+#: `{(topic, partition_index): offset}`
+Offsets = dict[tuple[str, int], int]
+
+
+class LogDir:
+    """A folder that holds partition folders. Coroutines raise DiskError."""
+
+    __slots__ = (
+        "_disk",
+        "_writing",
+        "directory_id",
+        "failure",
+        "high_watermarks",
+        "log_starts",
+        "path",
+        "recovery_points",
+    )
+
+    def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
+        self._disk = disk
+        self._writing = asyncio.Lock()
+        self.path = path
+        self.directory_id = directory_id
+        #: why the dir is no longer trusted; None while it is online
+        self.failure: DiskError | None = None
+        # What the files say, as far as this process wrote or read them.
+        self.recovery_points: Offsets = {}
+        self.log_starts: Offsets = {}
+        self.high_watermarks: Offsets = {}
+
+    @classmethod
+    async def open(cls, runtime: Runtime, path: str, cluster_id: str, node_id: int) -> "LogDir":
+        """Lock the dir for this process and make sure that it belongs to this node.
+
+        Raises: DiskError (also when another process has it), meta_properties.LogDirRefused.
+        """
+        disk = runtime.disk
+        if not await disk.exists(path):
+            await disk.make_folder(path)
+            await disk.sync_folder(posixpath.dirname(path))
+        await disk.lock_folder(path)
+        directory_id = await meta_properties.ensure(disk, path, cluster_id, node_id, runtime.random.uuid())
+        return cls(disk, path, directory_id)
+
+    @property
+    def is_online(self) -> bool:
+        """Nothing has failed here yet."""
+        return self.failure is None
+
+    def file(self, name: str) -> str:
+        """The path of a file or folder in this dir."""
+        return posixpath.join(self.path, name)
+
+    async def load_checkpoints(self) -> None:
+        """Read what the last process stored. Missing or unreadable files mean that nothing is proven."""
+        self.recovery_points = await checkpoint.read_offsets(self._disk, self.file(RECOVERY_POINT_CHECKPOINT))
+        self.log_starts = await checkpoint.read_offsets(self._disk, self.file(LOG_START_CHECKPOINT))
+        self.high_watermarks = await checkpoint.read_offsets(self._disk, self.file(HIGH_WATERMARK_CHECKPOINT))
+
+    async def store_log_offsets(self, current: Callable[[], tuple[Offsets, Offsets]]) -> None:
+        """Store recovery points and log starts; `current` is asked once nobody else writes, so that it cannot
+        undo a `lower`."""
+        async with self._writing:
+            recovery_points, log_starts = current()
+            await self._store(RECOVERY_POINT_CHECKPOINT, self.recovery_points, recovery_points)
+            self.recovery_points = recovery_points
+            await self._store(LOG_START_CHECKPOINT, self.log_starts, log_starts)
+            self.log_starts = log_starts
+
+    async def store_high_watermarks(self, high_watermarks: Offsets) -> None:
+        """Store the high watermarks of all partitions of this dir."""
+        async with self._writing:
+            await self._store(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks, high_watermarks)
+            self.high_watermarks = high_watermarks
+
+    async def lower(self, partition: TopicPartition, offset: int) -> None:
+        """Durably take back claims above `offset`: a recovery point there would hide a hole from recovery, a
+        log start there would make a start drop the log. The caller cuts the log without another await."""
+        async with self._writing:
+            for name, stored in (
+                (RECOVERY_POINT_CHECKPOINT, self.recovery_points),
+                (LOG_START_CHECKPOINT, self.log_starts),
+            ):
+                if stored.get(partition, 0) > offset:
+                    stored[partition] = offset
+                    await checkpoint.write_offsets(self._disk, self.file(name), stored)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """The partition is gone; the files say so with the next checkpoint."""
+        for stored in (self.recovery_points, self.log_starts, self.high_watermarks):
+            stored.pop(partition, None)
+
+    async def _store(self, name: str, stored: Offsets, offsets: Offsets) -> None:
+        if stored != offsets:
+            await checkpoint.write_offsets(self._disk, self.file(name), offsets)

@@ -1,0 +1,89 @@
+"""Who a log dir belongs to: `meta.properties` (D5), and which topic a partition folder holds:
+`partition.metadata`.
+
+Owns both files. A dir of another cluster or node is refused with a sentence for the operator: mounting the
+wrong volume must never look like an empty or a restored replica.
+"""
+
+import base64
+import binascii
+import posixpath
+from collections.abc import Mapping
+
+from runtime.api import Disk
+from storage import checkpoint
+from storage.files import META_PROPERTIES, PARTITION_METADATA
+
+META_VERSION = "1"
+_ID_BYTES = 16
+
+
+class LogDirRefused(Exception):
+    """A log dir or a folder in it is not what this node expects; the text says what the operator can do."""
+
+
+def encode_id(raw: bytes) -> str:
+    """16 bytes as 22 letters, as Kafka prints ids."""
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def decode_id(text: str) -> bytes | None:
+    """The 16 bytes; None when the text is no id."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "==")
+    except (binascii.Error, ValueError):
+        return None
+    return raw if len(raw) == _ID_BYTES and encode_id(raw) == text else None
+
+
+async def ensure(disk: Disk, log_dir: str, cluster_id: str, node_id: int, new_directory_id: bytes) -> bytes:
+    """The id of a log dir of this node; marks an unmarked dir with `new_directory_id`, durably.
+
+    Raises: LogDirRefused when it belongs to another cluster or node or cannot be read, DiskError.
+    """
+    path = posixpath.join(log_dir, META_PROPERTIES)
+    if not await disk.exists(path):
+        written = {
+            "version": META_VERSION,
+            "cluster.id": cluster_id,
+            "node.id": str(node_id),
+            "directory.id": encode_id(new_directory_id),
+        }
+        await checkpoint.write_atomically(disk, path, _encode(written, "="))
+        return new_directory_id
+    found = _decode(await checkpoint.read_text(disk, path), "=")
+    for key, expected in (("cluster.id", cluster_id), ("node.id", str(node_id))):
+        if found.get(key) != expected:
+            raise LogDirRefused(
+                f"{path}: {key} is {found.get(key)}, this node has {expected}; give it its own log dir, "
+                "or correct its configuration"
+            )
+    directory_id = decode_id(found.get("directory.id", ""))
+    if directory_id is None:
+        raise LogDirRefused(f"{path}: directory.id {found.get('directory.id')} is no id; restore the file")
+    return directory_id
+
+
+async def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
+    """Note durably which topic the partition folder belongs to. Raises: DiskError."""
+    text = _encode({"version": "0", "topic_id": encode_id(topic_id)}, ": ")
+    await checkpoint.write_atomically(disk, posixpath.join(folder, PARTITION_METADATA), text)
+
+
+async def read_topic_id(disk: Disk, folder: str) -> bytes | None:
+    """The topic of a partition folder; None when there is no readable note. Raises: DiskError."""
+    text = await checkpoint.read_text(disk, posixpath.join(folder, PARTITION_METADATA))
+    return decode_id(_decode(text, ":").get("topic_id", ""))
+
+
+def _encode(pairs: Mapping[str, str], between: str) -> str:
+    return "".join(f"{key}{between}{value}\n" for key, value in pairs.items())
+
+
+def _decode(text: str | None, between: str) -> dict[str, str]:
+    pairs = {}
+    for line in (text or "").splitlines():
+        key, found, value = line.partition(between)
+        if found and not key.startswith("#"):
+            pairs[key.strip()] = value.strip()
+    return pairs
