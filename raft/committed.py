@@ -1,0 +1,83 @@
+"""Hands the committed records to their owner: in order, exactly once in a process's life, from offset 0 on.
+
+Owns how far the owner has come. Reads the local log in chunks, so that a long log does not hold up the event
+loop when a node starts. Control batches are passed over, but count for the offset. Rules K25, Q-10.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from protocol.record_batch import decode_records, iter_batches
+from storage.log import Log
+
+#: Most bytes of log that are read and handed over at once.
+CHUNK_BYTES = 1 << 20
+
+
+class Entry(NamedTuple):
+    """One metadata record as committed."""
+
+    offset: int
+    raft_epoch: int
+    value: bytes
+
+
+class CommittedReader:
+    """Reads behind the high watermark."""
+
+    def __init__(
+        self,
+        log: Log,
+        deliver: Callable[[Sequence[Entry], int], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._log = log
+        self._deliver = deliver
+        self._failed = failed
+        #: exclusive; everything below may be handed over
+        self._committed_offset = 0
+        #: exclusive; everything below has been handed over
+        self.delivered_offset = 0
+        self._is_turn_due = False
+        self._is_stopped = False
+
+    def advance(self, committed_offset: int) -> None:
+        """Records below `committed_offset` are committed; hand over a chunk now, the rest in later turns."""
+        assert committed_offset >= self._committed_offset, "the high watermark never falls (Q-6)"
+        self._committed_offset = committed_offset
+        if not self._is_turn_due:
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Hand over the next chunk, if there is one in the log."""
+        end_offset = min(self._committed_offset, self._log.log_end_offset)
+        if self.delivered_offset >= end_offset or self._is_stopped:
+            return
+        chunk = self._log.read(self.delivered_offset, CHUNK_BYTES, end_offset)
+        entries: list[Entry] = []
+        next_offset = self.delivered_offset
+        for header, batch in iter_batches(chunk):
+            next_offset = header.next_offset
+            if header.is_control:
+                continue
+            for record in decode_records(batch):
+                assert record.value is not None, "a metadata record has a value"
+                entries.append(Entry(record.offset, header.leader_epoch, record.value))
+        assert self.delivered_offset < next_offset <= end_offset, "commits end at batch borders"
+        self.delivered_offset = next_offset
+        if next_offset < end_offset:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._deliver(entries, next_offset)
+
+    def stop(self) -> None:
+        """Hand over nothing more."""
+        self._is_stopped = True
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        try:
+            self.read_on()
+        except Exception as error:  # noqa: BLE001 - not swallowed: it ends the node
+            self._failed(error)

@@ -1,0 +1,376 @@
+"""Runs a raft node on a log, a network and a clock, and hands committed records to its owner.
+
+Owns the node, the exchanges that wait for an answer, and one timer; decides nothing. Effects are carried out
+in the order in which the node lists them: appends at once, Sends and Replies behind a Persist once that state
+is durable (Q-9). Any failure of the disk, and any bug, ends a task and with it the node (A-20).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from raft.committed import CommittedReader, Entry
+from raft.config import BATCH_MAX_BYTES, RaftConfig
+from raft.effects import (
+    Append,
+    AppendFetched,
+    Committed,
+    Effect,
+    Event,
+    Flush,
+    Flushed,
+    LeaderChanged,
+    Note,
+    Persist,
+    Persisted,
+    Propose,
+    Received,
+    Reply,
+    Resign,
+    Send,
+    Tick,
+    Truncate,
+    Truncated,
+)
+from raft.log_shape import LogShape
+from raft.log_writer import LogWriter
+from raft.member import Snapshot
+from raft.metrics import RaftMetrics
+from raft.node import RaftNode
+from raft.peers import Peers
+from raft.state_file import StateFile
+from rpc.server import Exchange
+from runtime.api import DiskError, Runtime, Timer
+from runtime.stats import MetricFamily
+from storage.log import Log
+
+#: How long a resigning leader waits for the others to hear of it.
+_RESIGN_WAIT_MS = 500
+_REPLY_APIS = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+)
+
+_log = logging.getLogger("holdfast.raft")
+
+Handler: TypeAlias = Callable[[Exchange], None]
+
+
+class NotLeader(Exception):
+    """This node does not lead the epoch that the caller believes in. `leader_id` is None when unknown."""
+
+    def __init__(self, leader_id: int | None, raft_epoch: int) -> None:
+        super().__init__(f"not the leader: epoch {raft_epoch} is led by {leader_id}")
+        self.leader_id = leader_id
+        self.raft_epoch = raft_epoch
+
+
+class RaftListener(Protocol):
+    """The owner of the metadata. Called on the event loop; may call `append` from inside."""
+
+    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+        """Everything below `committed_offset` (exclusive) has now been handed over. In order of offsets, each
+        entry once in a process's life; `entries` is empty when only control records were committed."""
+
+    def on_leader_change(
+        self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
+    ) -> None:
+        """The leader or the epoch has changed; None: unknown. `epoch_start_offset` is set when this node
+        leads: claim once everything below it has been handed over (K22)."""
+
+
+class RaftDriver:
+    """One member of the quorum, running."""
+
+    def __init__(self, runtime: Runtime, config: RaftConfig, log: Log, listener: RaftListener) -> None:
+        """`log` is open and belongs to the caller, who closes it after `stop`. Raises: ValueError."""
+        config.validate()
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._config = config
+        self._log = log
+        self._listener = listener
+        self._node: RaftNode | None = None
+        self._state_file = StateFile(
+            runtime, config.folder, config.cluster_id, lambda state: self._step(Persisted(state)), self._fail
+        )
+        self._writer = LogWriter(
+            runtime,
+            log,
+            self._appended,
+            lambda up_to_offset: self._step(Flushed(up_to_offset)),
+            lambda end_offset: self._step(Truncated(end_offset)),
+            self._fail,
+        )
+        self._peers = Peers(runtime, config, self._step)
+        self._reader = CommittedReader(log, self._deliver, self._fail)
+        self._metrics = RaftMetrics()
+        #: requests that wait for a Reply, by token
+        self._exchanges: dict[int, Exchange] = {}
+        self._tokens_given = 0
+        #: what the listener is still to be told, in order
+        self._notices: deque[Committed | LeaderChanged] = deque()
+        self._is_notifying = False
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._is_stopping = False
+        self._is_stopped = False
+        self._failure: Exception | None = None
+        self._last_note = ""
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load the vote, take part. Raises: BadQuorumState, DiskError."""
+        log = self._log
+        assert log.log_start_offset == 0, "the metadata log is kept whole: there are no snapshots yet (K15)"
+        assert log.flushed_offset == log.log_end_offset, "recovery makes durable what it keeps (R86)"
+        state = await self._state_file.load()
+        starts = [
+            entry for entry in log.leader_epoch_cache.entries if entry.start_offset < log.log_end_offset
+        ]
+        shape = LogShape(starts, log.log_end_offset)
+        self._node = RaftNode(self._config, self._runtime.random, state, shape)
+        _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)
+        self._carry_out(self._node.start(self._clock.now_ms()))
+        self._arm_timer()
+
+    async def stop(self) -> None:
+        """Resign if leading, and take no more part. The log is left to its owner, flushed as far as acked."""
+        if self._node is None or self._is_stopped:
+            return
+        self._is_stopping = True
+        if self._node.is_leader:
+            self._step(Resign("this node is stopping"))
+            await self._peers.quiet(_RESIGN_WAIT_MS)
+        self._end()
+        await self._state_file.settle()
+        if self._failure is None:
+            await self._writer.settle()
+
+    def _end(self) -> None:
+        self._is_stopped = True
+        self._reader.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._peers.close()
+        self._exchanges.clear()
+
+    # --- what the owner may use ------------------------------------------------------------------------
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader that this node knows, None when there is none."""
+        return None if self._node is None or self._is_stopped else self._node.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self._node is not None and not self._is_stopped and self._node.is_leader
+
+    @property
+    def raft_epoch(self) -> int:
+        return 0 if self._node is None else self._node.raft_epoch
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next `append` returns."""
+        return self._log.log_end_offset if self._node is None else self._node.log_end_offset
+
+    @property
+    def committed_offset(self) -> int:
+        """Exclusive end of what is committed as far as this node knows; the listener may be behind."""
+        return 0 if self._node is None else self._node.high_watermark
+
+    @property
+    def delivered_offset(self) -> int:
+        """Exclusive end of what the listener has been given."""
+        return self._reader.delivered_offset
+
+    def append(self, values: Sequence[bytes], raft_epoch: int) -> int:
+        """Append `values` as one atomic batch; returns the offset of the first, the others follow it.
+
+        In the page cache on return, committed when `on_committed` hands it back. At most BATCH_MAX_BYTES.
+        Raises: NotLeader (nothing was written), DiskError (the node is ending).
+        """
+        node = self._node
+        if node is None or not self.is_leader or node.raft_epoch != raft_epoch:
+            raise NotLeader(self.leader_id, self.raft_epoch)
+        assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
+        base_offset = node.log_end_offset
+        self._metrics.appended(len(values), base_offset + len(values), self._clock.now_ns())
+        self._step(Propose(tuple(values)))
+        if self._failure is not None:
+            raise self._failure
+        return base_offset
+
+    def resign(self, reason: str) -> None:
+        """Lead no more; the others are told who should (K3). Does nothing when not leading."""
+        self._step(Resign(reason))
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        """For the rpc server of a voter. FETCH serves the metadata log."""
+        return dict.fromkeys(_REPLY_APIS, self._receive)
+
+    def snapshot(self) -> Snapshot | None:
+        """State for checkers and people; None before the start."""
+        return None if self._node is None else self._node.snapshot()
+
+    def stats(self) -> list[MetricFamily]:
+        """Metrics of this member."""
+        return [] if self._node is None else self._metrics.families(self._node.snapshot())
+
+    # --- events ----------------------------------------------------------------------------------------
+
+    def _receive(self, exchange: Exchange) -> None:
+        if self._node is None or self._is_stopped:
+            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "this voter is starting or stopping: ask another")
+            return
+        self._tokens_given += 1
+        self._exchanges[self._tokens_given] = exchange
+        self._step(Received(self._tokens_given, exchange.message, self._clock.wall_ms()))
+
+    def _step(self, event: Event) -> None:
+        """One event through the node. Whatever goes wrong ends the node, and nothing is said after it."""
+        if self._is_stopped or self._node is None:
+            return
+        try:
+            self._carry_out(self._node.handle(event, self._clock.now_ms()))
+            self._arm_timer()
+        except Exception as error:  # noqa: BLE001 - not swallowed: it ends the node
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._end()
+            kind = "the disk failed" if isinstance(error, DiskError) else "a bug"
+            self._runtime.tasks.start(f"raft: {kind}", _raise(error))
+
+    def _arm_timer(self) -> None:
+        """One timer for the node's next deadline. One that is too early finds nothing and is set anew."""
+        assert self._node is not None
+        deadline_ms = self._node.next_deadline_ms()
+        if deadline_ms is None or self._is_stopped:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._clock.call_later(max(0, deadline_ms - self._clock.now_ms()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._is_stopping:
+            self._step(Tick())
+
+    # --- effects ---------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        must_be_durable = False
+        for effect in effects:
+            match effect:
+                case Append():
+                    self._writer.append(effect)
+                case AppendFetched():
+                    self._writer.append_fetched(effect)
+                case Flush():
+                    self._writer.flush()
+                case Truncate():
+                    self._writer.truncate(effect)
+                case Persist(state):
+                    self._state_file.persist(state)
+                    must_be_durable = True
+                case Send() | Reply():
+                    if must_be_durable:
+                        self._state_file.when_durable(partial(self._speak, effect))
+                    else:
+                        self._speak(effect)
+                case Committed() | LeaderChanged():
+                    self._notices.append(effect)
+                case Note(text):
+                    self._say(text)
+        self._notify()
+
+    def _speak(self, effect: Send | Reply) -> None:
+        if self._is_stopped:
+            return
+        if isinstance(effect, Send):
+            self._peers.send(effect)
+        elif effect.read is None:
+            self._respond(effect)
+        else:
+            # At the end of this turn of the event loop, so that all its appends travel together.
+            asyncio.get_running_loop().call_soon(self._respond_with_records, effect)
+
+    def _respond(self, reply: Reply) -> None:
+        exchange = self._exchanges.pop(reply.token, None)
+        if exchange is not None:
+            exchange.respond(reply.response)
+
+    def _respond_with_records(self, reply: Reply) -> None:
+        read, response = reply.read, reply.response
+        assert read is not None and isinstance(response, FetchResponse)
+        if self._is_stopped:
+            return
+        end_offset = self._log.log_end_offset
+        # An append may still wait behind a roll; the follower asks again.
+        if read.fetch_offset < end_offset:
+            try:
+                records = memoryview(self._log.read(read.fetch_offset, read.max_bytes, end_offset))
+            except DiskError as error:
+                self._fail(error)
+                return
+            row = replace(response.partitions[0], records=records, log_end_offset=end_offset)
+            response = replace(response, partitions=(row,))
+        self._respond(Reply(reply.token, response))
+
+    def _say(self, text: str) -> None:
+        # Repeated trouble, as of a peer of another cluster, is worth one line.
+        if text != self._last_note:
+            self._last_note = text
+            _log.warning("node %d: %s", self._config.node_id, text)
+
+    # --- the listener ----------------------------------------------------------------------------------
+
+    def _appended(self) -> None:
+        if self._reader.delivered_offset < self.committed_offset:
+            self._reader.read_on()
+
+    def _deliver(self, entries: Sequence[Entry], committed_offset: int) -> None:
+        self._listener.on_committed(entries, committed_offset)
+
+    def _notify(self) -> None:
+        """Tell the listener. It may append from inside, which adds notices and is served by this loop."""
+        if self._is_notifying:
+            return
+        self._is_notifying = True
+        while self._notices:
+            notice = self._notices.popleft()
+            if isinstance(notice, Committed):
+                self._metrics.committed(notice.up_to_offset, self._clock.now_ns())
+                self._reader.advance(notice.up_to_offset)
+            else:
+                self._metrics.leader_changed(notice.leader_id, self._clock.now_ns())
+                _log.info(
+                    "node %d: epoch %d, leader %s", self._config.node_id, notice.raft_epoch, notice.leader_id
+                )
+                self._listener.on_leader_change(
+                    notice.leader_id, notice.raft_epoch, notice.epoch_start_offset
+                )
+        self._is_notifying = False
+
+
+async def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,126 @@
+"""Carries out what the node orders for the log: appends, cuts, flushes, in that order (D2).
+
+Owns the order and the flush under way; never decides what or when. Appends go to the page cache at once;
+those of one turn of the event loop, and those that come while a flush runs, share the next fsync (D6). Full
+segments are rolled between appends.
+"""
+
+from collections.abc import Callable
+
+from protocol.record_batch import Record, encode_batch
+from raft.control_records import LEADER_CHANGE_KEY
+from raft.effects import Append, AppendFetched, Truncate
+from runtime.api import Buffer, DiskError, Runtime
+from storage.log import Log
+from storage.serial import Serial
+
+
+class LogWriter:
+    """The log's only writer while the driver runs."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        log: Log,
+        appended: Callable[[], None],
+        flushed: Callable[[int], None],
+        truncated: Callable[[int], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._runtime = runtime
+        self._log = log
+        self._appended = appended
+        self._flushed = flushed
+        self._truncated = truncated
+        self._failed = failed
+        self._serial = Serial(runtime.tasks, f"order of {log.folder}")
+        self._is_flush_wanted = False
+        self._is_flushing = False
+
+    def append(self, effect: Append) -> None:
+        """Write the leader's own batch."""
+        timestamp_ms = self._runtime.clock.wall_ms()
+        key = LEADER_CHANGE_KEY if effect.is_control else None
+        records = [
+            Record(effect.base_offset + index, timestamp_ms, key, value)
+            for index, value in enumerate(effect.values)
+        ]
+        batch = encode_batch(
+            records,
+            base_offset=effect.base_offset,
+            leader_epoch=effect.raft_epoch,
+            is_control=effect.is_control,
+        )
+        self._submit(batch, effect.base_offset)
+
+    def append_fetched(self, effect: AppendFetched) -> None:
+        """Write a leader's batches as they came."""
+        self._submit(effect.records, effect.base_offset)
+
+    def flush(self) -> None:
+        """Make durable what was appended before this call."""
+        self._serial.submit(lambda: None, lambda _: self._want_flush(), self._failed)
+
+    def truncate(self, effect: Truncate) -> None:
+        """Cut the log."""
+        self._runtime.tasks.start(f"cut {self._log.folder}", self._truncate(effect.end_offset))
+
+    async def settle(self) -> None:
+        """Until what was ordered so far is done, without the flush."""
+
+        async def nothing() -> None:
+            pass
+
+        await self._serial.run(nothing)
+
+    def _submit(self, batch: Buffer, base_offset: int) -> None:
+        def work() -> None:
+            appended = self._log.append_as_follower(batch)
+            assert appended is not None and appended.base_offset == base_offset, (
+                "the node knows the log's end"
+            )
+
+        self._serial.submit(work, lambda _: self._after_append(), self._failed)
+
+    def _after_append(self) -> None:
+        if self._log.needs_roll(0):
+            self._runtime.tasks.start(f"roll {self._log.folder}", self._roll())
+        self._appended()
+
+    async def _roll(self) -> None:
+        async def roll() -> None:
+            if self._log.needs_roll(0):
+                await self._log.roll()
+
+        try:
+            await self._serial.run(roll)
+        except DiskError as error:
+            self._failed(error)
+
+    async def _truncate(self, end_offset: int) -> None:
+        try:
+            reached = await self._serial.run(lambda: self._log.truncate_to(end_offset))
+        except DiskError as error:
+            self._failed(error)
+            return
+        assert reached == end_offset, f"logs part at batch borders, {end_offset} is inside a batch"
+        self._truncated(end_offset)
+
+    def _want_flush(self) -> None:
+        self._is_flush_wanted = True
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._runtime.tasks.start(f"flush {self._log.folder}", self._flush())
+
+    async def _flush(self) -> None:
+        while self._is_flush_wanted:
+            self._is_flush_wanted = False
+            try:
+                up_to_offset = await self._log.flush()
+            except DiskError as error:
+                # Not durable and never tried again: what the file holds now is unknown (A-20).
+                self._failed(error)
+                return
+            # It covers what was in the log when it started, not what came meanwhile (A-21).
+            self._flushed(up_to_offset)
+        self._is_flushing = False

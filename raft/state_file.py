@@ -1,0 +1,90 @@
+"""The quorum-state file: vote, epoch and leader, durable before anything that depends on them is said (Q-9).
+
+Owns the file and what waits for it. States only ever promise more (`QuorumState.allows`), so while one is
+being written only the latest of those that came meanwhile is written next.
+"""
+
+import posixpath
+from collections.abc import Callable
+
+from raft.quorum import QuorumState
+from runtime.api import DiskError, Runtime, Task
+from storage.checkpoint import read_text, write_atomically
+
+FILE_NAME = "quorum-state"
+
+
+class StateFile:
+    """Writes one state at a time and lets go of what waits for it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        folder: str,
+        cluster_id: str,
+        persisted: Callable[[QuorumState], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._runtime = runtime
+        self._path = posixpath.join(folder, FILE_NAME)
+        self._cluster_id = cluster_id
+        self._persisted = persisted
+        self._failed = failed
+        self._durable: QuorumState | None = None
+        self._latest: QuorumState | None = None
+        #: the state under way and what it lets go, None when none is
+        self._writing: QuorumState | None = None
+        self._waiting_for_writing: list[Callable[[], None]] = []
+        self._waiting_for_latest: list[Callable[[], None]] = []
+        self._task: Task | None = None
+
+    async def load(self) -> QuorumState:
+        """The stored state, a fresh one when there is no file. Raises: BadQuorumState, DiskError."""
+        disk = self._runtime.disk
+        folder = posixpath.dirname(self._path)
+        await disk.make_folder(folder)
+        state = QuorumState()
+        if await disk.exists(self._path):
+            # An unreadable file is no missing one: this voter may have promised its vote (K5).
+            state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
+        self._durable = self._latest = state
+        return state
+
+    def persist(self, state: QuorumState) -> None:
+        """Make `state` durable, or a later one instead."""
+        if state == self._latest:
+            return
+        assert self._latest is not None and self._latest.allows(state), f"{state} after {self._latest}"
+        self._latest = state
+        if self._task is None or self._task.is_done:
+            self._task = self._runtime.tasks.start(f"write {self._path}", self._write())
+
+    def when_durable(self, action: Callable[[], None]) -> None:
+        """Run `action` once the state given last is durable: now, if it is."""
+        if self._latest == self._durable:
+            action()
+        elif self._latest == self._writing:
+            self._waiting_for_writing.append(action)
+        else:
+            self._waiting_for_latest.append(action)
+
+    async def settle(self) -> None:
+        """Until nothing is being written."""
+        if self._task is not None:
+            await self._task.wait()
+
+    async def _write(self) -> None:
+        while self._latest is not None and self._latest != self._durable:
+            state = self._writing = self._latest
+            self._waiting_for_writing, self._waiting_for_latest = self._waiting_for_latest, []
+            try:
+                await write_atomically(self._runtime.disk, self._path, state.to_json(self._cluster_id))
+            except DiskError as error:
+                # Never said, never retried: what the file holds now is unknown (A-20).
+                self._failed(error)
+                return
+            self._durable, self._writing = state, None
+            actions, self._waiting_for_writing = self._waiting_for_writing, []
+            for action in actions:
+                action()
+            self._persisted(state)
