@@ -1,0 +1,74 @@
+"""Draft: the records of one event, and the state that they lead to, before anything is written.
+
+Every record is replayed into a scratch image as it is added, so later steps of the same event see it, and
+what must not be is found before it reaches raft (D7).
+"""
+
+from controller.election import ElectionReason
+from controller.events import Note, Severity
+from controller.partition_change import InvariantBroken
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
+from metadata.records import MetadataRecord
+
+#: Notes of one event that are kept; a fenced broker may move ten thousand leaders.
+NOTES_MAX = 200
+
+
+class Draft:
+    """Collects records on top of `image`; the first one will stand at `base_offset`."""
+
+    __slots__ = (
+        "_delta",
+        "_image",
+        "_notes_left_out",
+        "base_offset",
+        "elections",
+        "notes",
+        "raft_epoch",
+        "records",
+    )
+
+    def __init__(self, image: MetadataImage, base_offset: int, raft_epoch: int) -> None:
+        self.base_offset = base_offset
+        self.raft_epoch = raft_epoch
+        self.records: list[MetadataRecord] = []
+        self.notes: list[Note] = []
+        #: elections of leaders that these records hold, in order
+        self.elections: list[ElectionReason] = []
+        self._delta = MetadataDelta(image)
+        self._image: MetadataImage | None = image
+        self._notes_left_out = 0
+
+    @property
+    def image(self) -> MetadataImage:
+        """The state after the records so far."""
+        if self._image is None:
+            self._image = self._delta.apply()
+        return self._image
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next record will stand."""
+        return self.base_offset + len(self.records)
+
+    def write(self, record: MetadataRecord) -> None:
+        """Add a record. Raises: InvariantBroken when replay would complain about it."""
+        self._delta.replay(record, self.next_offset, self.raft_epoch)
+        if self._delta.violations:
+            raise InvariantBroken(f"{record}: {'; '.join(self._delta.violations)}")
+        self.records.append(record)
+        self._image = None
+
+    def note(self, text: str, severity: Severity = Severity.INFO) -> None:
+        """Add a line about a transition. The first NOTES_MAX are kept, the others counted."""
+        if len(self.notes) < NOTES_MAX or severity is not Severity.INFO:
+            self.notes.append(Note(severity, text))
+        else:
+            self._notes_left_out += 1
+
+    def all_notes(self) -> list[Note]:
+        """The lines, with the number of those left out."""
+        if not self._notes_left_out:
+            return self.notes
+        return [*self.notes, Note(Severity.INFO, f"... and {self._notes_left_out} more transitions")]

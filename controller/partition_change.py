@@ -1,0 +1,223 @@
+"""The only maker of PartitionChangeRecord: from a registration and a wish to the next registration, whole.
+
+Owns the order of the steps (R4), when epochs grow (R2, R3), the last known leader (R7) and what an unclean
+election wipes (R10). The new value is computed first and the record is its difference, so no step sees the
+half-written output of another. Decides nothing about who may ask for a change.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from controller.election import Candidates, Elected, ElectionMode, ElectionReason, elect
+from controller.elr import EligibleSets, next_eligible
+from metadata.partition import PartitionRegistration, effective_min_isr, leader_number
+from metadata.records import RECOVERING, PartitionChangeRecord
+
+
+class InvariantBroken(AssertionError):
+    """A change would break what must always hold: our own bug, met before anything was written (D7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a change must know of the rest of the cluster."""
+
+    #: registered, unfenced, not in controlled shutdown, seen from after the event
+    is_active: Callable[[int], bool]
+    elr_enabled: bool
+    #: configured for the topic; the effective value follows from it (R109)
+    min_insync_replicas: int
+    #: ONLINE, or UNCLEAN where the topic allows that
+    mode: ElectionMode = ElectionMode.ONLINE
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Replica lists; `original` is None when no reassignment runs (R100, R105)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    original: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for; None leaves a thing as it is."""
+
+    isr: tuple[int, ...] | None = None
+    #: replicas whose log may have lost its tail: never eligible, remembered in last_known_elr (R5, R6)
+    unclean: tuple[int, ...] = ()
+    #: replicas that are no brokers any more (B10)
+    forgotten: tuple[int, ...] = ()
+    leader_recovery_state: int | None = None
+    assignment: Assignment | None = None
+    #: R9's third clause must hold: AlterPartition, fencing and unfencing (D7)
+    keeps_candidates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """One record and the two values that it joins."""
+
+    before: PartitionRegistration
+    after: PartitionRegistration
+    record: PartitionChangeRecord
+    #: why the leader changed to somebody, None when it did not
+    reason: ElectionReason | None
+    #: members of ELR and last_known_elr that an unclean election passed over (R10)
+    dropped: tuple[int, ...] = ()
+
+
+def change_partition(
+    topic_id: bytes, partition_index: int, before: PartitionRegistration, wish: Wish, situation: Situation
+) -> PartitionChange | None:
+    """The change that grants the wish, or None when nothing changes (R3). Raises: InvariantBroken."""
+    assignment, isr = _assignment_and_isr(before, wish, situation)
+    replicas = assignment.replicas
+    counted = replicas if assignment.original is None else assignment.original
+    min_isr = effective_min_isr(situation.min_insync_replicas, len(counted))
+    sets = _eligible(before, isr, min_isr, replicas, wish, situation)
+    known = before.last_known_leader if before.last_known_leader in replicas else None
+    decision = elect(
+        Candidates(replicas, isr, sets.elr, before.leader, known, situation.is_active, situation.elr_enabled),
+        situation.mode,
+    )
+    recovery_state = before.leader_recovery_state
+    if wish.leader_recovery_state is not None:
+        recovery_state = wish.leader_recovery_state
+    dropped: tuple[int, ...] = ()
+    leader: int | None = None
+    takes_over = False
+    if isinstance(decision, Elected):
+        leader = decision.leader
+        takes_over = leader not in isr
+        if takes_over and decision.reason.is_unclean:
+            dropped = tuple(r for r in sorted(sets.elr + sets.last_known_elr) if r != leader)
+            isr, sets, recovery_state = (leader,), EligibleSets(), RECOVERING
+        elif takes_over:
+            isr = (leader,)
+            sets = _eligible(before, isr, min_isr, replicas, wish, situation)
+        known = None
+    else:
+        if not situation.elr_enabled and not isr:
+            # without ELR the last member stays, though it is fenced (F7)
+            isr = tuple(r for r in before.isr if r in replicas)
+        if before.leader is not None and situation.elr_enabled:
+            known = before.leader if before.leader in replicas else None
+    lost_replica = not set(before.replicas).issubset(replicas)
+    after = PartitionRegistration(
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=before.leader_epoch + (leader != before.leader or takes_over or lost_replica),
+        partition_epoch=before.partition_epoch + 1,
+        min_isr=min_isr,
+        elr=sets.elr,
+        last_known_elr=sets.last_known_elr,
+        last_known_leader=known,
+        leader_recovery_state=recovery_state,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+        original_replicas=assignment.original,
+    )
+    if after == replace(before, partition_epoch=after.partition_epoch):
+        return None
+    reason = decision.reason if isinstance(decision, Elected) and leader != before.leader else None
+    record = _difference(topic_id, partition_index, before, after)
+    change = PartitionChange(before, after, record, reason, dropped)
+    _check(change, wish, situation)
+    return change
+
+
+def _eligible(
+    before: PartitionRegistration,
+    isr: tuple[int, ...],
+    min_isr: int,
+    replicas: tuple[int, ...],
+    wish: Wish,
+    situation: Situation,
+) -> EligibleSets:
+    if not situation.elr_enabled:
+        return EligibleSets()
+    return next_eligible(
+        EligibleSets(before.elr, before.last_known_elr),
+        old_isr=before.isr,
+        new_isr=isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=wish.unclean,
+        forgotten=wish.forgotten,
+    )
+
+
+def _assignment_and_isr(
+    before: PartitionRegistration, wish: Wish, situation: Situation
+) -> tuple[Assignment, tuple[int, ...]]:
+    """Step 1 of R4: replica lists and ISR, with a reassignment completed if it can be (R101, R102)."""
+    assignment = wish.assignment or Assignment(
+        before.replicas, before.adding_replicas, before.removing_replicas, before.original_replicas
+    )
+    isr = before.isr if wish.isr is None else tuple(sorted(wish.isr))
+    if assignment.original is not None:
+        final = tuple(r for r in assignment.replicas if r not in assignment.removing)
+        staying = tuple(r for r in isr if r in final)
+        if set(staying).issuperset(assignment.adding) and len(staying) >= effective_min_isr(
+            situation.min_insync_replicas, len(final)
+        ):
+            return Assignment(final), staying
+    return assignment, isr
+
+
+def _difference(
+    topic_id: bytes, partition_index: int, before: PartitionRegistration, after: PartitionRegistration
+) -> PartitionChangeRecord:
+    def changed(name: str) -> tuple[int, ...] | None:
+        new: tuple[int, ...] = getattr(after, name)
+        return None if new == getattr(before, name) else new
+
+    def changed_number(name: str) -> int | None:
+        new: int = getattr(after, name)
+        return None if new == getattr(before, name) else new
+
+    return PartitionChangeRecord(
+        topic_id=topic_id,
+        partition_index=partition_index,
+        isr=changed("isr"),
+        leader=None if after.leader_epoch == before.leader_epoch else leader_number(after.leader),
+        replicas=changed("replicas"),
+        removing_replicas=changed("removing_replicas"),
+        adding_replicas=changed("adding_replicas"),
+        original_replicas=(
+            None if after.original_replicas == before.original_replicas else after.original_replicas or ()
+        ),
+        elr=changed("elr"),
+        last_known_elr=changed("last_known_elr"),
+        last_known_leader=(
+            None
+            if after.last_known_leader == before.last_known_leader
+            else leader_number(after.last_known_leader)
+        ),
+        leader_recovery_state=changed_number("leader_recovery_state"),
+        min_isr=changed_number("min_isr"),
+    )
+
+
+def _check(change: PartitionChange, wish: Wish, situation: Situation) -> None:
+    """Raise InvariantBroken when the record would not give the value, or the value must not be (R9)."""
+    before, after = change.before, change.after
+    if before.merge(change.record) != after:
+        raise InvariantBroken(f"{change.record} does not lead from {before} to {after}")
+    broken = after.broken_invariants()
+    if after.leader is not None and after.leader != before.leader and not situation.is_active(after.leader):
+        broken.append(f"elected {after.leader}, which is not active")
+    counts_candidates = (
+        wish.keeps_candidates
+        and situation.elr_enabled
+        and len(after.isr) < after.min_isr == before.min_isr
+        and (change.reason is None or not change.reason.is_unclean)
+    )
+    if counts_candidates and len(after.isr + after.elr) < len(before.isr + before.elr):
+        broken.append("isr and elr lost a member below min_isr (R9)")
+    if broken:
+        raise InvariantBroken(f"{before} -> {after}: {'; '.join(broken)}")

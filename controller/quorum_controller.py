@@ -1,0 +1,413 @@
+"""The controller's core: one door for events, two images, and answers that wait for their commit.
+
+Owns activation and renouncing (K22, K23), the routing of requests and the order of writes. State changes only
+by replay: `latest` is what this active controller has appended, `committed` what the quorum has agreed on;
+losing the leadership is `latest = committed` (D7, K20). The decisions themselves are in `cluster_control`,
+`replication_control` and `topics`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller import producer_ids, topics
+from controller.answers import WRITES, refusal
+from controller.cluster_control import ClusterControl
+from controller.config import ControllerConfig
+from controller.draft import Draft
+from controller.election import ElectionReason
+from controller.events import (
+    AppendRecords,
+    ConnectionClosed,
+    Effect,
+    EntriesCommitted,
+    Entry,
+    Event,
+    LeaderChanged,
+    Note,
+    Probed,
+    RequestArrived,
+    Resign,
+    Respond,
+    Severity,
+    TimerFired,
+    UnregisterBroker,
+)
+from controller.partition_change import InvariantBroken
+from controller.replication_control import ReplicationControl
+from metadata.delta import MetadataDelta
+from metadata.describe import (
+    describe_cluster_response,
+    describe_topic_partitions_response,
+    metadata_response,
+)
+from metadata.image import CLUSTER_RESOURCE, MetadataImage
+from metadata.records import (
+    ELR_FEATURE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    decode_record,
+    encode_record,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from protocol.messages.producer_ids import AllocateProducerIdsRequest
+from protocol.messages.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+)
+from runtime.api import Random
+
+#: Answers that may wait for commits; further requests are refused until some are through.
+WAITING_ANSWERS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Records that were appended but not committed, and what may happen once they are."""
+
+    #: of the last record, exclusive
+    end_offset: int
+    #: state after them
+    image: MetadataImage
+    #: answers with the requests that they belong to
+    answers: list[tuple[RequestArrived, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Running totals since the process started."""
+
+    elections: dict[ElectionReason, int] = field(default_factory=lambda: dict.fromkeys(ElectionReason, 0))
+    events: int = 0
+    records_appended: int = 0
+    #: committed records that did not fit the state (D7): the simulator fails the seed on one
+    replay_violations: int = 0
+
+
+class QuorumController:
+    """One controller, active or standby. Synchronous: `handle` runs to its end and returns effects."""
+
+    def __init__(self, config: ControllerConfig, random: Random) -> None:
+        self._config = config
+        self._random = random
+        replication = ReplicationControl(config)
+        self._replication = replication
+        self._cluster = ClusterControl(config, replication)
+        #: what the quorum has agreed on; served to readers
+        self._committed = MetadataImage()
+        #: what this active controller has appended on top; the same object as `_committed` on a standby
+        self._latest = self._committed
+        self._is_active = False
+        self._leader_id: int | None = None
+        self._raft_epoch = 0
+        #: end of the log that must be applied before this leader may claim; None when it does not lead
+        self._claim_offset: int | None = None
+        #: offset of the next record that this active controller appends
+        self._next_offset = 0
+        self._pending: deque[_Pending] = deque()
+        self._waiting_answers = 0
+        #: own records that are committed but end inside a pending batch
+        self._unapplied: list[Entry] = []
+        #: end of the last record that was not a NoOp
+        self._change_offset = 0
+        self._next_noop_ms: int | None = None
+        self._next_unclean_pass_ms: int | None = None
+        self._counts = Counts()
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> ControllerConfig:
+        return self._config
+
+    @property
+    def committed(self) -> MetadataImage:
+        """What the quorum has agreed on."""
+        return self._committed
+
+    @property
+    def latest(self) -> MetadataImage:
+        """With what this active controller has appended; equals `committed` on a standby."""
+        return self._latest
+
+    @property
+    def is_active(self) -> bool:
+        """Leads the quorum, has applied all of its log and takes requests."""
+        return self._is_active
+
+    @property
+    def leader_id(self) -> int | None:
+        """The quorum's leader as known here."""
+        return self._leader_id
+
+    @property
+    def raft_epoch(self) -> int:
+        """The quorum's epoch as known here."""
+        return self._raft_epoch
+
+    @property
+    def counts(self) -> Counts:
+        """Running totals, not to be written by others."""
+        return self._counts
+
+    @property
+    def unclean_registrations(self) -> dict[int, int]:
+        """Registrations after an unclean shutdown that this process took in, by broker."""
+        return self._cluster.unclean_registrations
+
+    def next_deadline_ms(self) -> int | None:
+        """When TimerFired is wanted next."""
+        deadlines = (self._cluster.next_deadline_ms(), self._next_noop_ms, self._next_unclean_pass_ms)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # --- the door ----------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in; the effects are to be carried out in order."""
+        self._counts.events += 1
+        match event:
+            case RequestArrived():
+                return self._on_request(event, now_ms)
+            case EntriesCommitted():
+                return self._on_committed(event, now_ms)
+            case LeaderChanged():
+                return self._on_leader_changed(event, now_ms)
+            case TimerFired():
+                return self._on_timer(now_ms)
+            case ConnectionClosed():
+                return (
+                    list(self._cluster.on_connection_closed(self._latest, event)) if self._is_active else []
+                )
+            case Probed():
+                return self._write(lambda draft: self._cluster.on_probed(draft, event), now_ms)
+            case UnregisterBroker():
+                return self._write(lambda draft: self._cluster.unregister(draft, event.broker_id), now_ms)
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def _on_request(self, event: RequestArrived, now_ms: int) -> list[Effect]:
+        message = event.message
+        if not isinstance(message, WRITES):
+            return [Respond(event.request_id, self._read(event))]
+        if not self._is_active:
+            return [Respond(event.request_id, refusal(message, ErrorCode.NOT_CONTROLLER, self._who_leads()))]
+        if self._waiting_answers >= WAITING_ANSWERS_MAX:
+            text = f"{WAITING_ANSWERS_MAX} requests wait for the quorum; try again later"
+            return [Respond(event.request_id, refusal(message, ErrorCode.REQUEST_LIMIT_REACHED, text))]
+        return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
+
+    def _answer(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
+        """The answer to a write, its records in the draft."""
+        message = event.message
+        match message:
+            case BrokerHeartbeatRequest():
+                return self._cluster.heartbeat(draft, message, event.connection_id, now_ms)
+            case AlterPartitionRequest():
+                return self._replication.alter_partition(draft, message)
+            case BrokerRegistrationRequest():
+                return self._cluster.register(draft, message, now_ms)
+            case CreateTopicsRequest():
+                return topics.create_topics(draft, message, self._config, self._random)
+            case DeleteTopicsRequest():
+                return topics.delete_topics(draft, message)
+            case AllocateProducerIdsRequest():
+                return producer_ids.allocate(draft, message)
+        raise AssertionError(f"no handler for {type(message).__name__}")
+
+    def _read(self, event: RequestArrived) -> Any:
+        """The answer to a question, from the committed image; standby controllers may answer it too."""
+        message = event.message
+        leader_id = -1 if self._leader_id is None else self._leader_id
+        match message:
+            case MetadataRequest():
+                return metadata_response(
+                    self._committed,
+                    message,
+                    listener_name=event.listener_name,
+                    cluster_id=self._config.cluster_id,
+                    controller_id=leader_id,
+                )
+            case DescribeClusterRequest():
+                return describe_cluster_response(
+                    self._committed,
+                    listener_name=event.listener_name,
+                    cluster_id=self._config.cluster_id,
+                    controller_id=leader_id,
+                    controller_epoch=self._raft_epoch,
+                )
+            case DescribeTopicPartitionsRequest():
+                return describe_topic_partitions_response(
+                    self._committed, message, partition_limit=self._config.partition_size_limit
+                )
+        raise AssertionError(f"no handler for {type(message).__name__}")
+
+    def _who_leads(self) -> str:
+        if self._leader_id is None:
+            return "no active controller is known here; try another controller, or again later"
+        if self._leader_id == self._config.node_id:
+            return f"controller {self._leader_id} was just elected and is not ready yet; try again"
+        return f"controller {self._leader_id} is active; ask it"
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def _write(
+        self, decide: Callable[[Draft], Any], now_ms: int, request: RequestArrived | None = None
+    ) -> list[Effect]:
+        """Let `decide` draft records, append them as one atomic batch, hold its answer until they commit."""
+        if not self._is_active:
+            return []
+        draft = Draft(self._latest, self._next_offset, self._raft_epoch)
+        try:
+            answer = decide(draft)
+        except InvariantBroken as broken:
+            return self._fail(broken, request)
+        effects: list[Effect] = list(draft.all_notes())
+        if draft.records:
+            values = tuple(map(encode_record, draft.records))
+            effects.append(AppendRecords(values, self._raft_epoch, draft.base_offset))
+            self._latest = draft.image
+            self._next_offset = draft.next_offset
+            self._pending.append(_Pending(draft.next_offset, draft.image))
+            self._counts.records_appended += len(values)
+            for reason in draft.elections:
+                self._counts.elections[reason] += 1
+            if any(type(record) is not NoOpRecord for record in draft.records):
+                self._change_offset = draft.next_offset
+            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+            if not self._config.max_idle_interval_ms:
+                self._next_noop_ms = None
+        if request is not None:
+            if self._pending:
+                # it was decided on uncommitted state, so it may be told only when that is committed (K20)
+                self._pending[-1].answers.append((request, answer))
+                self._waiting_answers += 1
+            else:
+                effects.append(Respond(request.request_id, answer))
+        return effects
+
+    def _fail(self, broken: InvariantBroken, request: RequestArrived | None) -> list[Effect]:
+        """D7: nothing is written, the request gets an error, and another controller shall try."""
+        story = f"invariant broken while handling {request.message if request else 'a timer'}: {broken}"
+        effects: list[Effect] = [Note(Severity.ERROR, story)]
+        if request is not None:
+            text = "the controller met its own bug and resigned; nothing was changed"
+            effects.append(
+                Respond(request.request_id, refusal(request.message, ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            )
+        effects += self._renounce()
+        effects.append(Resign(f"invariant broken: {broken}"))
+        return effects
+
+    # --- timers ------------------------------------------------------------------------------------------
+
+    def _on_timer(self, now_ms: int) -> list[Effect]:
+        if not self._is_active:
+            return []
+        effects = self._write(lambda draft: self._cluster.check_sessions(draft, now_ms), now_ms)
+        if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
+            self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
+            effects += self._write(self._replication.elect_unclean, now_ms)
+        if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
+            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+            # only while somebody has yet to show that it applied the last change: an idle log does not grow
+            if self._cluster.waits_for_progress(self._latest, self._change_offset):
+                effects += self._write(lambda draft: draft.write(NoOpRecord()), now_ms)
+        return effects
+
+    def _unclean_pass_after(self, now_ms: int) -> int:
+        """The next multiple of the interval (F38)."""
+        interval_ms = self._config.unclean_election_interval_ms
+        return (now_ms // interval_ms + 1) * interval_ms
+
+    # --- the quorum --------------------------------------------------------------------------------------
+
+    def _on_committed(self, event: EntriesCommitted, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._is_active:
+            effects += self._replay(list(event.entries), event.committed_offset)
+            self._latest = self._committed
+            return effects + self._claim_if_ready(now_ms)
+        # own records: the images that they lead to are known
+        self._unapplied += event.entries
+        while self._pending and self._pending[0].end_offset <= event.committed_offset:
+            pending = self._pending.popleft()
+            self._committed = pending.image
+            self._waiting_answers -= len(pending.answers)
+            effects += [Respond(request.request_id, answer) for request, answer in pending.answers]
+        self._unapplied = [entry for entry in self._unapplied if entry.offset >= self._committed.offset]
+        return effects
+
+    def _replay(self, entries: list[Entry], committed_offset: int) -> list[Effect]:
+        """Apply committed entries. What does not fit is told and counted, and never stops the node (D7)."""
+        delta = MetadataDelta(self._committed)
+        for entry in entries:
+            delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
+        self._committed = delta.apply(committed_offset)
+        self._counts.replay_violations += len(delta.violations)
+        return [Note(Severity.ERROR, f"committed record does not fit: {text}") for text in delta.violations]
+
+    def _on_leader_changed(self, event: LeaderChanged, now_ms: int) -> list[Effect]:
+        effects = self._renounce()
+        self._leader_id = event.leader_id
+        self._raft_epoch = event.raft_epoch
+        self._claim_offset = event.log_end_offset if event.leader_id == self._config.node_id else None
+        return effects + self._claim_if_ready(now_ms)
+
+    def _claim_if_ready(self, now_ms: int) -> list[Effect]:
+        """Become active once everything that was in the log at the election is applied (K22)."""
+        if self._claim_offset is None or self._committed.offset < self._claim_offset:
+            return []
+        self._next_offset = self._claim_offset
+        self._claim_offset = None
+        self._is_active = True
+        self._change_offset = self._next_offset
+        self._cluster.start(self._latest, now_ms)
+        self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
+        if self._config.max_idle_interval_ms:
+            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+        text = f"active controller, raft epoch {self._raft_epoch}, metadata offset {self._next_offset}"
+        return [Note(Severity.INFO, text), *self._write(self._bootstrap, now_ms)]
+
+    def _bootstrap(self, draft: Draft) -> None:
+        """What every cluster must have agreed on before its first broker: features, and one min ISR (F14)."""
+        if ELR_FEATURE not in draft.image.features:
+            draft.write(FeatureLevelRecord(ELR_FEATURE, int(self._config.elr_enabled)))
+            draft.note(f"{ELR_FEATURE} is {'on' if self._config.elr_enabled else 'off'}")
+        cluster = draft.image.configs.get(CLUSTER_RESOURCE)
+        if cluster is None or "min.insync.replicas" not in cluster:
+            value = str(self._config.min_insync_replicas)
+            draft.write(ConfigRecord(*CLUSTER_RESOURCE, "min.insync.replicas", value))
+            draft.note(f"min.insync.replicas of the cluster is {value}")
+
+    def _renounce(self) -> list[Effect]:
+        """K23: refuse everything that waits, go back to what is committed, drop soft state."""
+        if not self._is_active:
+            return []
+        self._is_active = False
+        effects: list[Effect] = [
+            Note(Severity.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
+        ]
+        text = (
+            "the active controller changed before this was committed; look whether it was done, or try again"
+        )
+        for pending in self._pending:
+            for request, _ in pending.answers:
+                answer = refusal(request.message, ErrorCode.NOT_CONTROLLER, text)
+                effects.append(Respond(request.request_id, answer))
+        self._pending.clear()
+        self._waiting_answers = 0
+        if self._unapplied:
+            unapplied, self._unapplied = self._unapplied, []
+            effects += self._replay(unapplied, unapplied[-1].offset + 1)
+        self._latest = self._committed
+        self._cluster.stop()
+        self._claim_offset = None
+        self._next_noop_ms = None
+        self._next_unclean_pass_ms = None
+        return effects

@@ -1,0 +1,247 @@
+"""Partitions: what the leaders' requests, and the comings and goings of brokers, do to them.
+
+Owns AlterPartition (R40-R43) and the passes over all partitions when a broker leaves or returns (R20-R22,
+R32). Keeps no state of its own; all changes go through `partition_change`.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from controller.config import ControllerConfig
+from controller.draft import Draft
+from controller.election import ElectionMode
+from controller.events import Severity
+from controller.partition_change import (
+    PartitionChange,
+    Situation,
+    Wish,
+    change_partition,
+)
+from metadata.image import MetadataImage, TopicImage
+from metadata.partition import PartitionRegistration, ids_text, leader_number
+from metadata.records import RECOVERED, RECOVERING
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+
+#: Elections of one unclean pass (F38); the next pass goes on.
+UNCLEAN_PASS_MAX = 1000
+
+
+class Departure(Enum):
+    """How a broker leaves its partitions."""
+
+    #: its replicas stay complete as far as they are
+    CLEAN = "clean"
+    #: its replicas may have lost their tails (R32)
+    UNCLEAN = "unclean"
+    #: it is no broker any more (B10)
+    UNREGISTERED = "unregistered"
+
+
+class ReplicationControl:
+    """Pure functions over drafts, with the configuration at hand."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self._config = config
+
+    # --- brokers that leave and return -------------------------------------------------------------------
+
+    def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: str) -> None:
+        """Take the broker out of every ISR, and out of the ELR too when its log is not to be trusted.
+
+        The broker counts as inactive, whatever the image says, because its own record follows (R20, F26).
+        """
+        image = draft.image
+
+        def is_active(other: int) -> bool:
+            return other != broker_id and image.is_active(other)
+
+        for topic in image.sorted_topics():
+            situation: Situation | None = None
+            for index, partition in topic.sorted_partitions():
+                seats = partition.isr
+                if departure is not Departure.CLEAN:
+                    seats += partition.elr
+                if departure is Departure.UNREGISTERED:
+                    seats += partition.last_known_elr
+                if broker_id not in seats:
+                    continue
+                situation = situation or self.situation(image, topic.name, is_active)
+                wish = Wish(
+                    tuple(r for r in partition.isr if r != broker_id),
+                    unclean=(broker_id,) if departure is Departure.UNCLEAN else (),
+                    forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
+                    keeps_candidates=departure is Departure.CLEAN,
+                )
+                self._change(draft, topic, index, partition, wish, situation, cause)
+
+    def elect_leaderless(self, draft: Draft, cause: str) -> None:
+        """Try to elect for every partition without a leader (R21)."""
+        for topic, index, partition in _leaderless(draft.image):
+            situation = self.situation(draft.image, topic.name, draft.image.is_active)
+            self._change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
+
+    def elect_unclean(self, draft: Draft) -> None:
+        """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
+        image = draft.image
+        elected = 0
+        for topic, index, partition in _leaderless(image):
+            situation = self.situation(image, topic.name, image.is_active)
+            if situation.mode is not ElectionMode.UNCLEAN:
+                continue
+            if self._change(draft, topic, index, partition, Wish(), situation, "unclean election pass"):
+                elected += 1
+            if elected == UNCLEAN_PASS_MAX:
+                return
+
+    def situation(self, image: MetadataImage, topic_name: str, is_active: Callable[[int], bool]) -> Situation:
+        """What a change of the topic's partitions must know."""
+        static = self._config.static
+        unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
+        return Situation(
+            is_active=is_active,
+            elr_enabled=image.elr_enabled,
+            min_insync_replicas=image.topic_config(topic_name, "min.insync.replicas", static),
+            mode=ElectionMode.UNCLEAN if unclean else ElectionMode.ONLINE,
+        )
+
+    def _change(
+        self,
+        draft: Draft,
+        topic: TopicImage,
+        index: int,
+        before: PartitionRegistration,
+        wish: Wish,
+        situation: Situation,
+        cause: str,
+    ) -> PartitionChange | None:
+        change = change_partition(topic.topic_id, index, before, wish, situation)
+        if change is None:
+            return None
+        draft.write(change.record)
+        text = f"{topic.name}-{index}: {change.after.diff(before)} ({cause}"
+        severity = Severity.INFO
+        if change.reason is not None:
+            draft.elections.append(change.reason)
+            text += f"; elected as {change.reason.value}"
+            if change.reason.is_unclean:
+                # R10, R68: every unclean election is told as a possible loss
+                severity = Severity.WARNING
+                text += f"; records may be lost, passed over {ids_text(change.dropped)}"
+        elif change.after.leader is None and before.leader is not None:
+            severity = Severity.WARNING
+            text += "; nobody may lead now"
+        draft.note(text + ")", severity)
+        return change
+
+    # --- AlterPartition ----------------------------------------------------------------------------------
+
+    def alter_partition(self, draft: Draft, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Grant or refuse each proposed ISR. Errors of the whole request: STALE_BROKER_EPOCH (R40)."""
+        broker = draft.image.brokers.get(request.broker_id)
+        if broker is None or broker.broker_epoch != request.broker_epoch:
+            text = f"broker {request.broker_id} is not registered with epoch {request.broker_epoch}"
+            return AlterPartitionResponse(ErrorCode.STALE_BROKER_EPOCH, text, ())
+        rows = tuple(self._alter_one(draft, request.broker_id, row) for row in request.partitions)
+        return AlterPartitionResponse(ErrorCode.NONE, None, rows)
+
+    def _alter_one(
+        self, draft: Draft, sender_id: int, proposal: AlterPartitionPartition
+    ) -> AlterPartitionPartitionResponse:
+        image = draft.image
+        topic = image.topics.get(proposal.topic_id)
+        if topic is None:
+            return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = topic.partitions.get(proposal.partition_index)
+        if partition is None:
+            return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = _proposal_error(image, partition, sender_id, proposal)
+        if error is not ErrorCode.NONE:
+            return _refused(proposal, error)
+        wish = Wish(
+            tuple(member.broker_id for member in proposal.new_isr),
+            leader_recovery_state=proposal.leader_recovery_state,
+            keeps_candidates=True,
+        )
+        change = self._change(
+            draft,
+            topic,
+            proposal.partition_index,
+            partition,
+            wish,
+            self.situation(image, topic.name, image.is_active),
+            f"asked by leader {sender_id}",
+        )
+        after = partition if change is None else change.after
+        if after.leader != sender_id:
+            # R42: the record that completes a reassignment is kept, and the old leader is told
+            return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED)
+        return AlterPartitionPartitionResponse(
+            topic_id=proposal.topic_id,
+            partition_index=proposal.partition_index,
+            error_code=ErrorCode.NONE,
+            leader_id=leader_number(after.leader),
+            leader_epoch=after.leader_epoch,
+            isr=after.isr,
+            leader_recovery_state=after.leader_recovery_state,
+            partition_epoch=after.partition_epoch,
+            min_isr=after.min_isr,
+        )
+
+
+def _proposal_error(
+    image: MetadataImage, partition: PartitionRegistration, sender_id: int, proposal: AlterPartitionPartition
+) -> ErrorCode:
+    """The first check of R41 that fails, in its order."""
+    isr = [member.broker_id for member in proposal.new_isr]
+    recovering = proposal.leader_recovery_state == RECOVERING
+    if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
+        # the leader knows more than this controller: it must be asking a stale one
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if len(set(isr)) != len(isr) or not set(isr).issubset(partition.replicas) or sender_id not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
+        return ErrorCode.INVALID_REQUEST
+    if recovering and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    for member in proposal.new_isr:
+        broker = image.brokers.get(member.broker_id)
+        if broker is None or not broker.is_acceptable_leader:
+            return ErrorCode.INELIGIBLE_REPLICA
+        if member.broker_epoch not in (-1, broker.broker_epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _refused(proposal: AlterPartitionPartition, error: ErrorCode) -> AlterPartitionPartitionResponse:
+    return AlterPartitionPartitionResponse(
+        topic_id=proposal.topic_id,
+        partition_index=proposal.partition_index,
+        error_code=error,
+        leader_id=-1,
+        leader_epoch=-1,
+        isr=(),
+        leader_recovery_state=RECOVERED,
+        partition_epoch=-1,
+        min_isr=-1,
+    )
+
+
+def _leaderless(image: MetadataImage) -> list[tuple[TopicImage, int, PartitionRegistration]]:
+    return [
+        (topic, index, partition)
+        for topic in image.sorted_topics()
+        for index, partition in topic.sorted_partitions()
+        if partition.leader is None
+    ]
