@@ -30,6 +30,9 @@ from protocol.messages.broker_registration import (
 
 #: The check of sessions may run late by this share of a session before the lateness counts as ours (D7).
 CHECK_PERIODS_PER_SESSION = 8
+#: Pauses before the probes of a vanished broker's listener. A dying process may close its connections before
+#: its listener, so the first probe may still be let in.
+PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
 #: Directory ids up to this number are reserved, as in Kafka.
 RESERVED_DIRECTORY_ID_MAX = 99
 
@@ -352,25 +355,39 @@ class ClusterControl:
         for broker_id, session in sorted(self._sessions.items()):
             broker = image.brokers.get(broker_id)
             if session.connection_id == event.connection_id and broker is not None and not broker.is_fenced:
-                name = self._config.inter_broker_listener_name
-                endpoint = (broker.endpoint(name) if name else None) or broker.listeners[0]
                 session.connection_id = None
-                probes.append(Probe(broker_id, broker.broker_epoch, endpoint.host, endpoint.port))
+                probes.append(self._probe(broker, 0))
         return probes
 
-    def on_probed(self, draft: Draft, event: Probed) -> None:
-        """Fence at once when nobody listens there any more; anything else waits for the session (D9)."""
+    def on_probed(self, draft: Draft, event: Probed) -> Probe | None:
+        """Fence at once when nobody listens any more; ask a few times, then wait for the session (D9)."""
         broker = draft.image.brokers.get(event.broker_id)
         session = self._sessions.get(event.broker_id)
         if (
-            event.is_refused
-            and broker is not None
-            and not broker.is_fenced
-            and broker.broker_epoch == event.broker_epoch
-            and session is not None
-            and session.connection_id is None  # else it has been heard of on another connection since
+            broker is None
+            or broker.is_fenced
+            or broker.broker_epoch != event.broker_epoch
+            or session is None
+            or session.connection_id is not None  # it has been heard of on another connection since
         ):
+            return None
+        if event.is_refused:
             self.fence(draft, event.broker_id, "its connection closed and its listener refuses connections")
+            return None
+        attempt = event.attempt + 1
+        return self._probe(broker, attempt) if attempt < len(PROBE_DELAYS_MS) else None
+
+    def _probe(self, broker: BrokerRegistration, attempt: int) -> Probe:
+        name = self._config.inter_broker_listener_name
+        endpoint = (broker.endpoint(name) if name else None) or broker.listeners[0]
+        return Probe(
+            broker.broker_id,
+            broker.broker_epoch,
+            attempt,
+            PROBE_DELAYS_MS[attempt],
+            endpoint.host,
+            endpoint.port,
+        )
 
 
 def _change_record(

@@ -75,6 +75,7 @@ class Probed:
 
     broker_id: int
     broker_epoch: int
+    attempt: int
     is_refused: bool
 
 
@@ -116,10 +117,12 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Try to connect and report as Probed; close at once if somebody answers."""
+    """After `delay_ms` try to connect, close at once if somebody answers, and report as Probed."""
 
     broker_id: int
     broker_epoch: int
+    attempt: int
+    delay_ms: int
     host: str
     port: int
 

@@ -65,6 +65,8 @@ from runtime.api import Random
 
 #: Answers that may wait for commits; further requests are refused until some are through.
 WAITING_ANSWERS_MAX = 10_000
+#: Bytes of records in one atomic batch; raft takes twice as many.
+APPEND_BYTES_MAX = 4 << 20
 
 
 @dataclass(slots=True)
@@ -185,7 +187,7 @@ class QuorumController:
                     list(self._cluster.on_connection_closed(self._latest, event)) if self._is_active else []
                 )
             case Probed():
-                return self._write(lambda draft: self._cluster.on_probed(draft, event), now_ms)
+                return self._on_probed(event, now_ms)
             case UnregisterBroker():
                 return self._write(lambda draft: self._cluster.unregister(draft, event.broker_id), now_ms)
 
@@ -269,12 +271,11 @@ class QuorumController:
             return self._fail(broken, request)
         effects: list[Effect] = list(draft.all_notes())
         if draft.records:
-            values = tuple(map(encode_record, draft.records))
-            effects.append(AppendRecords(values, self._raft_epoch, draft.base_offset))
+            effects += self._appends(draft)
             self._latest = draft.image
             self._next_offset = draft.next_offset
             self._pending.append(_Pending(draft.next_offset, draft.image))
-            self._counts.records_appended += len(values)
+            self._counts.records_appended += len(draft.records)
             for reason in draft.elections:
                 self._counts.elections[reason] += 1
             if any(type(record) is not NoOpRecord for record in draft.records):
@@ -290,6 +291,20 @@ class QuorumController:
             else:
                 effects.append(Respond(request.request_id, answer))
         return effects
+
+    def _appends(self, draft: Draft) -> list[AppendRecords]:
+        """One atomic batch; more only when it would be too large, in an order that is safe (F26, K21)."""
+        appends: list[AppendRecords] = []
+        values: list[bytes] = []
+        size_bytes, base_offset = 0, draft.base_offset
+        for value in map(encode_record, draft.records):
+            if values and size_bytes + len(value) > APPEND_BYTES_MAX:
+                appends.append(AppendRecords(tuple(values), self._raft_epoch, base_offset))
+                base_offset += len(values)
+                values, size_bytes = [], 0
+            values.append(value)
+            size_bytes += len(value)
+        return [*appends, AppendRecords(tuple(values), self._raft_epoch, base_offset)]
 
     def _fail(self, broken: InvariantBroken, request: RequestArrived | None) -> list[Effect]:
         """D7: nothing is written, the request gets an error, and another controller shall try."""
@@ -319,6 +334,16 @@ class QuorumController:
             if self._cluster.waits_for_progress(self._latest, self._change_offset):
                 effects += self._write(lambda draft: draft.write(NoOpRecord()), now_ms)
         return effects
+
+    def _on_probed(self, event: Probed, now_ms: int) -> list[Effect]:
+        further: list[Effect] = []
+
+        def decide(draft: Draft) -> None:
+            probe = self._cluster.on_probed(draft, event)
+            if probe is not None:
+                further.append(probe)
+
+        return self._write(decide, now_ms) + further
 
     def _unclean_pass_after(self, now_ms: int) -> int:
         """The next multiple of the interval (F38)."""

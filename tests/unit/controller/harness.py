@@ -260,8 +260,8 @@ class Quorum:
         """The broker's connection closes; the probe of its listener is refused, or says nothing."""
         self.probes.clear()
         self.handle(ConnectionClosed(broker_id))
-        for probe in self.probes:
-            self.handle(Probed(probe.broker_id, probe.broker_epoch, is_refused))
+        for probe in self.probes:  # grows while it is walked: further probes follow those without evidence
+            self.handle(Probed(probe.broker_id, probe.broker_epoch, probe.attempt, is_refused))
 
     def unfenced(self) -> list[int]:
         return [broker.broker_id for broker in self.image.sorted_brokers() if not broker.is_fenced]
@@ -280,7 +280,8 @@ class Quorum:
         """AlterPartition from the leader with current epochs; `changes` replace request or row fields."""
         topic = self.topic(name)
         partition = topic.partitions.get(index)
-        sender = changes.pop("sender", partition.leader if partition else None)
+        sender: int | None = changes.pop("sender", partition.leader if partition else None)
+        assert sender is not None, "without a leader somebody must be named"
         brokers = self.image.brokers
         stale = changes.pop("stale", ())
         members = tuple(

@@ -1,0 +1,97 @@
+"""Entry point of a controller: wires configuration, metadata log, quorum, rpc and telemetry."""
+
+import logging
+import sys
+from collections.abc import Mapping
+
+from controller.config import ControllerConfig
+from controller.server import ControllerServer
+from metadata.configs import ConfigError
+from raft.config import RaftConfig
+from raft.quorum import BadQuorumState
+from runtime import logs, real
+from runtime.api import DiskError, NetworkError, Runtime
+from storage.config import LogConfig
+from storage.files import METADATA_FOLDER
+from storage.log import Log
+from storage.log_dir import LogDir
+from storage.meta_properties import LogDirRefused
+
+_log = logging.getLogger("holdfast.controller")
+
+
+def raft_config(config: ControllerConfig, folder: str) -> RaftConfig:
+    """The quorum's part of the configuration."""
+    return RaftConfig(
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        voters=config.voters,
+        folder=folder,
+        is_voter=True,
+        election_timeout_ms=config.election_timeout_ms,
+        fetch_timeout_ms=config.fetch_timeout_ms,
+        election_backoff_max_ms=config.election_backoff_max_ms,
+        request_timeout_ms=config.quorum_request_timeout_ms,
+        retry_backoff_ms=config.quorum_retry_backoff_ms,
+    )
+
+
+async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSignals) -> int:
+    """Run a controller until a signal (0) or a failure (1)."""
+    try:
+        raft_config(config, config.metadata_log_dir).validate()
+    except ValueError as error:
+        _log.error("%s", error)
+        return 1
+    try:
+        log_dir = await LogDir.open(runtime, config.metadata_log_dir, config.cluster_id, config.node_id)
+        folder = log_dir.file(METADATA_FOLDER)
+        log = await Log.open(runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False)
+        server = ControllerServer(runtime, config, raft_config(config, folder), log)
+        await server.start()
+    except (DiskError, NetworkError, LogDirRefused, BadQuorumState) as error:
+        _log.error("controller %d cannot start: %s", config.node_id, error)
+        return 1
+    admin = None
+    if config.http_listener is not None:
+        from runtime.telemetry import AdminServer
+
+        admin = AdminServer(*config.http_listener, server)
+        try:
+            await admin.start()
+        except NetworkError as error:
+            _log.error("controller %d cannot start: %s", config.node_id, error)
+            return 1
+    failure = await real.until_stopped(runtime, signals)
+    if failure is not None:
+        _log.error("controller %d failed: %s", config.node_id, failure, exc_info=failure)
+        return 1
+    if admin is not None:
+        await admin.close()
+    await server.stop()
+    await runtime.tasks.cancel_all()
+    await log.close(flush=True)
+    _log.info("controller %d stopped", config.node_id)
+    return 0
+
+
+def main(properties: Mapping[str, str], environment: Mapping[str, str]) -> int:
+    """Run with the keys of a server.properties and the environment; returns the exit code."""
+    logs.configure("controller")
+    try:
+        config, warnings = ControllerConfig.from_properties(properties, environment)
+    except ConfigError as error:
+        _log.error("%s", error)
+        return 1
+    logs.configure(f"controller-{config.node_id}")
+    for warning in warnings:
+        _log.warning("%s", warning)
+
+    async def start(runtime: Runtime) -> int:
+        return await run(config, runtime, real.StopSignals())
+
+    return real.run(start)
+
+
+if __name__ == "__main__":
+    sys.exit("start a controller with: holdfast controller --config FILE")

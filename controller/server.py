@@ -1,0 +1,233 @@
+"""The controller's shell: hands events to the core one at a time and carries its effects out.
+
+Owns the rpc server, the raft driver, the exchanges that wait for an answer, and one timer. Decides nothing.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from controller import metrics
+from controller.config import ControllerConfig
+from controller.events import (
+    AppendRecords,
+    ConnectionClosed,
+    Effect,
+    EntriesCommitted,
+    Entry,
+    Event,
+    LeaderChanged,
+    Note,
+    Probe,
+    Probed,
+    RequestArrived,
+    Resign,
+    Respond,
+    Severity,
+    TimerFired,
+)
+from controller.quorum_controller import QuorumController
+from protocol.api_keys import ApiKey
+from raft.config import RaftConfig
+from raft.driver import NotLeader, RaftDriver
+from rpc.server import Exchange, Server, ServerLimits
+from runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
+from runtime.stats import MetricFamily
+from storage.log import Log
+
+#: Requests that go to the core; the quorum's own go to raft.
+CORE_APIS = (
+    ApiKey.METADATA,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+)
+#: A probe that gets no answer for so long is no evidence (D9).
+PROBE_TIMEOUT_MS = 1000
+
+_log = logging.getLogger("holdfast.controller")
+_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+
+
+class ControllerServer:
+    """One controller node, running. Also the raft driver's listener and what telemetry reads."""
+
+    def __init__(self, runtime: Runtime, config: ControllerConfig, raft_config: RaftConfig, log: Log) -> None:
+        """`log` is the open metadata log; it belongs to the caller, who closes it after `stop`."""
+        self._runtime = runtime
+        self._config = config
+        self._core = QuorumController(config, runtime.random)
+        self._driver = RaftDriver(runtime, raft_config, log, self)
+        self._server = Server(
+            runtime,
+            config.node_id,
+            config.listener.name,
+            {**self._driver.handlers(), **dict.fromkeys(CORE_APIS, self._receive)},
+            ServerLimits(frame_max_bytes=config.request_max_bytes),
+        )
+        self._server.on_disconnect = lambda connection_id: self._take(ConnectionClosed(connection_id))
+        #: requests without an answer, by the number that the core knows them by
+        self._exchanges: dict[int, Exchange] = {}
+        self._requests_taken = 0
+        self._events: deque[Event] = deque()
+        self._is_busy = False
+        self._is_stopped = False
+        self._timer: Timer | None = None
+        self._timer_ms: int | None = None
+
+    async def start(self) -> int:
+        """Join the quorum and listen; returns the bound port.
+
+        Raises: NetworkError, DiskError, raft's BadQuorumState.
+        """
+        port = await self._server.start(self._config.listener.host, self._config.listener.port)
+        await self._driver.start()
+        _log.info("controller %d listens on port %d", self._config.node_id, port)
+        return port
+
+    async def stop(self) -> None:
+        """Hand the leadership over, stop listening. Requests without an answer are dropped."""
+        await self._driver.stop()
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._server.close()
+
+    # --- telemetry ---------------------------------------------------------------------------------------
+
+    @property
+    def core(self) -> QuorumController:
+        """For checkers and tests that look; nobody else may hand events in."""
+        return self._core
+
+    @property
+    def driver(self) -> RaftDriver:
+        """For checkers and tests that look."""
+        return self._driver
+
+    def is_ready(self) -> tuple[bool, str]:
+        """Ready once the quorum's leader is known, and, on the leader, the log is applied."""
+        leader_id = self._driver.leader_id
+        if leader_id is None:
+            return False, "no leader of the quorum is known"
+        if leader_id != self._config.node_id:
+            return True, f"standby, controller {leader_id} is active"
+        return self._core.is_active, "active" if self._core.is_active else "elected, still applying the log"
+
+    def metrics(self) -> Iterable[MetricFamily]:
+        """All series of this node."""
+        return [*metrics.families(self._core), *self._driver.stats(), *self._server.stats()]
+
+    # --- events ------------------------------------------------------------------------------------------
+
+    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+        """See `raft.driver.RaftListener`."""
+        self._take(EntriesCommitted(entries, committed_offset))
+
+    def on_leader_change(
+        self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
+    ) -> None:
+        """See `raft.driver.RaftListener`."""
+        self._take(LeaderChanged(leader_id, raft_epoch, self._driver.log_end_offset))
+
+    def _receive(self, exchange: Exchange) -> None:
+        self._requests_taken += 1
+        self._exchanges[self._requests_taken] = exchange
+        self._take(
+            RequestArrived(
+                self._requests_taken, exchange.connection_id, exchange.listener_name, exchange.message
+            )
+        )
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._timer_ms = None
+        self._take(TimerFired())
+
+    def _take(self, event: Event) -> None:
+        """One event after the other; one that arrives from inside an effect waits for its turn."""
+        self._events.append(event)
+        if self._is_busy or self._is_stopped:
+            return
+        self._is_busy = True
+        while self._events:
+            for effect in self._core.handle(self._events.popleft(), self._runtime.clock.now_ms()):
+                self._carry_out(effect)
+        self._is_busy = False
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self._core.next_deadline_ms()
+        if self._timer is not None:
+            # a timer that is too early finds nothing to do and is set anew
+            if deadline_ms is not None and self._timer_ms is not None and self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+            self._timer = self._timer_ms = None
+        if deadline_ms is not None:
+            self._timer_ms = deadline_ms
+            delay_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
+            self._timer = self._runtime.clock.call_later(delay_ms, self._fire)
+
+    # --- effects -----------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Respond():
+                self._exchanges.pop(effect.request_id).respond(effect.message)
+            case AppendRecords():
+                self._append(effect)
+            case Note():
+                _log.log(_LEVELS[effect.severity], "%s", effect.text)
+            case Probe():
+                self._runtime.tasks.start(f"probe of broker {effect.broker_id}", self._probe(effect))
+            case Resign():
+                self._driver.resign(effect.reason)
+
+    def _append(self, effect: AppendRecords) -> None:
+        try:
+            base_offset = self._driver.append(effect.values, effect.raft_epoch)
+        except NotLeader as error:
+            # the news of it is on its way to the core, which refuses everything that waits then
+            _log.info("records of epoch %d not appended: %s", effect.raft_epoch, error)
+            return
+        assert base_offset == effect.base_offset, f"appended at {base_offset}, expected {effect.base_offset}"
+
+    async def _probe(self, probe: Probe) -> None:
+        if probe.delay_ms:
+            await self._runtime.clock.sleep(probe.delay_ms)
+        is_refused = False
+        try:
+            connection = await self._runtime.network.connect(
+                probe.host, probe.port, _Silent(), PROBE_TIMEOUT_MS
+            )
+            connection.abort()
+        except ConnectionRefused:
+            is_refused = True
+        except NetworkError as error:
+            _log.debug("probe of broker %d says nothing: %s", probe.broker_id, error)
+        self._take(Probed(probe.broker_id, probe.broker_epoch, probe.attempt, is_refused))
+
+
+class _Silent:
+    """Handler of a connection that nothing is said on."""
+
+    def connection_made(self, connection: Connection) -> None:
+        pass
+
+    def bytes_received(self, data: bytes) -> None:
+        pass
+
+    def pause_writing(self) -> None:
+        pass
+
+    def resume_writing(self) -> None:
+        pass
+
+    def connection_lost(self, error: NetworkError | None) -> None:
+        pass
