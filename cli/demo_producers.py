@@ -110,7 +110,7 @@ class Producers:
     def failures(self) -> list[str]:
         """Producers that did not end well."""
         return [
-            f"producer {index} ended with exit code {heard.process.returncode}, {heard.failed} records failed;"
+            f"producer {index} ended with {heard.process.returncode}, {heard.failed} records failed;"
             f" see {self._ledger.parent / f'producer-{index}.log'}"
             for index, heard in enumerate(self._heard)
             if heard.process.poll() not in (None, 0)

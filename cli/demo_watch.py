@@ -44,7 +44,7 @@ class ClusterWatch:
     def led_by_broker(self, topic: str) -> dict[int, dict[int, int]]:
         """`{broker: {partition: leader epoch}}` of the brokers that lead something."""
         led: dict[int, dict[int, int]] = {}
-        for partition in self._describe(topic).partitions:
+        for partition in self.describe(topic).partitions:
             if partition.leader_id >= 0:
                 led.setdefault(partition.leader_id, {})[partition.partition_index] = partition.leader_epoch
         return led
@@ -52,11 +52,12 @@ class ClusterWatch:
     def wait_full_isr(self, topic: str) -> float:
         """Seconds until every replica of every partition is in sync."""
         start = time.monotonic()
-        while any(len(p.isr) < len(p.replicas) or p.leader_id < 0 for p in self._describe(topic).partitions):
+        while any(len(p.isr) < len(p.replicas) or p.leader_id < 0 for p in self.describe(topic).partitions):
             _check(start + self._patience_s, f"{topic} has no full ISR")
         return time.monotonic() - start
 
-    def _describe(self, topic: str) -> DescribedTopic:
+    def describe(self, topic: str) -> DescribedTopic:
+        """One topic as the cluster describes it."""
         found = self._ask(lambda admin: admin.describe_topics([topic]))
         assert len(found) == 1
         return found[0]

@@ -1,7 +1,7 @@
 """`holdfast verifiable-producer`: numbered, self-describing records; each answer as a JSON line; a ledger.
 
 Owns the pace and what is reported. With `--quiet` the line per record is left out; a `progress` line every
-half second and a `new_leader` line for the first acknowledgement in each (partition, leader epoch) always come.
+half second and a `new_leader` line for the first acknowledgement in a (partition, leader epoch) always come.
 """
 
 import json

@@ -1,0 +1,145 @@
+"""`holdfast console-consumer`: the records of a topic, as consumers may see them."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from cli.options import bootstrap, client_properties, output, pairs, run_client
+from client.admin import Admin
+from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from client.errors import ClientError
+from runtime.api import Runtime
+
+_PRINTED = ("timestamp", "partition", "offset", "leader_epoch", "headers", "key", "value")
+_FORMATTER_KEYS = frozenset({*(f"print.{name}" for name in _PRINTED), "key.separator", "line.separator"})
+
+
+@click.command()
+@bootstrap
+@click.option("--topic", required=True, help="An existing topic.")
+@click.option("--from-beginning", is_flag=True, help="Start at the first record kept, not at the end.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--offset", help="earliest, latest or a number (with --partition).")
+@click.option("--max-messages", type=click.IntRange(0), help="Stop after so many.")
+@click.option("--idle-timeout-ms", type=click.IntRange(1), help="Stop when nothing has come for so long.")
+@click.option(
+    "--formatter-property",
+    "--property",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="print.timestamp=true (or partition, offset, ...), key.separator, line.separator.",
+)
+@output
+def command(
+    command_config: str | None,
+    command_property: tuple[str, ...],
+    formatter_property: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Print records until --max-messages, --idle-timeout-ms or Ctrl-C."""
+    client_properties(command_config, command_property, frozenset())
+    if given["offset"] is not None and given["partition"] is None:
+        raise click.UsageError("--offset needs --partition")
+    formatter = pairs(formatter_property, "--formatter-property")
+    for key in sorted(set(formatter) - _FORMATTER_KEYS):
+        click.echo(f"warning: formatter property {key} is not known and has no effect", err=True)
+
+    async def work(runtime: Runtime) -> int:
+        consumer = Consumer(runtime, ConsumerConfig(given["bootstrap_server"]))
+        await consumer.start()
+        await _place(runtime, consumer, given)
+        await _print_all(runtime, consumer, given, formatter)
+        await consumer.close()
+        return 0
+
+    try:
+        sys.exit(run_client(work))
+    except ClientError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) -> None:
+    """Assign the partitions and choose where to start."""
+    admin = Admin(runtime, given["bootstrap_server"])
+    try:
+        (topic,) = await admin.describe_topics([given["topic"]], timeout_ms=given["timeout_ms"])
+    finally:
+        admin.close()
+    if topic.error_code != 0:
+        raise ClientError(
+            f"topic {given['topic']} does not exist: `holdfast topics --list` shows those that do"
+        )
+    wanted = [p.partition_index for p in topic.partitions if given["partition"] in (None, p.partition_index)]
+    if not wanted:
+        raise ClientError(f"topic {given['topic']} has {len(topic.partitions)} partitions, counted from 0")
+    partitions = [(given["topic"], index) for index in wanted]
+    consumer.assign(partitions)
+    offset: str | None = given["offset"]
+    if given["from_beginning"] or offset == "earliest":
+        await consumer.seek_to_beginning(*partitions)
+    elif offset in (None, "latest"):
+        await consumer.seek_to_end(*partitions)
+    elif offset.isdigit():
+        consumer.seek(partitions[0], int(offset))
+    else:
+        raise ClientError(f"--offset {offset}: expected earliest, latest or a number")
+
+
+async def _print_all(
+    runtime: Runtime, consumer: Consumer, given: dict[str, Any], formatter: dict[str, str]
+) -> None:
+    left: int | None = given["max_messages"]
+    idle_ms: int | None = given["idle_timeout_ms"]
+    heard_ms = runtime.clock.now_ms()
+    while left is None or left > 0:
+        records = await consumer.poll(5000 if left is None else min(5000, left), 200)
+        now_ms = runtime.clock.now_ms()
+        for record in records:
+            line = _as_json(record) if given["output"] == "json" else _as_text(record, formatter)
+            sys.stdout.buffer.write(line)
+        if records:
+            sys.stdout.buffer.flush()
+            heard_ms = now_ms
+            left = None if left is None else left - len(records)
+        elif idle_ms is not None and now_ms - heard_ms >= idle_ms:
+            return
+
+
+def _as_text(record: ConsumerRecord, formatter: dict[str, str]) -> bytes:
+    """The chosen parts of a record, in Kafka's order and spelling."""
+    parts: list[bytes] = []
+    for name in _PRINTED:
+        if formatter.get(f"print.{name}", "true" if name == "value" else "false").lower() != "true":
+            continue
+        if name == "timestamp":
+            parts.append(b"CreateTime:%d" % record.timestamp_ms)
+        elif name in ("key", "value"):
+            content = getattr(record, name)
+            parts.append(b"null" if content is None else content)
+        elif name == "headers":
+            pairs_text = [b"%s:%s" % (key.encode(), b"null" if v is None else v) for key, v in record.headers]
+            parts.append(b",".join(pairs_text) or b"NO_HEADERS")
+        else:
+            parts.append(b"%s:%d" % (name.capitalize().encode(), getattr(record, name)))
+    separator = formatter.get("key.separator", "\t").encode()
+    return separator.join(parts) + formatter.get("line.separator", "\n").encode()
+
+
+def _as_json(record: ConsumerRecord) -> bytes:
+    def text(content: bytes | None) -> str | None:
+        return None if content is None else content.decode("utf-8", "backslashreplace")
+
+    line = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "leader_epoch": record.leader_epoch,
+        "timestamp_ms": record.timestamp_ms,
+        "headers": [[key, text(value)] for key, value in record.headers],
+        "key": text(record.key),
+        "value": text(record.value),
+    }
+    return json.dumps(line).encode() + b"\n"

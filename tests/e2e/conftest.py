@@ -1,0 +1,42 @@
+"""Clusters of real processes for the end-to-end tests."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.local_cluster import LocalCluster
+
+#: Sessions end soon, so that tests of silent brokers do not take long.
+QUICK = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    "replica.lag.time.max.ms": "2000",
+}
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
+    """Makes clusters that are killed when the test ends, whatever state they are in."""
+    made: list[LocalCluster] = []
+
+    def make(brokers: int = 3, controllers: int = 3, **properties: str) -> LocalCluster:
+        keys = {**QUICK, **{key.replace("_", "."): value for key, value in properties.items()}}
+        cluster = LocalCluster.create(
+            tmp_path / f"cluster-{len(made)}", brokers, controllers, properties=keys
+        )
+        made.append(cluster)
+        cluster.up()
+        return cluster
+
+    yield make
+    for cluster in made:
+        for node in cluster.nodes:
+            cluster.resume(node)
+        cluster.kill(cluster.nodes)
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., LocalCluster]) -> LocalCluster:
+    """Three controllers and three brokers."""
+    return make_cluster()

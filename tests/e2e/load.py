@@ -1,0 +1,178 @@
+"""Load for end-to-end tests: a producer that remembers every answer, and the proof that nothing was lost.
+
+Runs in a thread with a loop and a runtime of its own, so that tests can hurt the cluster meanwhile.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cli.demo_watch import ClusterWatch
+from client.batch import Batch
+from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from client.history import make_value, parse_value
+from client.outcomes import Outcome
+from client.producer import Producer, ProducerConfig
+from runtime.api import Runtime
+from runtime.real import run
+
+VALUE_SIZE = 256
+
+
+@dataclass
+class Answers:
+    """What a producer was told: `{(partition, offset): number}` of the acknowledged, and what failed."""
+
+    acked: dict[tuple[int, int], int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+class Load:
+    """A producer in the background. Use as a context manager; leaving it waits for every answer."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        acks: int = -1,
+        records_per_second: int = 2000,
+        name: str = "load",
+    ) -> None:
+        self._config = ProducerConfig(bootstrap_servers, acks=acks, delivery_timeout_ms=60_000)
+        self._topic = topic
+        self._portion = max(1, records_per_second // 100)
+        self._name = name
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self.answers = Answers()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        self.wait_acked(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(90)
+        assert not self._thread.is_alive(), "the producer does not end"
+        if self._error is not None:
+            raise self._error
+
+    def wait_acked(self, more: int, timeout_s: float = 30.0) -> None:
+        """Until `more` further records are acknowledged."""
+        target = len(self.answers.acked) + more
+        wait_until(lambda: len(self.answers.acked) >= target or self._error is not None, timeout_s)
+
+    def _run(self) -> None:
+        try:
+            run(self._work)
+        except BaseException as error:  # noqa: BLE001 - handed to the test's own thread
+            self._error = error
+
+    async def _work(self, runtime: Runtime) -> int:
+        producer = Producer(runtime, self._config, on_batch=self._on_batch)
+        await producer.start()
+        await producer.partition_count(self._topic)
+        number = 0
+        while not self._stop.is_set():
+            for _ in range(self._portion):
+                await producer.send(self._topic, make_value(self._name, number, VALUE_SIZE), tag=number)
+                number += 1
+            await runtime.clock.sleep(10)
+        await producer.close(60_000)
+        return 0
+
+    def _on_batch(self, batch: Batch) -> None:
+        if batch.outcome in (Outcome.OK, Outcome.OK1):
+            for index, number in enumerate(batch.tags):
+                self.answers.acked[batch.partition, batch.base_offset + index] = number
+        else:
+            self.answers.failed.append(f"{batch.outcome}: {batch.error_text}")
+
+
+def produce(
+    bootstrap_servers: str, topic: str, count: int, *, acks: int = -1, name: str = "load", first: int = 0
+) -> Answers:
+    """Send `count` records and wait for every answer."""
+    answers = Answers()
+
+    async def work(runtime: Runtime) -> int:
+        config = ProducerConfig(bootstrap_servers, acks=acks, delivery_timeout_ms=8_000, retry_max_ms=100)
+        producer = Producer(runtime, config)
+        await producer.start()
+        sent = [
+            await producer.send(topic, make_value(name, n, VALUE_SIZE)) for n in range(first, first + count)
+        ]
+        await producer.flush()
+        for number, delivery in enumerate(sent, first):
+            try:
+                where = delivery.result()
+                answers.acked[where.partition, where.offset] = number
+            except Exception as error:  # noqa: BLE001 - the test judges
+                answers.failed.append(str(error))
+        await producer.close()
+        return 0
+
+    run(work)
+    return answers
+
+
+def read_all(bootstrap_servers: str, topic: str, partitions: int) -> dict[tuple[int, int], ConsumerRecord]:
+    """Everything that consumers may see now, by (partition, offset)."""
+    found: dict[tuple[int, int], ConsumerRecord] = {}
+
+    async def work(runtime: Runtime) -> int:
+        consumer = Consumer(runtime, ConsumerConfig(bootstrap_servers))
+        await consumer.start()
+        every = [(topic, partition) for partition in range(partitions)]
+        ends = await consumer.end_offsets(every)
+        consumer.assign(every)
+        await consumer.seek_to_beginning(*every)
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for record in await consumer.poll(10_000, 1_000):
+                found[record.partition, record.offset] = record
+        await consumer.close()
+        return 0
+
+    run(work)
+    return found
+
+
+def assert_nothing_lost(bootstrap_servers: str, topic: str, partitions: int, *all_answers: Answers) -> int:
+    """Every acknowledged record is at its offset, no value twice, the numbers of each producer in order."""
+    found = read_all(bootstrap_servers, topic, partitions)
+    values = [record.value for record in found.values()]
+    assert len(set(values)) == len(values), "a value is in the log twice"
+    count = 0
+    for answers in all_answers:
+        for where, number in answers.acked.items():
+            assert where in found, f"acknowledged record {number} at {where} is gone"
+            said = parse_value(found[where].value or b"")
+            assert said is not None
+            assert said.pseq == number, f"another record at {where}"
+            count += 1
+    for partition in range(partitions):
+        last: dict[str, int] = {}
+        for (p, _), record in sorted(found.items()):
+            said = parse_value(record.value or b"") if p == partition else None
+            if said is not None:
+                assert said.pseq > last.get(said.producer, -1), "records of one producer out of order"
+                last[said.producer] = said.pseq
+    assert count, "nothing was acknowledged: the test proves nothing"
+    return count
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Poll until the condition holds; fails after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen within {timeout_s:.0f} s"
+        time.sleep(0.05)
+
+
+def watch(bootstrap_servers: str) -> ClusterWatch:
+    """Questions to the cluster."""
+    return ClusterWatch(bootstrap_servers)

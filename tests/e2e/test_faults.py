@@ -1,0 +1,83 @@
+"""One fault at a time on real processes: silence, too few replicas, ELR, a disk that takes no more."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from cli.local_cluster import LocalCluster
+from protocol.messages.topics import DescribedPartition
+from storage.clean_shutdown import FILE_NAME
+from tests.e2e.load import Load, assert_nothing_lost, produce, read_all, wait_until, watch
+
+pytestmark = pytest.mark.e2e
+
+
+def only_partition(cluster: LocalCluster, topic: str) -> DescribedPartition:
+    return watch(cluster.bootstrap_servers).describe(topic).partitions[0]
+
+
+def test_a_paused_leader_loses_leadership_and_rejoins_as_a_follower(cluster: LocalCluster) -> None:
+    look = watch(cluster.bootstrap_servers)
+    look.create_topic("t", 1, 3, 2)
+    with Load(cluster.bootstrap_servers, "t") as load:
+        old = only_partition(cluster, "t")
+        cluster.pause(cluster.broker(old.leader_id))
+        load.wait_acked(2000)
+        new = only_partition(cluster, "t")
+        assert new.leader_id != old.leader_id
+        assert new.leader_epoch > old.leader_epoch
+        cluster.resume(cluster.broker(old.leader_id))
+        look.wait_full_isr("t")
+        load.wait_acked(500)
+    assert not load.answers.failed
+    assert_nothing_lost(cluster.bootstrap_servers, "t", 1, load.answers)
+
+
+def test_below_min_isr_acks_all_is_refused_and_acks_1_stays_invisible(cluster: LocalCluster) -> None:
+    look = watch(cluster.bootstrap_servers)
+    look.create_topic("t", 1, 3, 2)
+    servers = cluster.bootstrap_servers
+    before = produce(servers, "t", 100)
+    leader_id = only_partition(cluster, "t").leader_id
+    others = [node for node in cluster.brokers if node.node_id != leader_id]
+    cluster.kill(others)
+    wait_until(lambda: only_partition(cluster, "t").isr == (leader_id,))
+    row = only_partition(cluster, "t")
+    # F8: who left below min ISR still holds all that was acknowledged
+    assert len(row.eligible_leader_replicas or ()) == 1
+    refused = produce(servers, "t", 1, name="refused")
+    assert not refused.acked
+    assert "NOT_ENOUGH_REPLICAS" in refused.failed[0]
+    hidden = produce(servers, "t", 50, acks=1, name="hidden")
+    assert len(hidden.acked) == 50
+    # F4: acknowledged by the leader alone, so no consumer may see it
+    assert set(read_all(servers, "t", 1)) == set(before.acked)
+    for node in others:
+        cluster.start(node)
+    look.wait_full_isr("t")
+    wait_until(lambda: len(read_all(servers, "t", 1)) == 150)
+    assert_nothing_lost(servers, "t", 1, before, hidden)
+    assert only_partition(cluster, "t").eligible_leader_replicas == ()
+
+
+def test_a_broker_that_cannot_write_ends_without_marker_and_catches_up_later(cluster: LocalCluster) -> None:
+    look = watch(cluster.bootstrap_servers)
+    look.create_topic("t", 1, 3, 2)
+    servers = cluster.bootstrap_servers
+    with Load(servers, "t") as load:
+        leader = cluster.broker(only_partition(cluster, "t").leader_id)
+        pid = cluster.pid(leader)
+        assert pid is not None
+        # no byte beyond 64 KiB in any file: as a full disk, the write fails
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
+        wait_until(lambda: cluster.pid(leader) is None)
+        load.wait_acked(500)
+        words = cluster.last_words(leader, 3)
+        assert "File too large" in words, words
+        assert not (Path(cluster.data_folder(leader)) / FILE_NAME).exists()
+        cluster.start(leader)
+        cluster.wait_ready([leader])
+        look.wait_full_isr("t")
+    assert not load.answers.failed
+    assert_nothing_lost(servers, "t", 1, load.answers)
