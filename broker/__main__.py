@@ -1,0 +1,272 @@
+"""Entry point of a broker: wires configuration, logs, metadata observer, core, rpc and telemetry.
+
+The order of a start: markers read and durably gone, quorum observed, listeners bound, registered with the
+epoch read while the logs are loaded, caught up, unfenced. The order of a stop: controlled shutdown, no more
+requests, logs flushed and closed, marker (A-19, R29, R33-R35).
+"""
+
+import asyncio
+import logging
+import posixpath
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from broker.broker import Broker
+from broker.config import BrokerConfig, default_log_config
+from broker.events import LogsLoaded, ShutdownWanted, Started, Stop
+from broker.lifecycle import BrokerState, Identity
+from broker.log_manager import LogManager, LogManagerConfig
+from broker.partition import TopicPartition
+from broker.server import BrokerServer
+from broker.telemetry import families
+from metadata.broker import SUPPORTED_FEATURES
+from metadata.configs import ConfigError
+from protocol.messages.broker_registration import ListenerEndpoint
+from raft.config import RaftConfig
+from raft.driver import RaftDriver
+from raft.state_file import BadQuorumState
+from rpc.server import Server, ServerLimits
+from runtime import logs, real
+from runtime.api import DiskError, NetworkError, Runtime, Task
+from runtime.stats import MetricFamily
+from storage.config import LogConfig
+from storage.files import METADATA_FOLDER
+from storage.log import Log
+from storage.log_dir import LogDir
+from storage.meta_properties import LogDirRefused
+
+_log = logging.getLogger("holdfast.broker")
+
+#: What can keep a broker from starting, other than our own bugs.
+START_ERRORS = (DiskError, NetworkError, LogDirRefused, BadQuorumState, ValueError)
+
+
+class BrokerNode:
+    """One broker. `start`, then `stop` for a clean end; a node that is just dropped was killed."""
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+        self.config = config
+        self._runtime = runtime
+        static = config.static
+        self.log_manager = LogManager(
+            runtime,
+            LogManagerConfig(
+                log_dirs=config.log_dirs,
+                recovery_concurrency=static["num.recovery.threads.per.data.dir"],
+                checkpoint_interval_ms=static["log.flush.offset.checkpoint.interval.ms"],
+                high_watermark_checkpoint_interval_ms=static["replica.high.watermark.checkpoint.interval.ms"],
+                retention_check_interval_ms=static["log.retention.check.interval.ms"],
+            ),
+            config.cluster_id,
+            config.node_id,
+        )
+        self.core: Broker
+        self.server: BrokerServer
+        self._metadata_log: Log
+        self._raft: RaftDriver
+        self._listeners: list[Server] = []
+        #: {listener name: bound port}
+        self.ports: dict[str, int] = {}
+        #: set by the core's wish to stop
+        self.stopped: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
+        self._loading: Task | None = None
+
+    async def start(self) -> None:
+        """Start everything; logs are loaded in the background. Raises: START_ERRORS."""
+        config, runtime = self.config, self._runtime
+        await self.log_manager.open_dirs()
+        self.log_manager.on_dir_offline(self._dir_offline)
+        previous_epoch = await self.log_manager.take_clean_shutdown()
+        folder = await self._metadata_folder()
+        self._metadata_log = await Log.open(
+            runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False
+        )
+        identity = Identity(
+            broker_id=config.node_id,
+            cluster_id=config.cluster_id,
+            incarnation_id=runtime.random.uuid(),
+            listeners=config.advertised_listeners,
+            rack=config.rack,
+            features=SUPPORTED_FEATURES,
+            log_dirs=tuple(self.log_manager.directory_ids),
+            previous_broker_epoch=previous_epoch,
+        )
+        self.core = Broker(config, identity, runtime.clock.now_ms())
+        self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop)
+        self._raft = RaftDriver(runtime, self._raft_config(folder), self._metadata_log, self.server)
+        await self._listen()
+        await self._raft.start()
+        self.server.post(Started())
+        self._loading = runtime.tasks.start("load logs", self._load())
+
+    async def _metadata_folder(self) -> str:
+        path = self.config.metadata_log_dir
+        if path in self.config.log_dirs:
+            return posixpath.join(path, METADATA_FOLDER)
+        log_dir = await LogDir.open(self._runtime, path, self.config.cluster_id, self.config.node_id)
+        return log_dir.file(METADATA_FOLDER)
+
+    def _raft_config(self, folder: str) -> RaftConfig:
+        static = self.config.static
+        return RaftConfig(
+            node_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            voters=self.config.voters,
+            folder=folder,
+            is_voter=False,
+            election_timeout_ms=static["controller.quorum.election.timeout.ms"],
+            fetch_timeout_ms=static["controller.quorum.fetch.timeout.ms"],
+            election_backoff_max_ms=static["controller.quorum.election.backoff.max.ms"],
+            request_timeout_ms=static["controller.quorum.request.timeout.ms"],
+            retry_backoff_ms=static["controller.quorum.retry.backoff.ms"],
+        )
+
+    async def _listen(self) -> None:
+        limits = ServerLimits(frame_max_bytes=self.config.frame_max_bytes)
+        told: list[ListenerEndpoint] = []
+        for listener, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
+            server = Server(self._runtime, self.config.node_id, listener.name, self.server.handlers(), limits)
+            port = await server.start(listener.host, listener.port)
+            self._listeners.append(server)
+            self.ports[listener.name] = port
+            told.append(replace(advertised, port=port) if advertised.port == 0 else advertised)
+        lifecycle = self.core.lifecycle
+        lifecycle.identity = replace(lifecycle.identity, listeners=tuple(told))
+
+    async def _load(self) -> None:
+        static = self.config.static
+        high_watermarks = await self.log_manager.load(lambda topic: default_log_config(static))
+        self.log_manager.start(self._high_watermark)
+        self.server.post(
+            LogsLoaded(
+                {TopicPartition(*key): log for key, log in self.log_manager.logs.items()},
+                {TopicPartition(*key): offset for key, offset in high_watermarks.items()},
+            )
+        )
+
+    def _high_watermark(self, key: tuple[bytes, int]) -> int | None:
+        partition = self.core.partitions.get(TopicPartition(*key))
+        return None if partition is None else partition.high_watermark
+
+    def _dir_offline(self, directory_id: bytes, keys: object) -> None:
+        # No RPC tells the controller of a single dir, and a leader without its log must not go on leading.
+        self._on_stop(Stop("a log dir is offline", is_failure=True))
+
+    def _on_stop(self, stop: Stop) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(stop)
+
+    # --- stop ----------------------------------------------------------------------------------------------
+
+    def want_shutdown(self) -> None:
+        """Begin a controlled shutdown; `stopped` is set when it is over."""
+        self.server.post(ShutdownWanted())
+
+    async def stop(self) -> None:
+        """End in order: no more requests, no more metadata, logs flushed and closed, marker (A-19)."""
+        self.server.end()
+        for listener in self._listeners:
+            await listener.close()
+        if self._loading is not None:
+            self._loading.cancel()
+            await self._loading.wait()
+        await self._raft.stop()
+        await self.log_manager.close(self._epoch_to_prove())
+        await self._runtime.tasks.cancel_all()
+        await self._metadata_log.close(flush=True)
+
+    def _epoch_to_prove(self) -> int | None:
+        """The epoch for the marker: ours, or the last proven one when we never registered (R36)."""
+        lifecycle = self.core.lifecycle
+        if lifecycle.is_registered:
+            return lifecycle.broker_epoch
+        if lifecycle.was_clean is None and lifecycle.identity.previous_broker_epoch >= 0:
+            return lifecycle.identity.previous_broker_epoch
+        return None
+
+    # --- telemetry -----------------------------------------------------------------------------------------
+
+    def is_ready(self) -> tuple[bool, str]:
+        """Ready while unfenced and running."""
+        state = self.core.lifecycle.state
+        is_ready = state is BrokerState.RUNNING and not self.core.lifecycle.is_fenced
+        return is_ready, f"{state.value}{' fenced' if self.core.lifecycle.is_fenced else ''}"
+
+    def metrics(self) -> Iterable[MetricFamily]:
+        """All families of this node."""
+        found = families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
+        for listener in self._listeners:
+            found += listener.stats()
+        return found + self._raft.stats()
+
+
+async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals) -> int:
+    """Run a broker until a signal and its controlled shutdown (0) or a failure (1)."""
+    node = BrokerNode(config, runtime)
+    admin = None
+    try:
+        await node.start()
+        if config.http_listener is not None:
+            from runtime.telemetry import AdminServer
+
+            admin = AdminServer(*config.http_listener, node)
+            await admin.start()
+    except START_ERRORS as error:
+        _log.error("broker %d cannot start: %s", config.node_id, error)
+        return 1
+    runtime.tasks.start("signals", _stop_on_signal(node, signals))
+    ended = asyncio.get_running_loop().create_future()
+    runtime.tasks.start("stop", _wait_for_stop(node, ended))
+    runtime.tasks.start("failure", _wait_for_failure(runtime, ended))
+    outcome: Stop | BaseException = await ended
+    if isinstance(outcome, BaseException):
+        _log.error("broker %d failed: %s", config.node_id, outcome)
+        return 1
+    _log.log(logging.ERROR if outcome.is_failure else logging.INFO, "%s", outcome.text)
+    if admin is not None:
+        await admin.close()
+    if outcome.is_failure:
+        return 1
+    await node.stop()
+    _log.info("broker %d stopped", config.node_id)
+    return 0
+
+
+async def _stop_on_signal(node: BrokerNode, signals: real.StopSignals) -> None:
+    await signals.wait()
+    node.want_shutdown()
+
+
+async def _wait_for_stop(node: BrokerNode, ended: "asyncio.Future[Stop | BaseException]") -> None:
+    stop = await node.stopped
+    if not ended.done():
+        ended.set_result(stop)
+
+
+async def _wait_for_failure(runtime: Runtime, ended: "asyncio.Future[Stop | BaseException]") -> None:
+    failure = await runtime.tasks.failure()
+    if not ended.done():
+        ended.set_result(failure)
+
+
+def main(properties: Mapping[str, str], environment: Mapping[str, str]) -> int:
+    """Run with the keys of a server.properties and the environment; returns the exit code."""
+    logs.configure("broker")
+    try:
+        config, warnings = BrokerConfig.from_properties(properties, environment)
+    except ConfigError as error:
+        _log.error("%s", error)
+        return 1
+    logs.configure(f"broker-{config.node_id}")
+    for warning in warnings:
+        _log.warning("%s", warning)
+
+    async def start(runtime: Runtime) -> int:
+        return await run(config, runtime, real.StopSignals())
+
+    return real.run(start)
+
+
+if __name__ == "__main__":
+    sys.exit("start a broker with: holdfast broker --config FILE")

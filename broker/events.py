@@ -1,0 +1,447 @@
+"""What goes into the broker's core and what comes out of it: events and effects, all frozen values.
+
+Contract with the shell (style.md §3.3): effects of one list are carried out in order. Effects on one log
+run in the order issued. The result of an effect comes back as an event. `reply_to` is whatever the shell
+gave with the request; the core only hands it back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+from broker.partition import LogView, TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.record_batch import BatchHeader, Buffer
+from storage.config import LogConfig
+
+# --- parts of events and effects ---------------------------------------------------------------------------
+
+
+class BatchToAppend(NamedTuple):
+    """One checked batch of a client. The batch gets `leader_epoch`, unless its producer state refuses it
+    (R91, R92)."""
+
+    key: TopicPartition
+    leader_epoch: int
+    header: BatchHeader
+    batch: Buffer
+
+
+class AppendResult(NamedTuple):
+    """What became of one `BatchToAppend`. A duplicate (R91) has the offsets of the first time."""
+
+    key: TopicPartition
+    leader_epoch: int
+    #: -1 when refused
+    base_offset: int
+    #: exclusive, -1 when refused
+    end_offset: int
+    size_bytes: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    is_duplicate: bool = False
+    #: the flush policy wants a flush to start now (D6)
+    must_flush: bool = False
+
+
+class FetchedRecords(NamedTuple):
+    """Whole batches of one answer row. The log takes them only if their crc is true, they continue it and
+    none is of a later epoch than `leader_epoch`, in which they were fetched (R84)."""
+
+    key: TopicPartition
+    records: Buffer
+    leader_epoch: int
+
+
+class ReadRow(NamedTuple):
+    """One row of a fetch answer. With `max_bytes` > 0 the shell reads [fetch_offset, end_offset)."""
+
+    topic_id: bytes
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    #: (epoch, end offset)
+    diverging: tuple[int, int] | None
+    leader_id: int
+    leader_epoch: int
+    fetch_offset: int
+    end_offset: int
+    max_bytes: int
+
+
+class OffsetRow(NamedTuple):
+    """One row of a ListOffsets answer. With `timestamp` >= 0 the shell looks it up, below `end_offset`."""
+
+    topic_id: bytes
+    partition_index: int
+    error_code: int
+    timestamp: int
+    offset: int
+    end_offset: int
+    leader_epoch: int
+
+
+class Failure(Enum):
+    """Why a call got no answer. Only `REFUSED` and `DISCONNECTED` say something about the peer (D9)."""
+
+    REFUSED = "refused"
+    DISCONNECTED = "disconnected"
+    TIMED_OUT = "timed out"
+    UNREACHABLE = "unreachable"
+    #: the peer's rpc layer would not take the request
+    REJECTED = "rejected"
+
+
+class Level(Enum):
+    """How loud a note is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The deadline that the core named has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEmpty:
+    """No other event waits in the shell now: send what has piled up. Follows every run of events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The node runs: registration may begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogsLoaded:
+    """All logs of all dirs are open and recovered. `high_watermarks` are from the checkpoint."""
+
+    logs: Mapping[TopicPartition, LogView]
+    high_watermarks: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogOpened:
+    """The answer to OpenLog."""
+
+    key: TopicPartition
+    log: LogView
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A client's or a broker's request."""
+
+    reply_to: object
+    message: Any
+    #: listener that it came through
+    listener_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Results of an Append, in its order or in parts of it."""
+
+    context: object
+    results: tuple[AppendResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedAppended:
+    """Fetched records are in the logs, or could not be put there."""
+
+    #: (partition, None or why not, bytes, the flush policy wants a flush now)
+    results: tuple[tuple[TopicPartition, str | None, int, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """The log's `flushed_offset` has moved."""
+
+    key: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """A Truncate or Reset is done."""
+
+    key: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStarted:
+    """The log has taken the leader epoch at its end (R54)."""
+
+    key: TopicPartition
+    leader_epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDeleted:
+    """A DeleteLog is done."""
+
+    key: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCommitted:
+    """Values of committed metadata records with their offsets, in order; `end_offset` is exclusive."""
+
+    #: (offset, raft epoch, value)
+    entries: tuple[tuple[int, int, bytes], ...]
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """The quorum's leader as our observer knows it (K27)."""
+
+    controller_id: int | None
+    raft_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswered:
+    """The response to a CallController."""
+
+    call_id: int
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """There will be no response to a CallController."""
+
+    call_id: int
+    failure: Failure
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswered:
+    """The response to a SendFetch of that identity (D-4)."""
+
+    source_id: int
+    session_id: int
+    session_epoch: int
+    response: FetchResponse
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """There will be no response to a SendFetch of that identity; the connection is closed."""
+
+    source_id: int
+    session_id: int
+    session_epoch: int
+    failure: Failure
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownWanted:
+    """Somebody wants this broker to stop: begin a controlled shutdown."""
+
+
+# --- effects -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Answer a request."""
+
+    reply_to: object
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Finish a request without an answer (acks 0)."""
+
+    reply_to: object
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFetch:
+    """Read the rows' records, at most `max_bytes` in all but always the first batch, and answer."""
+
+    reply_to: object
+    rows: tuple[ReadRow, ...]
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOffsets:
+    """Look the timestamps up and answer a ListOffsets."""
+
+    reply_to: object
+    rows: tuple[OffsetRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append as leader; Appended comes back, once, or once a part when some log is busy."""
+
+    context: object
+    batches: tuple[BatchToAppend, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFetched:
+    """Append as follower; FetchedAppended comes back, once, or once a part when some log is busy."""
+
+    fetched: tuple[FetchedRecords, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Make durable what is in the log now (A-21); Flushed comes back."""
+
+    key: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the log to end at this offset; Truncated comes back."""
+
+    key: TopicPartition
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Drop the whole log and start anew at this offset; Truncated comes back."""
+
+    key: TopicPartition
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartEpoch:
+    """Note the leader epoch at the log's end; EpochStarted comes back."""
+
+    key: TopicPartition
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """Open the log, make it if there is none; LogOpened comes back."""
+
+    key: TopicPartition
+    topic_name: str
+    config: LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureLog:
+    """The settings of an open log have changed."""
+
+    key: TopicPartition
+    config: LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLog:
+    """Delete the log with everything in it; LogDeleted comes back."""
+
+    key: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SendFetch:
+    """Send on the source's connection, make it first when `request.session_epoch` is 0."""
+
+    source_id: int
+    host: str
+    port: int
+    request: FetchRequest
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSource:
+    """Close the connection to a source (D-4); answers of that session are not wanted any more."""
+
+    source_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallController:
+    """Send to the active controller; CallAnswered or CallFailed comes back."""
+
+    call_id: int
+    controller_id: int
+    request: Any
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence for the node's log."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Controlled shutdown is over, one way or the other: stop the node."""
+
+    text: str
+    is_failure: bool = False
+
+
+Event: TypeAlias = (
+    Tick
+    | QueueEmpty
+    | Started
+    | LogsLoaded
+    | LogOpened
+    | Requested
+    | Appended
+    | FetchedAppended
+    | Flushed
+    | Truncated
+    | EpochStarted
+    | LogDeleted
+    | MetadataCommitted
+    | ControllerChanged
+    | CallAnswered
+    | CallFailed
+    | FetchAnswered
+    | FetchFailed
+    | ShutdownWanted
+)
+
+Effect: TypeAlias = (
+    Respond
+    | Drop
+    | AnswerFetch
+    | AnswerOffsets
+    | Append
+    | AppendFetched
+    | Flush
+    | Truncate
+    | Reset
+    | StartEpoch
+    | OpenLog
+    | ConfigureLog
+    | DeleteLog
+    | SendFetch
+    | CloseSource
+    | CallController
+    | Note
+    | Stop
+)

@@ -1,0 +1,252 @@
+"""Carries out the core's effects on logs, those of one log in the order in which they were issued (D2).
+
+Owns that order and the flushes under way. Appends run at once when nothing is under way on their log, so the
+common produce costs no task switch. Never decides: what happened goes back as an event. A DiskError is not
+caught: the log manager takes the dir offline and the node ends (A-20).
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from broker.events import (
+    Append,
+    Appended,
+    AppendFetched,
+    AppendResult,
+    BatchToAppend,
+    ConfigureLog,
+    DeleteLog,
+    EpochStarted,
+    Event,
+    FetchedAppended,
+    FetchedRecords,
+    Flush,
+    Flushed,
+    LogDeleted,
+    LogOpened,
+    OpenLog,
+    Reset,
+    StartEpoch,
+    Truncate,
+    Truncated,
+)
+from broker.log_manager import LogManager, ManagedLog
+from broker.partition import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.record_batch import CorruptBatch
+from runtime.api import Runtime
+from storage.log import InvalidAppend, Log
+from storage.producer_state import Duplicate, Rejected
+
+#: One piece of work on one log.
+Step = Callable[[], Coroutine[Any, Any, None]]
+
+FetchedResult = tuple[TopicPartition, str | None, int, bool]
+
+_GONE = "the log is not available here any more"
+
+
+class LogEffects:
+    """Runs effects on the logs of one broker."""
+
+    def __init__(self, runtime: Runtime, log_manager: LogManager, post: Callable[[Event], None]) -> None:
+        self._runtime = runtime
+        self._log_manager = log_manager
+        self._post = post
+        #: logs with work under way, and what waits behind it. `Serial.run` queues only when its task first
+        #: runs; what is issued before that must not overtake it
+        self._waiting: dict[TopicPartition, deque[Step]] = {}
+        #: logs with a flush under way; True when another one was asked for meanwhile
+        self._flushing: dict[TopicPartition, bool] = {}
+
+    # --- appends -----------------------------------------------------------------------------------------
+
+    def append(self, effect: Append) -> None:
+        """Append batches of clients; Appended for all that could be done at once, and for each later one."""
+        results: list[AppendResult] = []
+        for item in effect.batches:
+            managed = self._log_manager.managed(item.key)
+            if managed is None:
+                results.append(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE))
+            elif self._is_free(item.key, managed) and not managed.log.needs_roll(len(item.batch)):
+                results.append(_append_one(managed.log, item))
+            else:
+                self._in_order(item.key, managed, partial(self._append_later, effect.context, managed, item))
+        if results:
+            self._post(Appended(effect.context, tuple(results)))
+
+    async def _append_later(self, context: object, managed: ManagedLog, item: BatchToAppend) -> None:
+        if self._log_manager.managed(item.key) is not managed:
+            result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
+        else:
+            if managed.log.needs_roll(len(item.batch)):
+                await managed.log.roll()
+            result = _append_one(managed.log, item)
+        self._post(Appended(context, (result,)))
+
+    def append_fetched(self, effect: AppendFetched) -> None:
+        """Append a leader's batches."""
+        results: list[FetchedResult] = []
+        for item in effect.fetched:
+            managed = self._log_manager.managed(item.key)
+            if managed is None:
+                results.append((item.key, _GONE, 0, False))
+            elif self._is_free(item.key, managed) and not managed.log.needs_roll(len(item.records)):
+                results.append(_append_fetched_one(managed.log, item))
+            else:
+                self._in_order(item.key, managed, partial(self._append_fetched_later, managed, item))
+        if results:
+            self._post(FetchedAppended(tuple(results)))
+
+    async def _append_fetched_later(self, managed: ManagedLog, item: FetchedRecords) -> None:
+        result: FetchedResult = (item.key, _GONE, 0, False)
+        if self._log_manager.managed(item.key) is managed:
+            if managed.log.needs_roll(len(item.records)):
+                await managed.log.roll()
+            result = _append_fetched_one(managed.log, item)
+        self._post(FetchedAppended((result,)))
+
+    # --- others ------------------------------------------------------------------------------------------
+
+    def start_epoch(self, effect: StartEpoch) -> None:
+        """Note the leader epoch at the log's end (R54)."""
+        managed = self._log_manager.managed(effect.key)
+        if managed is None:
+            return
+        if self._is_free(effect.key, managed):
+            self._start_epoch(managed, effect)
+        else:
+            self._in_order(effect.key, managed, partial(self._start_epoch_later, managed, effect))
+
+    async def _start_epoch_later(self, managed: ManagedLog, effect: StartEpoch) -> None:
+        if self._log_manager.managed(effect.key) is managed:
+            self._start_epoch(managed, effect)
+
+    def _start_epoch(self, managed: ManagedLog, effect: StartEpoch) -> None:
+        managed.log.start_epoch(effect.leader_epoch)
+        self._post(EpochStarted(effect.key, effect.leader_epoch, managed.log.log_end_offset))
+
+    def truncate(self, effect: Truncate) -> None:
+        """Cut the log (R81)."""
+        managed = self._log_manager.managed(effect.key)
+        if managed is not None:
+            self._in_order(effect.key, managed, partial(self._cut, managed, effect))
+
+    def reset(self, effect: Reset) -> None:
+        """Drop the log and start elsewhere (R83)."""
+        managed = self._log_manager.managed(effect.key)
+        if managed is not None:
+            self._in_order(effect.key, managed, partial(self._cut, managed, effect))
+
+    async def _cut(self, managed: ManagedLog, effect: Truncate | Reset) -> None:
+        if self._log_manager.managed(effect.key) is managed:
+            if isinstance(effect, Truncate):
+                await managed.log.truncate_to(effect.end_offset)
+            else:
+                await managed.log.reset_to(effect.start_offset)
+        self._post(Truncated(effect.key))
+
+    def configure(self, effect: ConfigureLog) -> None:
+        """Give a log its topic's settings."""
+        managed = self._log_manager.managed(effect.key)
+        if managed is not None and managed.log.config != effect.config:
+            managed.log.config = effect.config
+
+    def flush(self, effect: Flush) -> None:
+        """Flush; what is asked for while one is under way gets another one after it (A-21)."""
+        key = effect.key
+        if key in self._flushing:
+            self._flushing[key] = True
+            return
+        managed = self._log_manager.managed(key)
+        if managed is not None:
+            self._flushing[key] = False
+            self._runtime.tasks.start(f"flush {managed.partition.folder_name}", self._flush(key, managed))
+
+    async def _flush(self, key: TopicPartition, managed: ManagedLog) -> None:
+        while self._log_manager.managed(key) is managed:
+            self._flushing[key] = False
+            await managed.log.flush()
+            self._post(Flushed(key))
+            if not self._flushing[key]:
+                break
+        del self._flushing[key]
+
+    def open(self, effect: OpenLog) -> None:
+        """Open or make a log."""
+        name = f"open {effect.topic_name}-{effect.key.partition_index}"
+        self._runtime.tasks.start(name, self._open(effect))
+
+    async def _open(self, effect: OpenLog) -> None:
+        key = effect.key
+        log = await self._log_manager.create(
+            effect.topic_name, key.topic_id, key.partition_index, effect.config
+        )
+        self._post(LogOpened(key, log))
+
+    def delete(self, effect: DeleteLog) -> None:
+        """Remove a log."""
+        self._runtime.tasks.start(f"delete {effect.key.topic_id.hex()}", self._delete(effect.key))
+
+    async def _delete(self, key: TopicPartition) -> None:
+        await self._log_manager.delete(key.topic_id, key.partition_index)
+        self._post(LogDeleted(key))
+
+    # --- order -------------------------------------------------------------------------------------------
+
+    def _is_free(self, key: TopicPartition, managed: ManagedLog) -> bool:
+        return key not in self._waiting and managed.serial.is_idle
+
+    def _in_order(self, key: TopicPartition, managed: ManagedLog, step: Step) -> None:
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.append(step)
+            return
+        self._waiting[key] = deque((step,))
+        name = f"work on {managed.partition.folder_name}"
+        self._runtime.tasks.start(name, self._work_off(key, managed))
+
+    async def _work_off(self, key: TopicPartition, managed: ManagedLog) -> None:
+        waiting = self._waiting[key]
+        while waiting:
+            await managed.serial.run(waiting.popleft())
+        del self._waiting[key]
+
+
+def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
+    """Append one batch unless the producer state knows it or refuses it (R91, R92)."""
+    verdict = log.producer_state.check(item.header)
+    if isinstance(verdict, Rejected):
+        return _refused(item, verdict.error_code, verdict.text)
+    if isinstance(verdict, Duplicate):
+        return AppendResult(
+            item.key,
+            item.leader_epoch,
+            verdict.base_offset,
+            verdict.last_offset + 1,
+            len(item.batch),
+            is_duplicate=True,
+        )
+    appended = log.append_as_leader(item.batch, item.leader_epoch, header=item.header)
+    return AppendResult(
+        item.key,
+        item.leader_epoch,
+        appended.base_offset,
+        appended.last_offset + 1,
+        appended.size_bytes,
+        must_flush=appended.must_flush,
+    )
+
+
+def _refused(item: BatchToAppend, code: ErrorCode, text: str) -> AppendResult:
+    return AppendResult(item.key, item.leader_epoch, -1, -1, len(item.batch), code, text)
+
+
+def _append_fetched_one(log: Log, item: FetchedRecords) -> FetchedResult:
+    try:
+        appended = log.append_as_follower(item.records, leader_epoch=item.leader_epoch)
+    except (CorruptBatch, InvalidAppend) as error:
+        return item.key, str(error), 0, False
+    return item.key, None, len(item.records), appended is not None and appended.must_flush

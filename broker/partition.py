@@ -1,0 +1,551 @@
+"""One partition on this broker: its role, its high watermark, and as leader the ISR that it may propose.
+
+Owns role, high watermark, followers' progress and the open AlterPartition proposal. Reads its log through
+`LogView` and never writes it. Registrations come from AlterPartition answers and from metadata records and
+meet in `apply_registration`, ordered by `partition_epoch` (D-5: min ISR travels with them). Rules: R50-R56,
+R80-R84, F1-F6.
+
+    role      NONE -> LEADER | FOLLOWER by a registration with a higher leader epoch; NONE again when roles
+    are dropped proposal  none -> open (expand grows maximal_isr at once, shrink leaves it) -> none by a
+    newer registration or R44
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from broker.replica_progress import ReplicaProgress
+from metadata.partition import PartitionRegistration
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionPartitionResponse
+
+
+class TopicPartition(NamedTuple):
+    """Topic by id and partition by index."""
+
+    topic_id: bytes
+    partition_index: int
+
+
+class LogView(Protocol):
+    """What decisions may read of a log. `storage.log.Log` is one."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int:
+        """End (exclusive) of what is durable."""
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the last batch, -1 for none."""
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """(largest epoch known that is not above `epoch`, its end), None when there is none."""
+
+
+class KnownBrokers:
+    """Registrations as the latest image has them. One object a broker, kept up to date by its core."""
+
+    __slots__ = ("acceptable", "epochs")
+
+    def __init__(self) -> None:
+        #: {broker_id: broker_epoch} of all registered brokers
+        self.epochs: dict[int, int] = {}
+        #: the same of unfenced brokers that are not shutting down
+        self.acceptable: dict[int, int] = {}
+
+
+class Role(Enum):
+    """What this broker does for a partition."""
+
+    NONE = "none"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+class RoleChange(Enum):
+    """What a registration meant for this broker."""
+
+    #: older than what is known, or nothing new
+    IGNORED = "ignored"
+    #: same role and leader epoch, new ISR, min ISR or replicas
+    UPDATED = "updated"
+    BECAME_LEADER = "became leader"
+    BECAME_FOLLOWER = "became follower"
+
+
+class AlterVerdict(Enum):
+    """What to do after the answer to a proposal (R44)."""
+
+    #: accepted, or dropped
+    CLOSED = "closed"
+    #: metadata will tell
+    WAIT = "wait"
+    RESEND = "resend"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An ISR asked for in AlterPartition."""
+
+    #: ascending ids
+    isr: tuple[int, ...]
+    #: {replica: broker epoch}, in the order of `isr`; -1 for the leader itself
+    broker_epochs: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class Refusal(NamedTuple):
+    """Why a row of a fetch gets no records. `diverging` is (epoch, end offset) with error NONE."""
+
+    error_code: ErrorCode
+    diverging: tuple[int, int] | None = None
+
+
+class Leadership:
+    """State that only a leader has; made anew for each leader epoch (R54)."""
+
+    __slots__ = ("leader_epoch", "start_offset", "progress", "position", "proposal", "maximal_isr")
+
+    def __init__(self, leader_epoch: int, progress: dict[int, ReplicaProgress], isr: tuple[int, ...]) -> None:
+        self.leader_epoch = leader_epoch
+        #: leader_epoch_start_offset: the log end when the epoch began; None until the log has taken the epoch
+        self.start_offset: int | None = None
+        #: {replica_id: progress} of all followers, ascending
+        self.progress = progress
+        #: own end as counted for the high watermark when last looked at
+        self.position = -1
+        #: the AlterPartition proposal under way; at most one (R45)
+        self.proposal: Proposal | None = None
+        #: committed ISR plus replicas asked for; a proposed shrink does not change it (F3)
+        self.maximal_isr: tuple[int, ...] = isr
+
+
+class Partition:
+    """Decisions of one replica."""
+
+    __slots__ = (
+        "broker_id",
+        "key",
+        "topic_name",
+        "log",
+        "counts_flushed",
+        "registration",
+        "role",
+        "high_watermark",
+        "leadership",
+        "_brokers",
+        "_lag_ms_max",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        key: TopicPartition,
+        topic_name: str,
+        log: LogView,
+        *,
+        high_watermark: int,
+        brokers: KnownBrokers,
+        lag_ms_max: int,
+        counts_flushed: bool,
+    ) -> None:
+        self.broker_id = broker_id
+        self.key = key
+        self.topic_name = topic_name
+        self.log = log
+        #: every write is flushed: the high watermark, joins and catch-up count flushed offsets (D6)
+        self.counts_flushed = counts_flushed
+        #: last one applied; None before the first and after roles were dropped
+        self.registration: PartitionRegistration | None = None
+        self.role = Role.NONE
+        #: end (exclusive) of the committed part as known here; within [log start, log end] always
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.leadership: Leadership | None = None
+        self._brokers = brokers
+        self._lag_ms_max = lag_ms_max
+
+    # --- what others may ask -------------------------------------------------------------------------------
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the registration, -1 without one."""
+        return -1 if self.registration is None else self.registration.leader_epoch
+
+    @property
+    def leader_id(self) -> int:
+        """Leader as known here, -1 for none."""
+        leader = None if self.registration is None else self.registration.leader
+        return -1 if leader is None else leader
+
+    @property
+    def is_serving(self) -> bool:
+        """Leader whose log has taken the epoch."""
+        return self.leadership is not None and self.leadership.start_offset is not None
+
+    @property
+    def visible_high_watermark(self) -> int:
+        """What consumers may know: -1 until it has reached the start of this leader's epoch (F6, A-6)."""
+        leadership = self.leadership
+        if (
+            leadership is None
+            or leadership.start_offset is None
+            or self.high_watermark < leadership.start_offset
+        ):
+            return -1
+        return self.high_watermark
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """The committed ISR is smaller than min ISR (F1)."""
+        registration = self.registration
+        return registration is not None and len(registration.isr) < registration.min_isr
+
+    @property
+    def position(self) -> int:
+        """Own end as counted for the high watermark (D6)."""
+        return self.log.flushed_offset if self.counts_flushed else self.log.log_end_offset
+
+    # --- registrations --------------------------------------------------------------------------------------
+
+    def apply_registration(self, registration: PartitionRegistration, now_ms: int) -> RoleChange:
+        """Take a committed state, from metadata or from an AlterPartition answer. Older ones are ignored;
+        an equal partition epoch is the same state learnt a second time, in full when it comes from
+        metadata."""
+        known = self.registration
+        if known is not None:
+            if registration.partition_epoch < known.partition_epoch:
+                return RoleChange.IGNORED
+            assert registration.leader_epoch >= known.leader_epoch, (
+            if leadership.proposal is None or (
+                registration.partition_epoch > leadership.proposal.partition_epoch
+            ):
+                f"epoch: {known} -> {registration}"
+            )
+        self.registration = registration
+        if known is None or registration.leader_epoch > known.leader_epoch:
+            return self._take_role(registration, now_ms)
+        leadership = self.leadership
+        if leadership is not None:
+            if (
+                leadership.proposal is None
+                or registration.partition_epoch > leadership.proposal.partition_epoch
+            ):
+                leadership.proposal = None
+                leadership.maximal_isr = registration.isr
+            self._follow_replicas(leadership, registration)
+        if known.partition_epoch == registration.partition_epoch:
+            return RoleChange.IGNORED
+        return RoleChange.UPDATED
+
+    def _take_role(self, registration: PartitionRegistration, now_ms: int) -> RoleChange:
+        if registration.leader != self.broker_id:
+            self.role = Role.FOLLOWER
+            self.leadership = None
+            return RoleChange.BECAME_FOLLOWER
+        self.role = Role.LEADER
+        progress = {
+            replica_id: ReplicaProgress(replica_id, now_ms if replica_id in registration.isr else None)
+            for replica_id in sorted(registration.replicas)
+            if replica_id != self.broker_id
+        }
+        self.leadership = Leadership(registration.leader_epoch, progress, registration.isr)
+        return RoleChange.BECAME_LEADER
+
+    def _follow_replicas(self, leadership: Leadership, registration: PartitionRegistration) -> None:
+        wanted = [replica_id for replica_id in sorted(registration.replicas) if replica_id != self.broker_id]
+        if wanted != list(leadership.progress):
+            progress = leadership.progress
+            leadership.progress = {r: progress.get(r) or ReplicaProgress(r, None) for r in wanted}
+
+    def drop_role(self) -> None:
+        """Forget the role until metadata gives one again: our registration is not valid any more (D-2)."""
+        self.registration = None
+        self.leadership = None
+        self.role = Role.NONE
+
+    def epoch_started(self, leader_epoch: int, start_offset: int) -> bool:
+        """The log has taken the leader epoch at its end (R54). False when the epoch is over already."""
+        leadership = self.leadership
+        if leadership is None or leadership.leader_epoch != leader_epoch:
+            return False
+        leadership.start_offset = start_offset
+        leadership.position = self.position
+        return True
+
+    # --- checks of requests ---------------------------------------------------------------------------------
+
+    def check_leader(self, current_leader_epoch: int) -> ErrorCode:
+        """Compare a reader's leader epoch (-1 for none) and demand that we lead (R55)."""
+        known = self.leader_epoch
+        if current_leader_epoch >= 0 and known >= 0:
+            if current_leader_epoch < known:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch > known:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not self.is_serving:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def check_produce(self, required_acks: int) -> ErrorCode:
+        """May a batch be appended here? With acks=all only while the ISR has min ISR members (F5)."""
+        if not self.is_serving:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if required_acks == -1 and self.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return ErrorCode.NONE
+
+    def check_waiting(self, leader_epoch: int) -> ErrorCode:
+        """May a batch appended in `leader_epoch` still be acknowledged? (F5, A-18: it may commit all the
+        same.)"""
+        if self.leadership is None or self.leadership.leader_epoch != leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.is_under_min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    # --- leader: followers' fetches -------------------------------------------------------------------------
+
+    def check_follower(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        current_leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+    ) -> Refusal | None:
+        """Check who fetches and whether its log is a prefix of ours (R55, R80). None when it may go on."""
+        error_code = self.check_leader(current_leader_epoch)
+        if error_code is not ErrorCode.NONE:
+            return Refusal(error_code)
+        assert self.leadership is not None
+        if replica_id not in self.leadership.progress:
+            return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if 0 <= broker_epoch < self._brokers.epochs.get(replica_id, -1):
+            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # a former incarnation
+        log = self.log
+        if fetch_offset < log.log_start_offset:
+            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if last_fetched_epoch >= 0:
+            found = log.end_offset_for_epoch(last_fetched_epoch)
+            if found is None:
+                return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if found[0] < last_fetched_epoch or found[1] < fetch_offset:
+                return Refusal(ErrorCode.NONE, found)
+        if fetch_offset > log.log_end_offset:
+            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return None
+
+    def follower_fetched(
+        self, replica_id: int, broker_epoch: int, fetch_offset: int, flushed_offset: int, now_ms: int
+    ) -> Proposal | None:
+        """Count a fetch that passed `check_follower`: the request proves what the follower holds. Returns the
+        proposal to let it into the ISR, if that is due now. The caller advances the high watermark
+        afterwards."""
+        leadership = self.leadership
+        assert leadership is not None
+        progress = leadership.progress[replica_id]
+        position = min(flushed_offset, fetch_offset) if self.counts_flushed else fetch_offset
+        progress.fetched(position, broker_epoch, self.position, now_ms)
+        if replica_id in leadership.maximal_isr:
+            return None
+        return self._maybe_expand(leadership, progress, now_ms)
+
+    def _maybe_expand(
+        self, leadership: Leadership, progress: ReplicaProgress, now_ms: int
+    ) -> Proposal | None:
+        registration = self.registration
+        assert registration is not None
+        if leadership.proposal is not None or not self._may_join(leadership, progress, now_ms):
+            return None
+        replica_id = progress.replica_id
+        isr = tuple(sorted((*registration.isr, replica_id)))
+        proposal = self._propose(leadership, isr)
+        leadership.maximal_isr = isr
+        return proposal
+
+    def _may_join(self, leadership: Leadership, progress: ReplicaProgress, now_ms: int) -> bool:
+        # R50 and A-5: fetched in this epoch, reached the high watermark and the start of the epoch.
+        # KAFKA-19996: below min ISR the high watermark stands still and proves nothing, so the lag behind
+        # our end is bounded in time too.
+        start_offset = leadership.start_offset
+        return (
+            start_offset is not None
+            and progress.has_fetched
+            and progress.position >= self.high_watermark
+            and progress.position >= start_offset
+            and self._is_eligible(progress)
+            and progress.is_caught_up(self.position, now_ms, self._lag_ms_max)
+        )
+
+    def _is_eligible(self, progress: ReplicaProgress) -> bool:
+        # Unfenced, not shutting down, and in the incarnation that fetched (R50, KAFKA-15221). Differs from
+        # Kafka: an unknown broker epoch (-1) proves no incarnation and does not pass.
+        epoch = self._brokers.acceptable.get(progress.replica_id)
+        return epoch is not None and epoch == progress.broker_epoch
+
+    def _propose(self, leadership: Leadership, isr: tuple[int, ...]) -> Proposal:
+        registration = self.registration
+        assert registration is not None and leadership.proposal is None
+        assert self.broker_id in isr and set(isr) <= set(registration.replicas)
+        epochs = tuple(-1 if r == self.broker_id else self._member_epoch(leadership, r) for r in isr)
+        proposal = Proposal(isr, epochs, leadership.leader_epoch, registration.partition_epoch)
+        leadership.proposal = proposal
+        return proposal
+
+    def _member_epoch(self, leadership: Leadership, replica_id: int) -> int:
+        # A member that has not fetched in this leader epoch is named with the epoch that metadata knows.
+        known = leadership.progress[replica_id].broker_epoch
+        return known if known >= 0 else self._brokers.acceptable.get(replica_id, -1)
+
+    def maybe_shrink(self, now_ms: int) -> Proposal | None:
+        """Propose an ISR without the followers that have not been caught up for the lag time (R51)."""
+        leadership, registration = self.leadership, self.registration
+        if (
+            leadership is None
+            or registration is None
+            or leadership.start_offset is None
+            or leadership.proposal
+        ):
+            return None
+        position = self.position
+        out_of_sync = [
+            replica_id
+            for replica_id in registration.isr
+            if replica_id != self.broker_id
+            and not leadership.progress[replica_id].is_caught_up(position, now_ms, self._lag_ms_max)
+        ]
+        if not out_of_sync:
+            return None
+        return self._propose(leadership, tuple(r for r in registration.isr if r not in out_of_sync))
+
+    def retry_expand(self, now_ms: int) -> Proposal | None:
+        """Look again at followers outside the ISR: a proposal that stood in the way is closed, or a broker
+        was unfenced. Later fetches would find them too, but a caught-up follower lists its row only when it
+        changes."""
+        leadership = self.leadership
+        if leadership is None or leadership.proposal is not None:
+            return None
+        for replica_id, progress in leadership.progress.items():
+            if replica_id not in leadership.maximal_isr:
+                proposal = self._maybe_expand(leadership, progress, now_ms)
+                if proposal is not None:
+                    return proposal
+        return None
+
+    def alter_answered(
+        self, proposal: Proposal, answer: AlterPartitionPartitionResponse, now_ms: int
+    ) -> tuple[AlterVerdict, RoleChange]:
+        """React to the controller's row for `proposal` (R44). Success is one more committed registration."""
+        leadership, registration = self.leadership, self.registration
+        if leadership is None or registration is None or leadership.proposal is not proposal:
+            return AlterVerdict.CLOSED, RoleChange.IGNORED  # metadata was faster
+        code = answer.error_code
+        if code == ErrorCode.NONE:
+            if (
+                answer.leader_epoch != leadership.leader_epoch
+                or answer.partition_epoch < proposal.partition_epoch
+            ):
+                return AlterVerdict.WAIT, RoleChange.IGNORED
+            leadership.proposal = None
+            leadership.maximal_isr = answer.isr
+            change = self.apply_registration(
+                replace(
+                    registration,
+                    isr=answer.isr,
+                    leader_recovery_state=answer.leader_recovery_state,
+                    partition_epoch=answer.partition_epoch,
+                    min_isr=answer.min_isr,
+                ),
+                now_ms,
+            )
+            return AlterVerdict.CLOSED, change
+        if code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+            leadership.proposal = None
+            leadership.maximal_isr = registration.isr
+            return AlterVerdict.CLOSED, RoleChange.IGNORED
+        if code in _WAIT_FOR_METADATA:
+            return AlterVerdict.WAIT, RoleChange.IGNORED
+        return AlterVerdict.RESEND, RoleChange.IGNORED
+
+    # --- leader: high watermark -----------------------------------------------------------------------------
+
+    def advance_high_watermark(self, now_ms: int) -> bool:
+        """Move it to the lowest position over us, the maximal ISR and caught-up replicas that may join (F3,
+        R52), unless the committed ISR is below min ISR (F1, A-2). Never moves back on a leader. True when
+        it moved."""
+        leadership, registration = self.leadership, self.registration
+        if leadership is None or leadership.start_offset is None:
+            return False
+        assert registration is not None
+        position = self.position
+        followers = leadership.progress.values()
+        if position > leadership.position:
+            for progress in followers:
+                progress.leader_moved(leadership.position, now_ms)
+            leadership.position = position
+        if len(registration.isr) < registration.min_isr:
+            return False
+        end = position
+        known = self.high_watermark
+        if end <= known:
+            return False
+        maximal_isr = leadership.maximal_isr
+        for progress in followers:
+            if progress.position < end and (
+                progress.replica_id in maximal_isr
+                or (
+                    progress.has_fetched
+                    and self._is_eligible(progress)
+                    and progress.is_caught_up(position, now_ms, self._lag_ms_max)
+                )
+            ):
+                end = progress.position
+                if end <= known:
+                    return False
+        self.high_watermark = end
+        return True
+
+    # --- follower -------------------------------------------------------------------------------------------
+
+    def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int:
+        """Where to cut after a diverging answer (R81, A-16): own end of that epoch or of the next lower
+        one, never above the leader's end nor our own. The log start when no epoch so low is known:
+        everything goes (D8)."""
+        found = self.log.end_offset_for_epoch(diverging_epoch)
+        if found is None:
+            return self.log.log_start_offset
+        epoch, end_offset = found
+        if epoch == diverging_epoch:
+            end_offset = min(end_offset, leader_end_offset)
+        return max(self.log.log_start_offset, min(end_offset, self.log.log_end_offset))
+
+    def leader_answered(self, leader_high_watermark: int) -> None:
+        """Follow the leader's high watermark as far as our log goes, also backwards (R52). Only after a
+        diverging answer was acted upon (R82)."""
+        assert self.role is not Role.LEADER
+        log = self.log
+        self.high_watermark = max(log.log_start_offset, min(leader_high_watermark, log.log_end_offset))
+
+    def log_was_cut(self) -> None:
+        """The log has become shorter or starts later: the high watermark stays inside of it."""
+        log = self.log
+        self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
+
+
+_WAIT_FOR_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)

@@ -1,0 +1,162 @@
+"""Connections of a broker to others: its sources, one each, and the active controller.
+
+Owns the channels; decides nothing. D-4: a session of fetches lives and dies with its own connection.
+Failures are told apart only as far as they are evidence (D9).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from broker.events import (
+    CallAnswered,
+    CallController,
+    CallFailed,
+    CloseSource,
+    Event,
+    Failure,
+    FetchAnswered,
+    FetchFailed,
+    SendFetch,
+)
+from rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool
+from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime
+
+#: A source that does not accept a connection for so long is given up; the next attempt follows.
+CONNECT_TIMEOUT_MS = 3000
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What a failed call says about the peer."""
+    if isinstance(error, ConnectionRefused):
+        return Failure.REFUSED
+    if isinstance(error, Disconnected):
+        return Failure.DISCONNECTED
+    if isinstance(error, CallTimedOut | ConnectTimeout):
+        return Failure.TIMED_OUT
+    if isinstance(error, CallRefused):
+        return Failure.REJECTED
+    assert isinstance(error, NetworkError), f"a call fails by network or refusal only: {error!r}"
+    return Failure.UNREACHABLE
+
+
+class _SourceChannel:
+    """The connection of one fetch session."""
+
+    __slots__ = ("backlog", "channel", "is_closed")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        #: requests that wait for the connection; None once it is there
+        self.backlog: list[SendFetch] | None = []
+        self.is_closed = False
+
+
+class Peers:
+    """All outgoing connections of a broker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_id: int,
+        voters: dict[int, tuple[str, int]],
+        post: Callable[[Event], None],
+    ) -> None:
+        self._runtime = runtime
+        self._client_id = f"broker-{node_id}"
+        self._voters = voters
+        self._post = post
+        self._sources: dict[int, _SourceChannel] = {}
+        self.controllers = Pool(runtime, self._client_id)
+
+    def close(self) -> None:
+        """End all connections."""
+        for source_id in sorted(self._sources):
+            self._drop(source_id)
+        self.controllers.close()
+
+    # --- sources -----------------------------------------------------------------------------------------
+
+    def send_fetch(self, effect: SendFetch) -> None:
+        """Send on the session's connection, in order; its first request makes the connection."""
+        source_id = effect.source_id
+        if effect.request.session_epoch == 0:
+            self._drop(source_id)
+            channel = Channel(self._runtime, effect.host, effect.port, self._client_id)
+            source = self._sources[source_id] = _SourceChannel(channel)
+            self._runtime.tasks.start(f"connect to broker {source_id}", self._connect(source_id, source))
+        source = self._sources[source_id]
+        if source.backlog is not None:
+            source.backlog.append(effect)
+        else:
+            self._send(source, effect)
+
+    async def _connect(self, source_id: int, source: _SourceChannel) -> None:
+        failure: Exception | None = None
+        try:
+            await source.channel.connect(CONNECT_TIMEOUT_MS)
+        except (NetworkError, CallRefused) as error:
+            failure = error
+        if source.is_closed:
+            source.channel.abort()
+            return
+        backlog, source.backlog = source.backlog, None
+        assert backlog is not None
+        if failure is not None:
+            self._failed(backlog[0], failure)
+            return
+        for effect in backlog:
+            self._send(source, effect)
+
+    def _send(self, source: _SourceChannel, effect: SendFetch) -> None:
+        future = source.channel.call_soon(effect.request, effect.timeout_ms)
+        future.add_done_callback(lambda done: self._answered(source, effect, done))
+
+    def _answered(self, source: _SourceChannel, effect: SendFetch, done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if source.is_closed or done.cancelled():
+            return
+        if error is not None:
+            self._failed(effect, error)
+            return
+        request = effect.request
+        self._post(FetchAnswered(effect.source_id, request.session_id, request.session_epoch, done.result()))
+
+    def _failed(self, effect: SendFetch, error: BaseException) -> None:
+        request = effect.request
+        self._post(
+            FetchFailed(
+                effect.source_id, request.session_id, request.session_epoch, failure_of(error), str(error)
+            )
+        )
+
+    def close_source(self, effect: CloseSource) -> None:
+        """End the session's connection; none of its answers will be heard (D-4)."""
+        self._drop(effect.source_id)
+
+    def _drop(self, source_id: int) -> None:
+        source = self._sources.pop(source_id, None)
+        if source is not None:
+            source.is_closed = True
+            source.channel.abort()
+
+    # --- controller --------------------------------------------------------------------------------------
+
+    def call_controller(self, effect: CallController) -> None:
+        """Send to the controller; its answer or failure comes back as an event."""
+        name = f"call controller {effect.controller_id}"
+        self._runtime.tasks.start(name, self._call_controller(effect))
+
+    async def _call_controller(self, effect: CallController) -> None:
+        host, port = self._voters[effect.controller_id]
+        try:
+            response = await self.controllers.call(host, port, effect.request, effect.timeout_ms)
+        except (NetworkError, CallRefused) as error:
+            self._post(CallFailed(effect.call_id, failure_of(error), str(error)))
+        else:
+            self._post(CallAnswered(effect.call_id, response))
+
+    async def ask_controller(self, controller_id: int, request: Any, timeout_ms: float) -> Any:
+        """The controller's answer to a forwarded request. Raises: NetworkError, CallRefused."""
+        host, port = self._voters[controller_id]
+        return await self.controllers.call(host, port, request, timeout_ms)

@@ -1,0 +1,384 @@
+"""The broker's shell: requests and results become events, the core's effects are carried out in order.
+
+Owns the event queue, one timer, and the exchanges in flight; decides nothing. Events that effects cause are
+taken before anything else; when none is left, QueueEmpty lets the core send what has piled up. After any
+exception nothing more is said to anybody: the node is ending (A-20).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.broker import Broker
+from broker.events import (
+    AnswerFetch,
+    AnswerOffsets,
+    Append,
+    AppendFetched,
+    CallController,
+    CloseSource,
+    ConfigureLog,
+    ControllerChanged,
+    DeleteLog,
+    Drop,
+    Effect,
+    Event,
+    Flush,
+    Level,
+    MetadataCommitted,
+    Note,
+    OpenLog,
+    QueueEmpty,
+    ReadRow,
+    Requested,
+    Reset,
+    Respond,
+    SendFetch,
+    StartEpoch,
+    Stop,
+    Tick,
+    Truncate,
+)
+from broker.log_effects import LogEffects
+from broker.log_manager import LogManager
+from broker.partition import TopicPartition
+from broker.peers import Peers
+from metadata.describe import (
+    describe_cluster_response,
+    describe_topic_partitions_response,
+    metadata_response,
+)
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
+from rpc.channel import CallRefused
+from rpc.server import Exchange
+from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Timer
+from storage.log import OffsetOutOfRange
+
+#: Forwarded requests under way; further ones are refused.
+FORWARDED_MAX = 1000
+#: Between two attempts to reach the active controller for a client.
+FORWARD_RETRY_MS = 50
+
+_LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
+_QUEUE_EMPTY = QueueEmpty()
+_TICK = Tick()
+_NO_RECORDS = memoryview(b"")
+
+_log = logging.getLogger("holdfast.broker")
+
+
+class BrokerServer:
+    """Runs one core. A `raft.driver.RaftListener`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        core: Broker,
+        log_manager: LogManager,
+        stopped: Callable[[Stop], None],
+    ) -> None:
+        self.core = core
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._log_manager = log_manager
+        self._stopped = stopped
+        self.peers = Peers(runtime, core.broker_id, dict(core.config.voters), self.post)
+        self._logs = LogEffects(runtime, log_manager, self.post)
+        self._queue: deque[Event] = deque()
+        self._is_pumping = False
+        self._is_ended = False
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._forwarded = 0
+        #: {topic name: bytes of records sent to consumers}, and to followers
+        self.bytes_out: dict[str, int] = {}
+        self.replication_bytes_out: dict[str, int] = {}
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            Respond: self._respond,
+            AnswerFetch: self._answer_fetch,
+            Append: self._logs.append,
+            AppendFetched: self._logs.append_fetched,
+            SendFetch: self.peers.send_fetch,
+            Flush: self._logs.flush,
+            Drop: self._drop,
+            AnswerOffsets: self._answer_offsets,
+            CallController: self.peers.call_controller,
+            CloseSource: self.peers.close_source,
+            StartEpoch: self._logs.start_epoch,
+            Truncate: self._logs.truncate,
+            Reset: self._logs.reset,
+            ConfigureLog: self._logs.configure,
+            OpenLog: self._logs.open,
+            DeleteLog: self._logs.delete,
+            Note: self._note,
+            Stop: self._stop,
+        }
+
+    # --- events and effects --------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Give the core an event. Runs at once unless the core is busy with another."""
+        self._queue.append(event)
+        if not self._is_pumping:
+            self._pump()
+
+    def _pump(self) -> None:
+        if self._is_ended:
+            self._queue.clear()
+            return
+        self._is_pumping = True
+        queue, core, clock = self._queue, self.core, self._clock
+        try:
+            while queue:
+                while queue:
+                    self._run(core.handle(queue.popleft(), clock.now_ms()))
+                self._run(core.handle(_QUEUE_EMPTY, clock.now_ms()))
+            self._arm_timer()
+        except BaseException:
+            self._is_ended = True
+            raise
+        finally:
+            self._is_pumping = False
+
+    def _run(self, effects: Sequence[Effect]) -> None:
+        carry_out = self._carry_out
+        for effect in effects:
+            carry_out[type(effect)](effect)
+
+    def _arm_timer(self) -> None:
+        """One timer, for the core's next deadline. One that is too early finds nothing and is set anew."""
+        deadline_ms = self.core.next_deadline_ms()
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._clock.call_later(max(1, deadline_ms - self._clock.now_ms()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.post(_TICK)
+
+    def end(self) -> None:
+        """Take no more events and end all connections; logs are the log manager's."""
+        self._is_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.peers.close()
+
+    # --- RaftListener --------------------------------------------------------------------------------------
+
+    def on_committed(self, entries: Sequence[tuple[int, int, bytes]], committed_offset: int) -> None:
+        """Metadata has been committed."""
+        self.post(MetadataCommitted(tuple(entries), committed_offset))
+
+    def on_leader_change(
+        self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
+    ) -> None:
+        """The quorum has another leader, or none."""
+        self.post(ControllerChanged(leader_id, raft_epoch))
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def handlers(self) -> dict[ApiKey, Callable[[Exchange], None]]:
+        """For the rpc servers of all listeners."""
+        handlers: dict[ApiKey, Callable[[Exchange], None]] = {
+            ApiKey.METADATA: self._metadata,
+            ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe_topic_partitions,
+        }
+        for key in (
+            ApiKey.PRODUCE,
+            ApiKey.FETCH,
+            ApiKey.LIST_OFFSETS,
+            ApiKey.INIT_PRODUCER_ID,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ):
+            handlers[key] = self._request
+        for key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_QUORUM):
+            handlers[key] = self._forward
+        return handlers
+
+    def _is_refused(self, exchange: Exchange) -> bool:
+        if self.core.has_roles and not self._is_ended:
+            return False
+        text = "this broker is starting or stopping; ask another one, or try again"
+        exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)
+        return True
+
+    def _request(self, exchange: Exchange) -> None:
+        if not self._is_refused(exchange):
+            self.post(Requested(exchange, exchange.message))
+
+    def _metadata(self, exchange: Exchange) -> None:
+        if not self._is_refused(exchange):
+            exchange.respond(
+                metadata_response(
+                    self.core.image,
+                    exchange.message,
+                    listener_name=exchange.listener_name,
+                    cluster_id=self.core.config.cluster_id,
+                    controller_id=self._controller_id,
+                )
+            )
+
+    def _describe_cluster(self, exchange: Exchange) -> None:
+        if not self._is_refused(exchange):
+            exchange.respond(
+                describe_cluster_response(
+                    self.core.image,
+                    listener_name=exchange.listener_name,
+                    cluster_id=self.core.config.cluster_id,
+                    controller_id=self._controller_id,
+                    controller_epoch=self.core.controller_epoch,
+                )
+            )
+
+    def _describe_topic_partitions(self, exchange: Exchange) -> None:
+        if not self._is_refused(exchange):
+            exchange.respond(
+                describe_topic_partitions_response(
+                    self.core.image, exchange.message, partition_limit=self.core.config.partition_limit
+                )
+            )
+
+    @property
+    def _controller_id(self) -> int:
+        return -1 if self.core.controller_id is None else self.core.controller_id
+
+    # --- forwarding to the active controller ---------------------------------------------------------------
+
+    def _forward(self, exchange: Exchange) -> None:
+        if self._is_refused(exchange):
+            return
+        if self._forwarded >= FORWARDED_MAX:
+            text = f"{FORWARDED_MAX} requests wait for the active controller; try again"
+            exchange.fail(ErrorCode.REQUEST_LIMIT_REACHED, text)
+            return
+        self._forwarded += 1
+        self._runtime.tasks.start(f"forward {exchange.api_key.name}", self._ask_controller(exchange))
+
+    async def _ask_controller(self, exchange: Exchange) -> None:
+        """Ask whoever is the active controller until the request's time is over. Only what was surely not
+        carried out is asked again."""
+        timeout_ms = min(
+            getattr(exchange.message, "timeout_ms", self.core.config.request_timeout_ms),
+            self.core.config.request_timeout_ms,
+        )
+        deadline_ms = self._clock.now_ms() + max(1, timeout_ms)
+        text = "the active controller is not known"
+        code = ErrorCode.REQUEST_TIMED_OUT
+        while exchange.is_open and self._clock.now_ms() < deadline_ms:
+            controller_id = self.core.controller_id
+            if controller_id is not None:
+                left_ms = deadline_ms - self._clock.now_ms()
+                try:
+                    response = await self.peers.ask_controller(controller_id, exchange.message, left_ms)
+                except (NetworkError, CallRefused) as error:
+                    text = f"{error}; look whether it was carried out before you try again"
+                    if not _was_surely_not_done(error):
+                        code = ErrorCode.NETWORK_EXCEPTION
+                        break
+                else:
+                    if response.error_code not in (
+                        ErrorCode.NOT_CONTROLLER,
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    ):
+                        exchange.respond(response)
+                        self._forwarded -= 1
+                        return
+                    text = response.error_message or "not the active controller"
+            await self._clock.sleep(FORWARD_RETRY_MS)
+        if exchange.is_open:
+            exchange.fail(code, text)
+        self._forwarded -= 1
+
+    # --- effects -------------------------------------------------------------------------------------------
+
+    def _respond(self, effect: Respond) -> None:
+        exchange: Any = effect.reply_to
+        exchange.respond(effect.message)
+
+    def _drop(self, effect: Drop) -> None:
+        exchange: Any = effect.reply_to
+        exchange.drop()
+
+    def _answer_fetch(self, effect: AnswerFetch) -> None:
+        exchange: Any = effect.reply_to
+        left = effect.max_bytes
+        rows: list[FetchPartitionResponse] = []
+        for row in effect.rows:
+            records: memoryview | bytes = _NO_RECORDS
+            error_code = row.error_code
+            if row.max_bytes:
+                error_code, records = self._read(row, left, at_least_one=left == effect.max_bytes)
+                left -= min(left, len(records))
+            diverging = row.diverging
+            rows.append(
+                FetchPartitionResponse(
+                    row.topic_id,
+                    row.partition_index,
+                    error_code,
+                    row.high_watermark,
+                    row.log_start_offset,
+                    row.log_end_offset,
+                    None if diverging is None else EpochEndOffset(diverging[0], diverging[1]),
+                    row.leader_id,
+                    row.leader_epoch,
+                    records,  # type: ignore[arg-type]  # any buffer is encoded
+                )
+            )
+        exchange.respond(FetchResponse(0, None, tuple(rows)))
+
+    def _read(self, row: ReadRow, left: int, *, at_least_one: bool) -> tuple[int, memoryview | bytes]:
+        key = TopicPartition(row.topic_id, row.partition_index)
+        managed = self._log_manager.managed(key)
+        if managed is None:
+            return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
+        is_follower = row.log_end_offset >= 0
+        # A follower's row is closed by its answer, so it always gets something; the core keeps answers
+        # bounded.
+        at_least_one = at_least_one or is_follower
+        limit = row.max_bytes if is_follower else min(row.max_bytes, left)
+        try:
+            records = managed.log.read(row.fetch_offset, limit, row.end_offset, at_least_one=at_least_one)
+        except OffsetOutOfRange:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, _NO_RECORDS
+        if is_follower and not records:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, _NO_RECORDS  # cut meanwhile: we lead no more
+        counter = self.replication_bytes_out if is_follower else self.bytes_out
+        name = managed.partition.topic
+        counter[name] = counter.get(name, 0) + len(records)
+        return row.error_code, records
+
+    def _answer_offsets(self, effect: AnswerOffsets) -> None:
+        exchange: Any = effect.reply_to
+        rows: list[ListOffsetsPartitionResponse] = []
+        for row in effect.rows:
+            timestamp, offset = -1, row.offset
+            if row.timestamp >= 0:
+                managed = self._log_manager.managed(TopicPartition(row.topic_id, row.partition_index))
+                found = None if managed is None else managed.log.offset_for_timestamp(row.timestamp)
+                if found is not None and found.offset < row.end_offset:
+                    timestamp, offset = found
+            rows.append(
+                ListOffsetsPartitionResponse(
+                    row.topic_id, row.partition_index, row.error_code, timestamp, offset, row.leader_epoch
+                )
+            )
+        exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
+
+    def _note(self, effect: Note) -> None:
+        _log.log(_LEVELS[effect.level], "%s", effect.text)
+
+    def _stop(self, effect: Stop) -> None:
+        self._stopped(effect)
+
+
+def _was_surely_not_done(error: Exception) -> bool:
+    # Sent and then silence or a broken connection says nothing; a refused one was never sent.
+    return isinstance(error, CallRefused | ConnectionRefused | ConnectTimeout)

@@ -1,0 +1,119 @@
+"""What a broker reports about itself; names and labels are those that Kafka's users expect.
+
+One pass over the partitions of this broker a scrape. Series of partitions come from their leader here, as a
+cross-check of the controller's.
+"""
+
+from collections.abc import Iterable
+
+from broker.broker import Broker
+from broker.lifecycle import BrokerState
+from broker.partition import Partition, Role
+from runtime.stats import Labels, MetricFamily, MetricKind, Sample, counter, gauge
+
+
+def families(
+    core: Broker, bytes_out: dict[str, int], replication_bytes_out: dict[str, int]
+) -> list[MetricFamily]:
+    """Everything, as of now. `bytes_out` by topic is counted by the shell."""
+    lifecycle = core.lifecycle
+    partitions = sorted(core.partitions.values(), key=lambda p: (p.topic_name, p.key.partition_index))
+    leading = [partition for partition in partitions if partition.role is Role.LEADER]
+    found = [
+        MetricFamily(
+            "kafka_server_broker_state",
+            MetricKind.GAUGE,
+            "1 for the state that the broker is in.",
+            tuple(Sample(int(lifecycle.state is s), (("state", s.value),)) for s in BrokerState),
+        ),
+        gauge(
+            "kafka_server_last_shutdown_clean",
+            "1 when the last stop was proven clean.",
+            lifecycle.was_clean or 0,
+        ),
+        gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
+        gauge("kafka_server_metadata_offset", "End of the applied metadata.", core.image.offset),
+        _by_topic("messages_in", "Records appended for clients.", core.counts.messages_in),
+        _by_topic("bytes_in", "Bytes appended for clients.", core.counts.bytes_in),
+        _by_topic("bytes_out", "Bytes of records sent to consumers.", bytes_out),
+        _by_topic("replication_bytes_in", "Bytes appended as follower.", core.counts.replication_bytes_in),
+        _by_topic("replication_bytes_out", "Bytes of records sent to followers.", replication_bytes_out),
+        gauge("kafka_server_partitions", "Replicas on this broker.", len(partitions)),
+        gauge("kafka_server_leader_partitions", "Partitions led here.", len(leading)),
+        gauge(
+            "kafka_server_under_replicated_partitions",
+            "Partitions led here whose ISR lacks a replica.",
+            sum(len(p.registration.isr) < len(p.registration.replicas) for p in leading if p.registration),
+        ),
+        gauge(
+            "kafka_server_under_min_isr_partitions",
+            "Partitions led here whose ISR is below min ISR.",
+            sum(p.is_under_min_isr for p in leading),
+        ),
+        gauge(
+            "kafka_server_at_min_isr_partitions",
+            "Partitions led here whose ISR is just min ISR.",
+            sum(len(p.registration.isr) == p.registration.min_isr for p in leading if p.registration),
+        ),
+        counter("kafka_server_isr_shrinks_total", "ISR shrinks proposed.", core.counts.isr_shrinks),
+        counter("kafka_server_isr_expands_total", "ISR expands proposed.", core.counts.isr_expands),
+        counter(
+            "kafka_server_failed_isr_updates_total", "ISR proposals refused.", core.counts.failed_isr_updates
+        ),
+        gauge(
+            "kafka_server_delayed_produce_requests",
+            "Writes that wait for replication.",
+            core.produce_path.waiting_count,
+        ),
+        gauge(
+            "kafka_server_delayed_fetch_requests",
+            "Consumers' fetches that wait.",
+            core.fetch_path.waiting_count,
+        ),
+        counter(
+            "kafka_server_metadata_violations_total",
+            "Committed metadata records that did not fit.",
+            core.counts.metadata_violations,
+        ),
+        MetricFamily(
+            "kafka_server_truncated_records_total",
+            MetricKind.COUNTER,
+            "Records cut off as follower; below_hwm > 0 means committed data was dropped here.",
+            (
+                Sample(core.fetchers.truncated_above, (("range", "above_hwm"),)),
+                Sample(core.fetchers.truncated_below, (("range", "below_hwm"),)),
+            ),
+        ),
+    ]
+    if core.config.has_partition_metrics:
+        found += _partition_families(partitions)
+    return found
+
+
+def _by_topic(name: str, help: str, values: dict[str, int]) -> MetricFamily:
+    samples = tuple(Sample(value, (("topic", topic),)) for topic, value in sorted(values.items()))
+    return MetricFamily(f"kafka_server_{name}_total", MetricKind.COUNTER, help, samples)
+
+
+def _partition_families(partitions: Iterable[Partition]) -> list[MetricFamily]:
+    rows = [(_labels(partition), partition) for partition in partitions]
+
+    def family(name: str, help: str, values: Iterable[tuple[Labels, int]]) -> MetricFamily:
+        samples = tuple(Sample(value, labels) for labels, value in values)
+        return MetricFamily(f"kafka_server_partition_{name}", MetricKind.GAUGE, help, samples)
+
+    return [
+        family("high_watermark", "End of the committed part.", ((la, p.high_watermark) for la, p in rows)),
+        family("log_end_offset", "Next offset.", ((la, p.log.log_end_offset) for la, p in rows)),
+        family("log_start_offset", "First offset kept.", ((la, p.log.log_start_offset) for la, p in rows)),
+        family("flushed_offset", "End of the durable part.", ((la, p.log.flushed_offset) for la, p in rows)),
+        family(
+            "hwm_blocked_records",
+            "Records that wait for the ISR to reach min ISR.",
+            ((la, p.log.log_end_offset - p.high_watermark if p.is_under_min_isr else 0) for la, p in rows),
+        ),
+    ]
+
+
+def _labels(partition: Partition) -> Labels:
+    return (("topic", partition.topic_name), ("partition", str(partition.key.partition_index)))
