@@ -25,7 +25,7 @@ from metadata.configs import ConfigError
 from protocol.messages.broker_registration import ListenerEndpoint
 from raft.config import RaftConfig
 from raft.driver import RaftDriver
-from raft.state_file import BadQuorumState
+from raft.quorum import BadQuorumState
 from rpc.server import Server, ServerLimits
 from runtime import logs, real
 from runtime.api import DiskError, NetworkError, Runtime, Task
@@ -39,7 +39,24 @@ from storage.meta_properties import LogDirRefused
 _log = logging.getLogger("holdfast.broker")
 
 #: What can keep a broker from starting, other than our own bugs.
-START_ERRORS = (DiskError, NetworkError, LogDirRefused, BadQuorumState, ValueError)
+START_ERRORS = (DiskError, NetworkError, LogDirRefused, BadQuorumState)
+
+
+def raft_config(config: BrokerConfig, folder: str) -> RaftConfig:
+    """The quorum's part of the configuration: brokers observe."""
+    static = config.static
+    return RaftConfig(
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        voters=config.voters,
+        folder=folder,
+        is_voter=False,
+        election_timeout_ms=static["controller.quorum.election.timeout.ms"],
+        fetch_timeout_ms=static["controller.quorum.fetch.timeout.ms"],
+        election_backoff_max_ms=static["controller.quorum.election.backoff.max.ms"],
+        request_timeout_ms=static["controller.quorum.request.timeout.ms"],
+        retry_backoff_ms=static["controller.quorum.retry.backoff.ms"],
+    )
 
 
 class BrokerNode:
@@ -94,7 +111,7 @@ class BrokerNode:
         )
         self.core = Broker(config, identity, runtime.clock.now_ms())
         self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop)
-        self._raft = RaftDriver(runtime, self._raft_config(folder), self._metadata_log, self.server)
+        self._raft = RaftDriver(runtime, raft_config(config, folder), self._metadata_log, self.server)
         await self._listen()
         await self._raft.start()
         self.server.post(Started())
@@ -106,21 +123,6 @@ class BrokerNode:
             return posixpath.join(path, METADATA_FOLDER)
         log_dir = await LogDir.open(self._runtime, path, self.config.cluster_id, self.config.node_id)
         return log_dir.file(METADATA_FOLDER)
-
-    def _raft_config(self, folder: str) -> RaftConfig:
-        static = self.config.static
-        return RaftConfig(
-            node_id=self.config.node_id,
-            cluster_id=self.config.cluster_id,
-            voters=self.config.voters,
-            folder=folder,
-            is_voter=False,
-            election_timeout_ms=static["controller.quorum.election.timeout.ms"],
-            fetch_timeout_ms=static["controller.quorum.fetch.timeout.ms"],
-            election_backoff_max_ms=static["controller.quorum.election.backoff.max.ms"],
-            request_timeout_ms=static["controller.quorum.request.timeout.ms"],
-            retry_backoff_ms=static["controller.quorum.retry.backoff.ms"],
-        )
 
     async def _listen(self) -> None:
         limits = ServerLimits(frame_max_bytes=self.config.frame_max_bytes)
@@ -205,6 +207,11 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals)
     """Run a broker until a signal and its controlled shutdown (0) or a failure (1)."""
     node = BrokerNode(config, runtime)
     admin = None
+    try:
+        raft_config(config, config.metadata_log_dir).validate()
+    except ValueError as error:
+        _log.error("%s", error)
+        return 1
     try:
         await node.start()
         if config.http_listener is not None:

@@ -223,9 +223,7 @@ class Partition:
             if registration.partition_epoch < known.partition_epoch:
                 return RoleChange.IGNORED
             assert registration.leader_epoch >= known.leader_epoch, (
-            if leadership.proposal is None or (
-                registration.partition_epoch > leadership.proposal.partition_epoch
-            ):
+                f"{self.topic_name}-{self.key.partition_index}: a newer registration with an older leader "
                 f"epoch: {known} -> {registration}"
             )
         self.registration = registration
