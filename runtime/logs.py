@@ -31,7 +31,7 @@ class LineFormatter(logging.Formatter):
 
 
 def configure(node_name: str, level: str = "INFO") -> None:
-    """Send to stderr what is logged from `level` (DEBUG, INFO, WARNING, ERROR) on. Replaces earlier settings."""
+    """Send to stderr what is logged from `level` (DEBUG, INFO, WARNING, ERROR) on. Replaces earlier calls."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(node_name))
     logging.basicConfig(level=level, handlers=[handler], force=True)

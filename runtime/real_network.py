@@ -7,6 +7,7 @@ Owns the mapping between the loop's transports and `runtime.api`, and between OS
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from runtime.api import Buffer, ConnectionHandler, ConnectionRefused, ConnectTimeout, NetworkError
 
@@ -62,7 +63,8 @@ class RealConnection(asyncio.Protocol):
     # --- asyncio.Protocol -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transport has the methods, but not the base class.
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         # A frame must not wait for the peer's acknowledgement of the one before it.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

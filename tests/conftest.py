@@ -1,9 +1,43 @@
 """Settings of the whole suite: property tests never judge by time, because two busy cores would."""
 
+import logging
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", parent=settings.get_profile("default"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+class _Failures(logging.Handler):
+    """Keeps what tasks and event loops report as broken: exceptions that nobody awaited."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture(autouse=True)
+def _no_unseen_failures(request: pytest.FixtureRequest) -> Iterator[_Failures]:
+    """A task or callback that broke fails the test, unless the test takes `failures_logged`."""
+    failures = _Failures()
+    loggers = [logging.getLogger(name) for name in ("asyncio", "holdfast.tasks")]
+    for logger in loggers:
+        logger.addHandler(failures)
+    yield failures
+    for logger in loggers:
+        logger.removeHandler(failures)
+    if "failures_logged" not in request.fixturenames:
+        assert not failures.lines, "something broke where nobody looked:\n" + "\n".join(failures.lines)
+
+
+@pytest.fixture
+def failures_logged(_no_unseen_failures: _Failures) -> list[str]:
+    """For tests that break something on purpose: what tasks and event loops reported."""
+    return _no_unseen_failures.lines

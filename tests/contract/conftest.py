@@ -1,0 +1,108 @@
+"""Every implementation of the runtime, on every event loop that it meets, as one fixture called `world`."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+import uvloop
+
+from runtime.api import Runtime
+from runtime.memory import MemoryWorld, memory_runtime
+from runtime.real import real_runtime
+
+
+class World(Protocol):
+    """A runtime, and what a test must be able to do to the machine below it."""
+
+    runtime: Runtime
+    folder: str
+
+    async def pass_time(self, duration_ms: float) -> None: ...
+
+    async def silent_port(self) -> int:
+        """A port of 127.0.0.1 that neither accepts nor refuses."""
+
+    async def full_file(self) -> str:
+        """A file that can be opened and takes no byte."""
+
+
+class RealWorld:
+    def __init__(self, folder: str) -> None:
+        self.runtime = real_runtime()
+        self.folder = folder
+        self._sockets: list[socket.socket] = []
+
+    async def pass_time(self, duration_ms: float) -> None:
+        await self.runtime.clock.sleep(duration_ms)
+
+    async def silent_port(self) -> int:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self._sockets.append(listener)
+        address = listener.getsockname()
+        # The kernel takes a few into the queue that nobody empties; the next ones get no answer at all.
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            with suppress(BlockingIOError):
+                filler.connect(address)
+            self._sockets.append(filler)
+        return int(address[1])
+
+    async def full_file(self) -> str:
+        return "/dev/full"
+
+    def close(self) -> None:
+        for opened in self._sockets:
+            opened.close()
+
+
+class InMemoryWorld:
+    def __init__(self, runtime: Runtime, handles: MemoryWorld) -> None:
+        self.runtime = runtime
+        self.folder = "/data"
+        self.handles = handles
+
+    async def pass_time(self, duration_ms: float) -> None:
+        await self.handles.clock.advance(duration_ms)
+
+    async def silent_port(self) -> int:
+        self.handles.network.cut_off(9)
+        return 9
+
+    async def full_file(self) -> str:
+        self.handles.disk.fail("append", "/data/full", errno.ENOSPC)
+        await (await self.runtime.disk.open("/data/full", create=True)).close()
+        return "/data/full"
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """uvloop swallows the signal by which a time-out is usually told."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(60, method="thread"))
+
+
+@pytest.fixture(params=["real", "memory"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    if request.param == "memory":
+        in_memory = InMemoryWorld(*memory_runtime(seed=7))
+        await in_memory.runtime.disk.make_folder(in_memory.folder)
+        yield in_memory
+        await in_memory.runtime.tasks.cancel_all()
+        return
+    real = RealWorld(str(tmp_path))
+    yield real
+    await real.runtime.tasks.cancel_all()
+    real.close()
