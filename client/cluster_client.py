@@ -32,6 +32,8 @@ CONNECT_TIMEOUT_MS = 2_000
 SUSPICION_MS = 3_000
 #: Repetitions of `ask` after a refusal or a failure.
 ASK_BACKOFF = Backoff(first_ms=20, max_ms=500)
+#: Refusals by a node that did nothing.
+_NOTHING_DONE = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED)
 #: A topic that nodes say they do not know may have been created a moment ago.
 UNKNOWN_TOPIC_GRACE_MS = 3_000
 
@@ -209,6 +211,8 @@ class ClusterClient:
                 code = code_of_answer(response)
                 if not code.is_retriable:
                     return response, maybe_done
+                # A part of the request may be done, or all of it too late.
+                maybe_done = maybe_done or code not in _NOTHING_DONE
                 problem = f"{address} answered {code.name}: {getattr(response, 'error_message', None) or ''}"
             except NetworkError as error:
                 self._chooser.failed(address, self._clock.now_ms())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from client.backoff import Backoff
 from client.batch import Batch, Compression, Identity
 from client.cluster_client import ClusterClient
+from client.effects import Connect, RefreshMetadata
 from client.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
 from client.history import value_crc32c
 from client.ledger import Ledger
@@ -26,9 +27,7 @@ from client.sender import Sender
 from client.sender_effects import (
     AskIdentity,
     Complete,
-    Connect,
     Effect,
-    RefreshMetadata,
     SendBatches,
     SenderConfig,
 )

@@ -9,10 +9,11 @@ verification.md §2.1 (outcomes).
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from client.batch import Batch, Compression, Identity
+from client.broker_link import BrokerLink, Link
+from client.effects import Connect, RefreshMetadata
 from client.errors import code_of
 from client.metadata_cache import Leader, MetadataCache
 from client.outcomes import Outcome, Reaction, outcome_without_ack, reaction_to, refused_before_append
@@ -20,9 +21,7 @@ from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from client.sender_effects import (
     AskIdentity,
     Complete,
-    Connect,
     Effect,
-    RefreshMetadata,
     SendBatches,
     SenderConfig,
 )
@@ -32,20 +31,11 @@ from protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 # --- state ---------------------------------------------------------------------------------------------
 
 
-class _Link(Enum):
-    DOWN = 0
-    CONNECTING = 1
-    UP = 2
-
-
-class _Broker:
-    __slots__ = ("failures", "link", "retry_ms", "waiting")
+class _Broker(BrokerLink):
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self.link = _Link.DOWN
-        self.failures = 0
-        #: no attempt to connect before
-        self.retry_ms = 0
+        super().__init__()
         #: queues to look at again once the link is up
         self.waiting: dict[PartitionQueue, None] = {}
 
@@ -293,7 +283,7 @@ class Sender:
                 self._stick(queue, effects)
                 continue
             broker = self._broker(leader.broker_id)
-            if broker.link is not _Link.UP:
+            if not broker.is_up:
                 self._wait_for_link(queue, broker, leader.broker_id, now_ms, effects)
                 continue
             self._load(queue, leader, loads.setdefault(leader.broker_id, []), now_ms)
@@ -325,13 +315,12 @@ class Sender:
     def _wait_for_link(
         self, queue: PartitionQueue, broker: _Broker, broker_id: int, now_ms: int, effects: list[Effect]
     ) -> None:
-        if broker.link is _Link.DOWN:
-            if now_ms < broker.retry_ms:
-                queue.hold_until_ms = max(queue.hold_until_ms, broker.retry_ms)
-                self._held[queue] = None
-                return
-            broker.link = _Link.CONNECTING
+        if broker.begin(now_ms):
             effects.append(Connect(broker_id))
+        elif broker.state is Link.DOWN:
+            queue.hold_until_ms = max(queue.hold_until_ms, broker.retry_ms)
+            self._held[queue] = None
+            return
         broker.waiting[queue] = None
 
     def _stick(self, queue: PartitionQueue, effects: list[Effect]) -> None:
@@ -349,16 +338,15 @@ class Sender:
     def connected(self, broker_id: int) -> None:
         """The connection stands."""
         broker = self._broker(broker_id)
-        broker.link = _Link.UP
-        broker.failures = 0
-        self._wake_waiting(broker)
+        broker.connected()
+        for queue in broker.waiting:
+            self._dirty[queue] = None
+        broker.waiting.clear()
 
     def connect_failed(self, broker_id: int, now_ms: int, text: str) -> list[Effect]:
         """Nobody listens there, or nobody answered: look for other leaders, and pause before the next try."""
         broker = self._broker(broker_id)
-        broker.link = _Link.DOWN
-        broker.failures += 1
-        broker.retry_ms = now_ms + self._config.retry.pause_ms(broker.failures)
+        broker.failed(now_ms, self._config.retry)
         effects: list[Effect] = []
         for queue in broker.waiting:
             epoch = self._cache.leader(queue.topic, queue.partition).leader_epoch
@@ -369,7 +357,7 @@ class Sender:
 
     def disconnected(self, broker_id: int) -> None:
         """The connection is gone; its requests are reported one by one with `request_failed`."""
-        self._broker(broker_id).link = _Link.DOWN
+        self._broker(broker_id).lost()
 
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         """A metadata answer was merged into the cache, or none could be had."""
@@ -425,11 +413,6 @@ class Sender:
         self._identity_asked = False
         self._identity_failures += 1
         self._identity_retry_ms = now_ms + self._config.retry.pause_ms(self._identity_failures)
-
-    def _wake_waiting(self, broker: _Broker) -> None:
-        for queue in broker.waiting:
-            self._dirty[queue] = None
-        broker.waiting.clear()
 
     # --- events: answers ------------------------------------------------------------------------------
 

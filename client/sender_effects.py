@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from client.backoff import Backoff
 from client.batch import Batch, Compression
+from client.effects import Connect, RefreshMetadata
 from client.partition_queue import IN_FLIGHT_MAX
 
 
@@ -38,23 +39,11 @@ class SendBatches:
 
 
 @dataclass(frozen=True, slots=True)
-class Connect:
-    """Connect to the broker; answer with `connected` or `connect_failed`."""
-
-    broker_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class AskIdentity:
     """Send InitProducerId to any broker; answer with `identity_given` or `identity_failed`."""
 
     producer_id: int
     producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshMetadata:
-    """Ask for metadata soon; answer with `metadata_changed`, also when nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,534 @@
+"""The consumer's decisions: what to fetch from whom, and what each answer means for a position.
+
+Owns the positions of the assigned partitions and what was fetched ahead; at most one request in flight a
+partition and `requests_per_broker_max` a broker, since a parked request must not hold back partitions that
+have room again. Looks at batch headers only. Rules: R55 (epochs), A-6 (unknown high watermark), R81
+(diverging epoch), D9.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from client.backoff import Backoff
+from client.broker_link import BrokerLink, Link
+from client.effects import Connect, RefreshMetadata
+from client.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset, code_of
+from client.metadata_cache import Leader, MetadataCache, TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from protocol.record_batch import BatchHeader, CorruptBatch, iter_batches
+
+
+class ResetPolicy(Enum):
+    """What to do when a position is not in the log; the values are Kafka's words."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    #: raise NoSuchOffset or LogTruncated
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherConfig:
+    """Limits of a consumer's core."""
+
+    max_wait_ms: int
+    min_bytes: int
+    request_bytes_max: int
+    partition_bytes_max: int
+    #: bytes fetched ahead, over all partitions; a fetch starts only below it
+    buffer_bytes_max: int
+    #: silence beyond `max_wait_ms` after which we look whether the leader is still the leader
+    stall_ms: int
+    retry: Backoff
+    reset: ResetPolicy
+    requests_per_broker_max: int = 4
+
+
+class FetchedBatch(NamedTuple):
+    """One batch as it came, not decoded. Records below `start_offset` were not asked for."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    header: BatchHeader
+    data: memoryview
+    #: of the same answer, -1 when the leader does not know it yet (A-6)
+    high_watermark: int
+
+
+# --- effects -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendFetch:
+    """Send it on the connection to the broker; answer with `request_id`."""
+
+    request_id: int
+    broker_id: int
+    request: FetchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LookupOffsets:
+    """Ask the leaders for offsets; answer with `found` or `not_found` and `request_id`."""
+
+    request_id: int
+    timestamps: tuple[tuple[TopicPartition, int], ...]
+
+
+Effect: TypeAlias = SendFetch | LookupOffsets | Connect | RefreshMetadata
+
+
+# --- state ---------------------------------------------------------------------------------------------
+
+
+class _Broker(BrokerLink):
+    __slots__ = ("in_flight",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: requests without answer
+        self.in_flight = 0
+
+
+class PartitionFetch:
+    """One assigned partition."""
+
+    __slots__ = (
+        "buffer",
+        "buffered_bytes",
+        "error",
+        "failures",
+        "fetch_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "hold_until_ms",
+        "log_start_offset",
+        "lookup",
+        "position",
+        "request_id",
+        "sent_epoch",
+        "stale_epoch",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        #: next offset to hand out; None until it was looked up
+        self.position: int | None = None
+        #: next offset to fetch, behind everything in `buffer`
+        self.fetch_offset = -1
+        #: leader epoch of the batch before `fetch_offset`, -1 when it was not read here
+        self.fetch_epoch = -1
+        #: timestamp of ListOffsets that gives the position, None when it is known
+        self.lookup: int | None = None
+        self.buffer: deque[FetchedBatch] = deque()
+        self.buffered_bytes = 0
+        #: the request that may answer for it; answers to others are too late
+        self.request_id: int | None = None
+        #: leader epoch that request was sent under
+        self.sent_epoch = -1
+        self.hold_until_ms = 0
+        self.failures = 0
+        #: leader epoch that failed, -1 when there was no leader; None: the leader is fine
+        self.stale_epoch: int | None = None
+        #: highest heard of, -1 for unknown
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        #: raised at the next poll; nothing is fetched before
+        self.error: ClientError | None = None
+
+    def drop_buffer(self) -> int:
+        """Forget what was fetched ahead; its bytes."""
+        dropped = self.buffered_bytes
+        self.buffer.clear()
+        self.buffered_bytes = 0
+        return dropped
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    broker_id: int
+    sent_ms: int
+    parts: tuple[PartitionFetch, ...]
+
+
+class Fetcher:
+    """All decisions of one consumer."""
+
+    def __init__(self, config: FetcherConfig, cache: MetadataCache) -> None:
+        self._config = config
+        self._cache = cache
+        #: in the order in which they are asked for next: who was answered goes to the end
+        self._parts: dict[TopicPartition, PartitionFetch] = {}
+        self._brokers: dict[int, _Broker] = {}
+        self._requests: dict[int, _Request] = {}
+        self._request_id = 0
+        self.buffered_bytes = 0
+        self._stall_check_ms = 0
+
+    @property
+    def parts(self) -> dict[TopicPartition, PartitionFetch]:
+        """The assigned partitions. Read only."""
+        return self._parts
+
+    @property
+    def has_data(self) -> bool:
+        """True when a poll would give something or raise."""
+        return any(part.buffer or part.error is not None for part in self._parts.values())
+
+    # --- the application's wishes ---------------------------------------------------------------------
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read exactly these, from the reset policy's end unless they were assigned before."""
+        kept = {p: self._parts.get(p) for p in partitions}
+        for topic_partition, part in self._parts.items():
+            if topic_partition not in kept:
+                self.buffered_bytes -= part.drop_buffer()
+                part.request_id = None
+        self._parts = {}
+        for topic_partition, old in kept.items():
+            if old is None:
+                self._parts[topic_partition] = PartitionFetch(topic_partition)
+                self._reset(self._parts[topic_partition], self._config.reset)
+            else:
+                self._parts[topic_partition] = old
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`."""
+        assert offset >= 0
+        self._move(self._parts[topic_partition], offset)
+
+    def seek_to(self, topic_partition: TopicPartition, end: ResetPolicy) -> None:
+        """Go on at the first or the last offset, looked up when it is needed."""
+        assert end is not ResetPolicy.NONE
+        self._reset(self._parts[topic_partition], end)
+
+    def _move(self, part: PartitionFetch, offset: int) -> None:
+        self.buffered_bytes -= part.drop_buffer()
+        part.position = part.fetch_offset = offset
+        part.fetch_epoch = -1
+        part.lookup = part.request_id = part.error = None
+        part.hold_until_ms = 0
+
+    def _reset(self, part: PartitionFetch, policy: ResetPolicy) -> None:
+        if policy is ResetPolicy.NONE:
+            text = f"{_name(part)} has no position: seek first"
+            part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return
+        self._move(part, 0)
+        part.position = None
+        part.lookup = EARLIEST_TIMESTAMP if policy is ResetPolicy.EARLIEST else LATEST_TIMESTAMP
+
+    def take(self) -> FetchedBatch | None:
+        """The next batch that was fetched ahead, partitions in turn; its position moves behind it.
+
+        Raises: ClientError for a partition that cannot go on; it is tried again afterwards.
+        """
+        for topic_partition, part in self._parts.items():
+            if part.buffer:
+                batch = part.buffer.popleft()
+                size = len(batch.data)
+                part.buffered_bytes -= size
+                self.buffered_bytes -= size
+                part.position = batch.header.next_offset
+                if not part.buffer:
+                    self._parts[topic_partition] = self._parts.pop(topic_partition)
+                return batch
+            if part.error is not None:
+                error = part.error
+                if part.position is not None:
+                    part.error = None  # the next fetch may succeed
+                raise error
+        return None
+
+    # --- the plan -------------------------------------------------------------------------------------
+
+    def plan(self, now_ms: int) -> list[Effect]:
+        """Everything that is to be asked now."""
+        effects: list[Effect] = []
+        loads: dict[int, list[PartitionFetch]] = {}
+        lookups: list[PartitionFetch] = []
+        for part in self._parts.values():
+            if part.request_id is not None or part.error is not None or part.hold_until_ms > now_ms:
+                continue
+            if part.lookup is not None:
+                lookups.append(part)
+                continue
+            if (
+                part.position is None
+                or self.buffered_bytes >= self._config.buffer_bytes_max
+                or part.buffered_bytes >= self._config.partition_bytes_max
+            ):
+                continue
+            leader = self._cache.leader(*part.topic_partition)
+            if leader.broker_id < 0:
+                self._trouble(part, now_ms, effects, stale_epoch=leader.leader_epoch)
+                continue
+            broker = self._broker(leader.broker_id)
+            if not broker.is_up:
+                if broker.begin(now_ms):
+                    effects.append(Connect(leader.broker_id))
+                continue
+            if broker.in_flight < self._config.requests_per_broker_max:
+                loads.setdefault(leader.broker_id, []).append(part)
+        for broker_id, parts in loads.items():
+            effects.append(self._fetch(broker_id, parts, now_ms))
+        if lookups:
+            self._request_id += 1
+            wanted = []
+            for part in lookups:
+                part.request_id = self._request_id
+                assert part.lookup is not None
+                wanted.append((part.topic_partition, part.lookup))
+            effects.append(LookupOffsets(self._request_id, tuple(wanted)))
+        if self._stalled_ms() is not None and now_ms >= (self._stalled_ms() or 0):
+            self._stall_check_ms = now_ms + self._config.stall_ms
+            effects.append(RefreshMetadata())
+        return effects
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When `plan` should be called at the latest although nothing happened."""
+        deadlines = [p.hold_until_ms for p in self._parts.values() if p.hold_until_ms > now_ms]
+        deadlines += [
+            broker.retry_ms
+            for broker in self._brokers.values()
+            if broker.state is Link.DOWN and broker.retry_ms > now_ms
+        ]
+        stalled_ms = self._stalled_ms()
+        if stalled_ms is not None:
+            deadlines.append(stalled_ms)
+        return min(deadlines, default=None)
+
+    def _stalled_ms(self) -> int | None:
+        for request in self._requests.values():
+            patience_ms = self._config.max_wait_ms + self._config.stall_ms
+            return max(request.sent_ms + patience_ms, self._stall_check_ms)
+        return None
+
+    def _fetch(self, broker_id: int, parts: list[PartitionFetch], now_ms: int) -> SendFetch:
+        self._request_id += 1
+        rows = []
+        for part in parts:
+            leader = self._cache.leader(*part.topic_partition)
+            view = self._cache.topic(part.topic_partition.topic)
+            assert view is not None
+            part.request_id = self._request_id
+            part.sent_epoch = leader.leader_epoch
+            rows.append(
+                FetchPartition(
+                    topic_id=view.topic_id,
+                    partition_index=part.topic_partition.partition,
+                    current_leader_epoch=leader.leader_epoch,
+                    fetch_offset=part.fetch_offset,
+                    last_fetched_epoch=part.fetch_epoch,
+                    flushed_offset=-1,
+                    max_bytes=self._config.partition_bytes_max,
+                )
+            )
+        self._requests[self._request_id] = _Request(broker_id, now_ms, tuple(parts))
+        self._broker(broker_id).in_flight += 1
+        request = FetchRequest(
+            cluster_id=None,
+            replica_id=CONSUMER_REPLICA_ID,
+            broker_epoch=-1,
+            max_wait_ms=self._config.max_wait_ms,
+            min_bytes=self._config.min_bytes,
+            max_bytes=self._config.request_bytes_max,
+            partitions=tuple(rows),
+        )
+        return SendFetch(self._request_id, broker_id, request)
+
+    def _broker(self, broker_id: int) -> _Broker:
+        found = self._brokers.get(broker_id)
+        if found is None:
+            found = self._brokers[broker_id] = _Broker()
+        return found
+
+    # --- events: connections and metadata -------------------------------------------------------------
+
+    def connected(self, broker_id: int) -> None:
+        """The connection stands."""
+        self._broker(broker_id).connected()
+
+    def connect_failed(self, broker_id: int, now_ms: int) -> list[Effect]:
+        """Nobody listens there, or nobody answered: look for other leaders."""
+        self._broker(broker_id).failed(now_ms, self._config.retry)
+        effects: list[Effect] = []
+        for part in self._parts.values():
+            leader = self._cache.leader(*part.topic_partition)
+            if leader.broker_id == broker_id and part.request_id is None:
+                self._trouble(part, now_ms, effects, stale_epoch=leader.leader_epoch)
+        return effects
+
+    def disconnected(self, broker_id: int) -> None:
+        """The connection is gone; its requests are reported one by one with `failed`."""
+        self._broker(broker_id).lost()
+
+    def metadata_changed(self) -> list[Effect]:
+        """A metadata answer was merged into the cache, or none could be had."""
+        effects: list[Effect] = []
+        for part in self._parts.values():
+            leader = self._cache.leader(*part.topic_partition)
+            if part.request_id in self._requests and leader.leader_epoch > part.sent_epoch:
+                if leader.broker_id != self._requests[part.request_id].broker_id:
+                    part.request_id = None  # the old leader's silence ends here
+            if part.stale_epoch is None:
+                continue
+            if leader.broker_id >= 0 and leader.leader_epoch > part.stale_epoch:
+                part.stale_epoch = None
+                part.hold_until_ms = 0
+            elif not effects:
+                effects.append(RefreshMetadata())
+        return effects
+
+    # --- events: answers ------------------------------------------------------------------------------
+
+    def answered(self, request_id: int, response: FetchResponse, now_ms: int) -> list[Effect]:
+        """The broker answered; partitions without news have no row."""
+        request = self._close(request_id)
+        effects: list[Effect] = []
+        rows = {(row.topic_id, row.partition_index): row for row in response.partitions}
+        whole = code_of(response.error_code)
+        for part in request.parts:
+            if part.request_id != request_id:
+                continue  # it was moved, or found its leader elsewhere
+            part.request_id = None
+            topic, partition = part.topic_partition
+            view = self._cache.topic(topic)
+            row = None if view is None else rows.get((view.topic_id, partition))
+            if whole is not ErrorCode.NONE:
+                self._refused(part, whole, now_ms, effects)
+            elif row is not None:
+                self._judge(part, row, now_ms, effects)
+            self._parts[part.topic_partition] = self._parts.pop(part.topic_partition)
+        return effects
+
+    def failed(self, request_id: int, now_ms: int) -> list[Effect]:
+        """No answer will come."""
+        request = self._close(request_id)
+        effects: list[Effect] = []
+        for part in request.parts:
+            if part.request_id == request_id:
+                part.request_id = None
+                self._trouble(part, now_ms, effects, stale_epoch=part.sent_epoch)
+        return effects
+
+    def found(self, request_id: int, offsets: dict[TopicPartition, int]) -> None:
+        """Offsets that `LookupOffsets` asked for."""
+        for topic_partition, offset in offsets.items():
+            part = self._parts.get(topic_partition)
+            if part is not None and part.request_id == request_id:
+                self._move(part, offset)
+
+    def not_found(self, request_id: int, now_ms: int, error: ClientError) -> list[Effect]:
+        """The lookup failed: again after a pause, unless it never can succeed."""
+        effects: list[Effect] = []
+        for part in self._parts.values():
+            if part.request_id == request_id:
+                part.request_id = None
+                if error.code is not None and not error.code.is_retriable:
+                    part.error = error
+                self._trouble(part, now_ms, effects, stale_epoch=None)
+        return effects
+
+    def _close(self, request_id: int) -> _Request:
+        request = self._requests.pop(request_id)
+        self._broker(request.broker_id).in_flight -= 1
+        return request
+
+    def _judge(
+        self, part: PartitionFetch, row: FetchPartitionResponse, now_ms: int, effects: list[Effect]
+    ) -> None:
+        code = code_of(row.error_code)
+        if code is not ErrorCode.NONE:
+            if row.leader_epoch > part.sent_epoch:
+                self._learn(part, Leader(row.leader_id, row.leader_epoch))
+            self._refused(part, code, now_ms, effects)
+            return
+        part.failures = 0
+        part.stale_epoch = None
+        part.log_start_offset = row.log_start_offset
+        # A new leader's own mark may lag behind (A-6): what was seen stays seen.
+        part.high_watermark = max(part.high_watermark, row.high_watermark)
+        if row.diverging_epoch is not None:
+            self._diverged(part, row.diverging_epoch.end_offset)
+            return
+        try:
+            for header, data in iter_batches(row.records):
+                self._keep(part, header, data, row.high_watermark)
+        except CorruptBatch as error:
+            text = f"{_name(part)} at offset {part.fetch_offset}: {error}"
+            part.error = CorruptRecords(text, ErrorCode.CORRUPT_MESSAGE)
+
+    def _keep(self, part: PartitionFetch, header: BatchHeader, data: memoryview, high_watermark: int) -> None:
+        if header.next_offset <= part.fetch_offset:
+            return
+        start_offset = max(part.fetch_offset, header.base_offset)
+        part.fetch_offset = header.next_offset
+        part.fetch_epoch = header.leader_epoch
+        if header.is_control:
+            return
+        topic, partition = part.topic_partition
+        part.buffer.append(FetchedBatch(topic, partition, start_offset, header, data, high_watermark))
+        part.buffered_bytes += len(data)
+        self.buffered_bytes += len(data)
+
+    def _diverged(self, part: PartitionFetch, end_offset: int) -> None:
+        text = (
+            f"{_name(part)}: the log was truncated to {end_offset}, reading had come to {part.fetch_offset}"
+        )
+        position = part.position if part.position is not None else part.fetch_offset
+        self._move(part, min(end_offset, position))
+        part.high_watermark = min(part.high_watermark, end_offset)
+        if self._config.reset is ResetPolicy.NONE and end_offset < position:
+            part.error = LogTruncated(text, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def _learn(self, part: PartitionFetch, leader: Leader) -> None:
+        topic, partition = part.topic_partition
+        view = self._cache.topic(topic)
+        if view is not None:
+            self._cache.note_leader(topic, view.topic_id, partition, leader.broker_id, leader.leader_epoch)
+
+    def _refused(self, part: PartitionFetch, code: ErrorCode, now_ms: int, effects: list[Effect]) -> None:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            text = f"{_name(part)} has no offset {part.fetch_offset}: seek"
+            if self._config.reset is ResetPolicy.NONE:
+                part.error = NoSuchOffset(text, code)
+            elif not part.buffer:
+                self._reset(part, self._config.reset)
+            else:
+                part.hold_until_ms = now_ms + self._config.max_wait_ms  # what is there is read first
+        elif not code.is_retriable:
+            part.error = ClientError(f"{_name(part)}: {code.name}", code)
+        elif code is ErrorCode.OFFSET_NOT_AVAILABLE:
+            self._trouble(part, now_ms, effects, stale_epoch=None)
+        else:
+            self._trouble(part, now_ms, effects, stale_epoch=part.sent_epoch)
+
+    def _trouble(
+        self, part: PartitionFetch, now_ms: int, effects: list[Effect], *, stale_epoch: int | None
+    ) -> None:
+        leader = self._cache.leader(*part.topic_partition)
+        part.failures += 1
+        if stale_epoch is not None and leader.leader_epoch > stale_epoch and leader.broker_id >= 0:
+            part.hold_until_ms = 0  # the news are here already
+            return
+        part.hold_until_ms = now_ms + self._config.retry.pause_ms(part.failures)
+        if stale_epoch is not None:
+            part.stale_epoch = stale_epoch
+            effects.append(RefreshMetadata())
+
+
+def _name(part: PartitionFetch) -> str:
+    return f"{part.topic_partition.topic}-{part.topic_partition.partition}"
