@@ -101,6 +101,11 @@ class MemoryConnection:
             self._is_delivery_due = True
             self._loop.call_soon(self._deliver)
 
+    def deliver_both_ways(self) -> None:
+        """Look at both queues: the port is reachable again, and the other end may have closed meanwhile."""
+        self.deliver_soon()
+        self._other.deliver_soon()
+
     def _end(self, how: _End) -> None:
         if self._is_lost or (self._is_closing and how is _End.ORDERLY):
             return
@@ -194,7 +199,7 @@ class MemoryNetwork:
         self._cut_off.discard(port)
         for connection in self._connections:
             if connection.port == port:
-                connection.deliver_soon()
+                connection.deliver_both_ways()
 
     def is_cut_off(self, port: int) -> bool:
         return port in self._cut_off

@@ -1,0 +1,152 @@
+"""The end of a process, and what files do when the machine says no. The rest is in tests/contract."""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from runtime.api import DiskError, Runtime
+from runtime.real import RealClock, RealRandom, StopSignals, new_event_loop, real_runtime, run, until_stopped
+from runtime.real_disk import RealDisk
+from runtime.tasks import HeldTasks
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_run_gives_main_a_runtime_and_returns_its_exit_code() -> None:
+    async def main(runtime: Runtime) -> int:
+        assert isinstance(runtime.clock, RealClock)
+        assert isinstance(runtime.random, RealRandom)
+        await runtime.clock.sleep(0)
+        return 7
+
+    assert run(main) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_the_wait_without_a_failure(number: signal.Signals) -> None:
+    async def main(runtime: Runtime) -> int:
+        signals = StopSignals()
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), number)
+        assert await until_stopped(runtime, signals) is None
+        assert await signals.wait() is number
+        return 0
+
+    assert run(main) == 0
+
+
+def test_first_failed_task_ends_the_wait(failures_logged: list[str]) -> None:
+    error = ValueError("own bug")
+
+    async def bad() -> None:
+        raise error
+
+    async def main(runtime: Runtime) -> int:
+        runtime.tasks.start("bad", bad())
+        assert await until_stopped(runtime, StopSignals()) is error
+        return 1
+
+    assert run(main) == 1
+
+
+def test_exception_in_a_callback_on_the_loop_is_a_failure_too(failures_logged: list[str]) -> None:
+    def bad() -> None:
+        raise AssertionError("own bug")
+
+    async def main(runtime: Runtime) -> int:
+        runtime.clock.call_later(0, bad)
+        assert isinstance(await until_stopped(runtime, StopSignals()), AssertionError)
+        return 1
+
+    assert run(main) == 1
+
+
+async def test_trouble_of_a_socket_on_the_loop_stops_nobody() -> None:
+    tasks = HeldTasks()
+    tasks.adopt_callbacks()
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": "accept", "exception": OSError("too many open files")})
+    asked = asyncio.create_task(tasks.failure())
+    await asyncio.sleep(0)
+    assert not asked.done()
+    asked.cancel()
+
+
+def test_python_without_assertions_is_refused() -> None:
+    program = "from runtime.real import run; run(None)"
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "assertions" in done.stderr
+
+
+def test_uvloop_is_used_where_it_is_installed() -> None:
+    loop = new_event_loop()
+    loop.close()
+    assert type(loop).__module__.startswith("uvloop")
+
+
+@pytest.fixture
+async def size_limit() -> AsyncIterator[int]:
+    """No file of this process may grow beyond 1000 bytes: the kernel writes short, then refuses."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    yield 1000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_append_that_was_cut_short_poisons_the_file_and_keeps_its_size_true(
+    tmp_path: Path, size_limit: int
+) -> None:
+    path = str(tmp_path / "log")
+    file = await RealDisk().open(path, create=True)
+    file.append([b"x" * 900])
+    with pytest.raises(DiskError) as raised:
+        file.append([b"y" * 50, b"z" * 150])
+    assert raised.value.operation == "append"
+    assert file.size == os.path.getsize(path) == size_limit
+    with pytest.raises(DiskError):
+        await file.flush()
+    await file.close()
+
+
+async def test_failed_flush_poisons_the_file_for_all_who_wait_a20(tmp_path: Path) -> None:
+    file = await RealDisk().open("/dev/full", create=False)  # a device that fdatasync refuses
+    flushes = [asyncio.create_task(file.flush()) for _ in range(3)]
+    results = await asyncio.gather(*flushes, return_exceptions=True)
+    assert [type(result) for result in results] == [DiskError] * 3
+    with pytest.raises(DiskError, match="flush"):
+        file.append([b"x"])
+    await file.close()
+
+
+async def test_lock_is_free_when_the_process_that_held_it_was_killed(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from runtime.real_disk import RealDisk\n"
+        "async def main():\n"
+        "    disk = RealDisk()\n"
+        "    await disk.lock_folder(sys.argv[1])\n"
+        "    print('locked', flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "locked\n"
+    disk = real_runtime().disk
+    with pytest.raises(DiskError, match="another process"):
+        await disk.lock_folder(str(tmp_path))
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    await disk.lock_folder(str(tmp_path))
