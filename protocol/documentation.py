@@ -32,8 +32,8 @@ TCP, both directions. Numbers in front are big endian.
 A request's body is `[api_key, api_version, correlation_id, client_id, message]`, an answer's
 `[correlation_id, message]`, or `[correlation_id, null, [error_code, text]]` when the request was refused as a
 whole. Correlation ids are int32 from 0 on, chosen by the asking side, unique among its unanswered requests;
-`client_id` has at most {CLIENT_ID_MAX} characters and is a label only. Requests of one connection are started in the
-order of arrival; answers come when they are ready, in any order. The first request of a connection is
+`client_id` has at most {CLIENT_ID_MAX} characters and is a label only. Requests of one connection are started
+in the order of arrival; answers come when they are ready, in any order. The first request of a connection is
 ApiVersions; each one after it goes in the highest version that both sides speak.
 
 A message is a msgpack array of its fields in the order declared below. Evolution only appends: a reader gives

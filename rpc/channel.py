@@ -43,12 +43,14 @@ class CallRefused(Exception):
 class _Call:
     """A request that waits for its answer."""
 
-    __slots__ = ("api", "api_version", "future")
+    __slots__ = ("api", "api_version", "future", "reads_before")
 
-    def __init__(self, api: Api, api_version: int, future: "asyncio.Future[Any]") -> None:
+    def __init__(self, api: Api, api_version: int, future: "asyncio.Future[Any]", reads_before: int) -> None:
         self.api = api
         self.api_version = api_version
         self.future = future
+        #: how often bytes had arrived when the request was sent
+        self.reads_before = reads_before
 
 
 class Channel:
@@ -74,8 +76,8 @@ class Channel:
         self._lost: NetworkError | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0
-        #: when bytes last arrived
-        self._heard_ms = -1
+        #: how often bytes have arrived
+        self._reads = 0
 
     @property
     def address(self) -> str:
@@ -136,7 +138,7 @@ class Channel:
             future.set_exception(CallRefused(ErrorCode.REQUEST_LIMIT_REACHED, text))
         else:
             now_ms = self._clock.now_ms()
-            call = _Call(api, api_version, future)
+            call = _Call(api, api_version, future, self._reads)
             correlation_id = self._in_flight.add(call, now_ms, now_ms + int(timeout_ms))
             try:
                 buffers = encode_request(api, api_version, correlation_id, self._client_id, request)
@@ -183,7 +185,7 @@ class Channel:
     def bytes_received(self, data: bytes) -> None:
         if self._lost is not None:
             return
-        self._heard_ms = self._clock.now_ms()
+        self._reads += 1
         try:
             for frame in self._decoder.feed(data):
                 self._answered(frame.body, frame.attachment)
@@ -239,7 +241,7 @@ class Channel:
         self._timer = None
         is_silent = False
         for waiting in self._in_flight.expire(self._clock.now_ms()):
-            is_silent = is_silent or self._heard_ms < waiting.sent_ms
+            is_silent = is_silent or self._reads == waiting.item.reads_before
             if not waiting.item.future.done():
                 waited_ms = waiting.deadline_ms - waiting.sent_ms
                 text = f"{self.address} did not answer {waiting.item.api.key.name} within {waited_ms} ms"

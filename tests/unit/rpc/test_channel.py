@@ -128,7 +128,6 @@ async def test_a_call_times_out_and_its_late_answer_is_dropped() -> None:
 async def test_a_peer_silent_since_the_call_is_given_up_with_all_that_waits() -> None:
     town = Town()
     channel, peer = await town.channel()
-    await town.advance(1)
     timed_out, patient = channel.call_soon(ask(1), 100), channel.call_soon(ask(2), 60_000)
     await town.advance(100)
     with pytest.raises(CallTimedOut):
