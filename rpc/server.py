@@ -34,6 +34,11 @@ _log = logging.getLogger("holdfast.rpc")
 _connection_ids = itertools.count(1)
 _LATENCY_BOUNDS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
+#: Requests of one connection that are started in one turn of the event loop; then others have theirs.
+STARTS_A_TURN = 128
+#: Answers are handed to the connection once so many bytes are queued, so that back pressure is felt in time.
+FLUSH_BYTES = 256 << 10
+
 Handler: TypeAlias = "Callable[[Exchange], None]"
 
 
@@ -306,6 +311,7 @@ class ServerConnection:
         #: whole frames that may not be started yet
         self._waiting: deque[Frame] = deque()
         self._out: list[Buffer] = []
+        self._out_bytes = 0
         self._is_turn_due = False
         self._is_starting = False
         self._is_write_paused = False
@@ -373,6 +379,9 @@ class ServerConnection:
     def send(self, buffers: list[Buffer]) -> None:
         """Queue an answer. Answers of one turn of the event loop leave in one write."""
         self._out += buffers
+        self._out_bytes += sum(map(len, buffers))
+        if self._out_bytes >= FLUSH_BYTES:
+            self._flush()
         self.go_on_soon()
 
     def go_on_soon(self) -> None:
@@ -389,10 +398,13 @@ class ServerConnection:
         """Start what waits, as far as limits allow, and send what is queued."""
         if self._waiting:
             self._is_starting = True
-            limit = self.server.limits.in_flight_max
-            while self._waiting and self.in_flight < limit and not self._is_write_paused and self.is_open:
+            for _ in range(STARTS_A_TURN):
+                if not self._may_start():
+                    break
                 self._start(self._waiting.popleft())
             self._is_starting = False
+            if self._may_start():
+                self.go_on_soon()
         self._flush()
         self._adjust_reading()
 
@@ -428,6 +440,14 @@ class ServerConnection:
             self._connection.abort()
 
     # --- inside -------------------------------------------------------------------------------------------
+
+    def _may_start(self) -> bool:
+        return (
+            bool(self._waiting)
+            and self.in_flight < self.server.limits.in_flight_max
+            and not self._is_write_paused
+            and self.is_open
+        )
 
     def _start(self, frame: Frame) -> None:
         try:
@@ -474,6 +494,7 @@ class ServerConnection:
         if self._out and self.is_open:
             assert self._connection is not None
             out, self._out = self._out, []
+            self._out_bytes = 0
             self._connection.write(out)
 
     def _adjust_reading(self) -> None:

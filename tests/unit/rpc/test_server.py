@@ -16,7 +16,7 @@ from protocol.messages.fetch import FetchPartitionResponse, FetchRequest, FetchR
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from protocol.schema import decode_message
 from rpc.channel import CallRefused, Channel, Disconnected
-from rpc.server import Exchange, Server, ServerLimits
+from rpc.server import STARTS_A_TURN, Exchange, Server, ServerLimits
 from runtime.api import Connection, NetworkError
 from runtime.memory import MemoryWorld, memory_runtime, settle
 
@@ -86,9 +86,10 @@ class Node:
         self.fetched: list[Exchange] = []
         self.disconnected: list[int] = []
         self.on_request: Callable[[Exchange], None] = self.parked.append
+        self.on_fetch: Callable[[Exchange], None] = self.fetched.append
         handlers = {
             ApiKey.INIT_PRODUCER_ID: lambda exchange: self.on_request(exchange),
-            ApiKey.FETCH: self.fetched.append,
+            ApiKey.FETCH: lambda exchange: self.on_fetch(exchange),
         }
         self.server = Server(self.runtime, 1, "INTERNAL", handlers, limits)
         self.server.on_disconnect = self.disconnected.append
@@ -203,19 +204,15 @@ async def test_answering_never_starts_another_request_from_inside() -> None:
         call.cancel()
 
 
-async def test_a_peer_that_does_not_read_its_answers_gets_no_more_work_done() -> None:
-    node = Node()
-    greedy, modest = await node.raw_peer(), await node.channel()
-    greedy_connection = greedy.connection
-    assert greedy_connection is not None
-    greedy_connection.pause_reading()
-    big = FetchResponse(
+def fetch_answer(*rows: Any) -> FetchResponse:
+    """One row for each of `rows`, which are what the records of a row are made of."""
+    return FetchResponse(
         error_code=0,
         error_message=None,
-        partitions=(
+        partitions=tuple(
             FetchPartitionResponse(
                 topic_id=bytes(16),
-                partition_index=0,
+                partition_index=index,
                 error_code=0,
                 high_watermark=0,
                 log_start_offset=0,
@@ -223,70 +220,76 @@ async def test_a_peer_that_does_not_read_its_answers_gets_no_more_work_done() ->
                 diverging_epoch=None,
                 leader_id=1,
                 leader_epoch=0,
-                records=memoryview(bytes(900_000)),
-            ),
+                records=records,
+            )
+            for index, records in enumerate(rows)
         ),
     )
-    fetch = FetchRequest(
-        cluster_id=None,
-        replica_id=-1,
-        broker_epoch=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=0,
-        partitions=(),
-    )
+
+
+FETCH = FetchRequest(
+    cluster_id=None, replica_id=-1, broker_epoch=-1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=()
+)
+
+
+@pytest.mark.parametrize("is_answered_at_once", [True, False])
+async def test_a_peer_that_does_not_read_its_answers_gets_no_more_work_done(
+    is_answered_at_once: bool,
+) -> None:
+    node = Node()
+    greedy, modest = await node.raw_peer(), await node.channel()
+    assert greedy.connection is not None
+    greedy.connection.pause_reading()
+
+    def answer_at_once(exchange: Exchange) -> None:
+        node.fetched.append(exchange)
+        exchange.respond(fetch_answer(bytes(900_000)))
+
+    if is_answered_at_once:
+        node.on_fetch = answer_at_once
     for number in range(12):
-        await greedy.send(*map(bytes, encode_request(APIS[ApiKey.FETCH], 0, number, "raw", fetch)))
-        for exchange in node.fetched:
-            if exchange.is_open:
-                exchange.respond(big)
-        await settle()
+        greedy.connection.write(encode_request(APIS[ApiKey.FETCH], 0, number, "raw", FETCH))
+        if not is_answered_at_once:
+            await settle()
+            for exchange in node.fetched:
+                if exchange.is_open:
+                    exchange.respond(fetch_answer(bytes(900_000)))
+    await settle()
     started = len(node.fetched)
-    assert started < 12
+    assert started <= 3
     await served(node, modest)
 
-    greedy_connection.resume_reading()
+    greedy.connection.resume_reading()
     await settle()
     assert len(node.fetched) > started
+
+
+async def test_a_flood_of_small_requests_leaves_others_their_turn() -> None:
+    node = Node()
+    order: list[int] = []
+
+    def note(exchange: Exchange) -> None:
+        order.append(exchange.message.producer_id)
+        exchange.respond(answer_to(exchange))
+
+    node.on_request = note
+    flood, other = await node.raw_peer(), await node.raw_peer()
+    assert flood.connection is not None
+    assert other.connection is not None
+    flood.connection.write([request_frame(1, number) for number in range(2_000)])
+    other.connection.write([request_frame(2)])
+    await settle()
+    assert order.index(2) <= 2 * STARTS_A_TURN
+    assert len(order) == 2_001
+    assert len(flood.frames) == 2_000
 
 
 async def test_attachments_arrive_whole_whatever_buffers_they_were_made_of() -> None:
     node = Node()
     channel = await node.channel()
-    fetch = FetchRequest(
-        cluster_id=None,
-        replica_id=-1,
-        broker_epoch=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=0,
-        partitions=(),
-    )
-    call = channel.call_soon(fetch, 1_000)
+    call = channel.call_soon(FETCH, 1_000)
     await settle()
-    rows = [(b"abc", memoryview(b"defg")), (bytearray(b""),), (b"tail",)]
-    node.fetched[0].respond(
-        FetchResponse(
-            error_code=0,
-            error_message=None,
-            partitions=tuple(
-                FetchPartitionResponse(
-                    topic_id=bytes(16),
-                    partition_index=index,
-                    error_code=0,
-                    high_watermark=0,
-                    log_start_offset=0,
-                    log_end_offset=0,
-                    diverging_epoch=None,
-                    leader_id=1,
-                    leader_epoch=0,
-                    records=buffers,  # type: ignore[arg-type]
-                )
-                for index, buffers in enumerate(rows)
-            ),
-        )
-    )
+    node.fetched[0].respond(fetch_answer((b"abc", memoryview(b"defg")), (bytearray(b""),), (b"tail",)))
     response = await call
     assert [bytes(row.records) for row in response.partitions] == [b"abcdefg", b"", b"tail"]
 
