@@ -36,7 +36,7 @@ fmt: $(VENV)/.have-dev ## format and fix what ruff can fix
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas
-	$(BIN)/python -c 'from protocol.documentation import render; print(render(), end="")' > docs/protocol.md
+	$(BIN)/python -m cli.protocol_docs
 
 clean: ## forget the virtual environment and all caches
 	rm -rf $(VENV) .jdk .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

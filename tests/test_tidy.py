@@ -1,0 +1,335 @@
+"""The shape of the code, where linters do not look: one habit a test; a failure names file and line."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NODES = ("protocol", "rpc", "storage", "metadata", "raft", "controller", "broker", "client")
+TOOLS = ("cli", "bench", "durability")
+#: above these there is a second idea somewhere; most are far below
+FILE_LINES_MAX = 700
+FUNCTION_LINES_MAX = 80
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".sh", ".cfg", ".properties", ""}
+LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
+
+#: pure modules that are parts of a bigger one and are tested through it: {module: test module}
+TESTED_WITH: dict[str, str] = {}
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def files(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def where(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+
+def nodes(path: Path, kind: type[ast.AST] | tuple[type[ast.AST], ...] = ast.AST) -> Iterator[ast.AST]:
+    return (node for node in ast.walk(parse(path)) if isinstance(node, kind))
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a chain of attributes, calls in it as `()`; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Call):
+        return f"{dotted(node.func)}()"
+    return ""
+
+
+def calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
+    for node in nodes(path, ast.Call):
+        assert isinstance(node, ast.Call)
+        yield node, dotted(node.func)
+
+
+def test_nodes_use_the_event_loop_for_futures_only() -> None:
+    """Its clock, tasks and threads belong to the runtime (D2, D15)."""
+    forbidden = re.compile(
+        r"(^|[._])(loop|get_running_loop\(\)|get_event_loop\(\))"
+        r"\.(time|call_later|call_at|create_task|run_in_executor|call_soon_threadsafe|create_connection|create_server)$"
+    )
+    found = [
+        f"{where(path, call)} {name}"
+        for path in files(*NODES)
+        for call, name in calls(path)
+        if forbidden.search(name)
+    ]
+    assert not found
+
+
+def test_nodes_open_no_files_by_themselves() -> None:
+    found = [
+        where(path, call)
+        for path in files(*NODES)
+        for call, name in calls(path)
+        if name in ("open", "io.open")
+    ]
+    assert not found
+
+
+class SetExpressions:
+    """Knows which expressions of a module are sets, as far as literals, calls and annotations tell."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._names: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AnnAssign) and self._is_set_type(node.annotation):
+                self._names.add(dotted(node.target))
+            elif (
+                isinstance(node, ast.arg)
+                and node.annotation is not None
+                and self._is_set_type(node.annotation)
+            ):
+                self._names.add(node.arg)
+
+    @staticmethod
+    def _is_set_type(annotation: ast.expr) -> bool:
+        outer = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+        return dotted(outer) in ("set", "frozenset")
+
+    def is_set(self, node: ast.expr) -> bool:
+        if isinstance(node, (ast.Set, ast.SetComp)):
+            return True
+        if isinstance(node, ast.Call):
+            return dotted(node.func) in ("set", "frozenset")
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)):
+            return self.is_set(node.left) or self.is_set(node.right)
+        return dotted(node) in self._names
+
+
+#: what gives the same answer whatever the order
+_ORDERLESS = {"sorted", "set", "frozenset", "any", "all", "min", "max", "sum", "len"}
+#: what keeps the order of what it is given
+_ORDERED = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip"}
+
+
+def iterated_in_order(tree: ast.Module) -> Iterator[ast.expr]:
+    """Expressions whose order of iteration can be seen."""
+    excused: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and dotted(node.func) in _ORDERLESS:
+            excused.update(id(argument) for argument in node.args)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            yield node.iter
+        elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.DictComp)) and id(node) not in excused:
+            yield from (generator.iter for generator in node.generators)
+        elif isinstance(node, ast.Call) and (
+            dotted(node.func) in _ORDERED
+            or (isinstance(node.func, ast.Attribute) and node.func.attr == "join")
+        ):
+            if id(node) not in excused:
+                yield from node.args
+
+
+def test_nodes_never_iterate_over_a_set() -> None:
+    """Its order differs from process to process; whatever sends, schedules or elects sorts first (D15)."""
+    found = []
+    for path in files(*NODES):
+        sets = SetExpressions(parse(path))
+        found += [
+            where(path, expression)
+            for expression in iterated_in_order(parse(path))
+            if sets.is_set(expression)
+        ]
+    assert not found
+
+
+def test_nothing_happens_behind_the_back_of_the_caller() -> None:
+    """Shutdown is an explicit coroutine: no `__del__`, no await in `finally` (D15)."""
+    found = []
+    for path in files(*NODES):
+        for node in nodes(path, (ast.FunctionDef, ast.Try)):
+            if isinstance(node, ast.FunctionDef) and node.name == "__del__":
+                found.append(where(path, node))
+            if isinstance(node, ast.Try):
+                last = [inner for statement in node.finalbody for inner in ast.walk(statement)]
+                found += [where(path, inner) for inner in last if isinstance(inner, ast.Await)]
+    assert not found
+
+
+def _catches_cancellation(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or dotted(kind).endswith(("CancelledError", "BaseException")) for kind in kinds)
+
+
+def test_cancellation_is_never_swallowed() -> None:
+    found = []
+    for path in files(*NODES, "runtime"):
+        for handler in nodes(path, ast.ExceptHandler):
+            assert isinstance(handler, ast.ExceptHandler)
+            raises = any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+            if _catches_cancellation(handler) and not raises:
+                found.append(where(path, handler))
+    assert not found
+
+
+def test_files_and_functions_have_one_idea() -> None:
+    found = []
+    for path in files(*NODES, *TOOLS, "runtime"):
+        lines = len(path.read_text().splitlines())
+        if lines > FILE_LINES_MAX:
+            found.append(f"{path.relative_to(ROOT)}: {lines} lines")
+        for node in nodes(path, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            length = (node.end_lineno or 0) - node.lineno + 1
+            if length > FUNCTION_LINES_MAX:
+                found.append(f"{where(path, node)} {node.name}: {length} lines")
+    assert not found
+
+
+def text_files() -> Iterator[Path]:
+    for path in sorted(ROOT.rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        is_ours = not LEFT_OUT & set(parts) and not parts[0].startswith("demo-")
+        is_hidden = parts[0].startswith(".") and parts[0] != ".ci" and len(parts) > 1
+        if is_ours and not is_hidden and path != Path(__file__):
+            if path.suffix in TEXT_SUFFIXES and path.is_file():
+                yield path
+
+
+def lines_with(pattern: str, paths: Iterable[Path]) -> list[str]:
+    expression = re.compile(pattern)
+    found = []
+    for path in paths:
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        name = path.relative_to(ROOT)
+        found += [f"{name}:{number}" for number, line in enumerate(lines, 1) if expression.search(line)]
+    return found
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert not lines_with(r"\b(TODO|FIXME|XXX|HACK)\b", text_files())
+    assert not lines_with(
+        r"\bNotImplemented(Error)?\b|pytest\.(skip|xfail|mark\.(skip|xfail))",
+        files(*NODES, *TOOLS, "runtime", "tests"),
+    )
+
+
+def test_no_machine_left_its_paths_behind() -> None:
+    here = [str(parent) for parent in ROOT.parents if len(parent.parts) > 1]
+    names = [
+        "/root/",
+        "/home/[a-z]",
+        r"\.\./shared",
+        *(re.escape(parent) + "/" for parent in here if parent != "/tmp"),
+    ]
+    assert not lines_with("|".join(names), text_files())
+
+
+# --- pure modules ----------------------------------------------------------------------------------------
+
+
+def contract() -> tuple[list[str], list[str]]:
+    """(pure modules, what they may not import), as import-linter reads them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for entry in settings["tool"]["importlinter"]["contracts"]:
+        if entry["name"].startswith("pure modules"):
+            return entry["source_modules"], entry["forbidden_modules"]
+    raise AssertionError("pyproject.toml has no contract for pure modules")
+
+
+def pure_modules() -> list[Path]:
+    listed = set(contract()[0])
+    return [
+        path
+        for path in files(*NODES, "runtime")
+        if any(module_name(path) == name or module_name(path).startswith(f"{name}.") for name in listed)
+    ]
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in nodes(path, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module)
+    return found
+
+
+def is_async(path: Path) -> bool:
+    if module_name(path) == "runtime.api":  # declares the seam, does nothing
+        return False
+    return any(True for _ in nodes(path, (ast.AsyncFunctionDef, ast.Await)))
+
+
+def test_pure_modules_are_synchronous() -> None:
+    declares_only = ROOT / "runtime" / "api.py"
+    found = [
+        str(path.relative_to(ROOT)) for path in pure_modules() if is_async(path) and path != declares_only
+    ]
+    assert not found
+
+
+def test_every_module_that_could_be_pure_is_held_to_it() -> None:
+    """A module of a node without async code that imports only pure ones is listed in pyproject.toml."""
+    forbidden = set(contract()[1])
+    pure = {module_name(path) for path in pure_modules()}
+    candidates = {
+        module_name(path): imports(path)
+        for path in files(*NODES, "runtime")
+        if not is_async(path) and not {name.split(".")[0] for name in imports(path)} & forbidden
+    }
+    ours = {module_name(path) for path in files(*NODES, "runtime")}
+    while True:  # what imports a shell is part of the shell
+        shells = ours - candidates.keys()
+        mixed = [name for name, imported in candidates.items() if imported & shells]
+        if not mixed:
+            break
+        for name in mixed:
+            del candidates[name]
+    assert sorted(candidates.keys() - pure - set(NODES) - {"runtime"}) == []
+
+
+def has_behaviour(path: Path) -> bool:
+    return any(True for _ in nodes(path, ast.FunctionDef))
+
+
+def users_in_tests(module: str) -> list[Path]:
+    found = []
+    for path in files("tests"):
+        if path.name.startswith("test_") and path.parent != Path(__file__).parent:
+            for node in nodes(path, (ast.Import, ast.ImportFrom)):
+                if isinstance(node, ast.ImportFrom) and node.module is not None:
+                    names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+                else:
+                    assert isinstance(node, (ast.Import, ast.ImportFrom))
+                    names = {alias.name for alias in node.names}
+                if module in names:
+                    found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("path", pure_modules(), ids=module_name)
+def test_pure_module_is_tested_by_itself_or_by_what_it_is_part_of(path: Path) -> None:
+    module = module_name(path)
+    if not has_behaviour(path):
+        return
+    package, *rest = module.split(".")
+    own = ROOT / "tests" / "unit" / package / f"test_{'_'.join(rest)}.py"
+    if module in TESTED_WITH:
+        assert (ROOT / "tests" / TESTED_WITH[module]).exists()
+        return
+    assert own.exists() or users_in_tests(module), f"write {own.relative_to(ROOT)}"
