@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 NODES = ("protocol", "rpc", "storage", "metadata", "raft", "controller", "broker", "client")
 TOOLS = ("cli", "bench", "durability")
@@ -18,7 +16,7 @@ FUNCTION_LINES_MAX = 80
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".sh", ".cfg", ".properties", ""}
 LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 
-#: pure modules that are parts of a bigger one and are tested through it: {module: test module}
+#: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
 TESTED_WITH: dict[str, str] = {}
 
 
@@ -322,14 +320,14 @@ def users_in_tests(module: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("path", pure_modules(), ids=module_name)
-def test_pure_module_is_tested_by_itself_or_by_what_it_is_part_of(path: Path) -> None:
-    module = module_name(path)
-    if not has_behaviour(path):
-        return
-    package, *rest = module.split(".")
+def is_tested(path: Path) -> bool:
+    package, *rest = module_name(path).split(".")
     own = ROOT / "tests" / "unit" / package / f"test_{'_'.join(rest)}.py"
-    if module in TESTED_WITH:
-        assert (ROOT / "tests" / TESTED_WITH[module]).exists()
-        return
-    assert own.exists() or users_in_tests(module), f"write {own.relative_to(ROOT)}"
+    return own.exists() or bool(users_in_tests(module_name(path)))
+
+
+def test_pure_modules_are_tested_by_themselves_or_with_what_they_are_part_of() -> None:
+    paths = [path for path in pure_modules() if has_behaviour(path) and module_name(path) not in TESTED_WITH]
+    assert [module_name(path) for path in paths if not is_tested(path)] == []
+    assert [test for test in TESTED_WITH.values() if not (ROOT / "tests" / "unit" / test).exists()] == []
+    assert sorted(TESTED_WITH.keys() - {module_name(path) for path in pure_modules()}) == []
