@@ -101,7 +101,8 @@ class HeldTasks:
         calls this is not cancelled by itself."""
         caller = asyncio.current_task()
         while True:
-            others = [held for held in self._running.values() if held._task is not caller]
+            # A task that is done stays in the table until its callback has run in the next turn of the loop.
+            others = [h for h in self._running.values() if h._task is not caller and not h.is_done]
             if not others:
                 return
             for held in others:

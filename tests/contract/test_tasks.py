@@ -107,3 +107,15 @@ async def test_started_work_runs_to_its_end(world: World, count: int) -> None:
     for task in started:
         await task.wait()
     assert done == list(range(count))
+
+
+async def test_cancel_all_ends_when_a_task_has_just_ended_by_itself(world: World) -> None:
+    tasks = world.runtime.tasks
+    ended = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        ended.set_result(None)
+
+    tasks.start("short", work())
+    await ended  # woken in the same turn of the loop in which the task's own callback is still to run
+    await tasks.cancel_all()
