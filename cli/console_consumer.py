@@ -48,10 +48,9 @@ def command(
 
     async def work(runtime: Runtime) -> int:
         consumer = Consumer(runtime, ConsumerConfig(given["bootstrap_server"]))
-        await consumer.start()
         await _place(runtime, consumer, given)
         await _print_all(runtime, consumer, given, formatter)
-        await consumer.close()
+        consumer.close()
         return 0
 
     try:
@@ -79,9 +78,9 @@ async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) ->
     consumer.assign(partitions)
     offset: str | None = given["offset"]
     if given["from_beginning"] or offset == "earliest":
-        await consumer.seek_to_beginning(*partitions)
+        consumer.seek_to_beginning(*partitions)
     elif offset in (None, "latest"):
-        await consumer.seek_to_end(*partitions)
+        consumer.seek_to_end(*partitions)
     elif offset.isdigit():
         consumer.seek(partitions[0], int(offset))
     else:

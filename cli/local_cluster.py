@@ -168,8 +168,9 @@ class LocalCluster:
     def pid(self, node: Node) -> int | None:
         """Pid of the running process of a node, None when it does not run."""
         child = self._children.get(node.name)
-        if child is not None and child.poll() is not None:
-            del self._children[node.name]
+        if child is not None and child.poll() is None:
+            return child.pid  # its command line is not to be seen yet while it is being started
+        self._children.pop(node.name, None)
         try:
             pid = int((self.home(node) / "node.pid").read_text())
         except (FileNotFoundError, ValueError):

@@ -126,15 +126,14 @@ def read_all(bootstrap_servers: str, topic: str, partitions: int) -> dict[tuple[
 
     async def work(runtime: Runtime) -> int:
         consumer = Consumer(runtime, ConsumerConfig(bootstrap_servers))
-        await consumer.start()
         every = [(topic, partition) for partition in range(partitions)]
         ends = await consumer.end_offsets(every)
         consumer.assign(every)
-        await consumer.seek_to_beginning(*every)
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
+        consumer.seek_to_beginning(*every)
+        while any((consumer.position(tp) or 0) < end for tp, end in ends.items()):
             for record in await consumer.poll(10_000, 1_000):
                 found[record.partition, record.offset] = record
-        await consumer.close()
+        consumer.close()
         return 0
 
     run(work)

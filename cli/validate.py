@@ -1,0 +1,96 @@
+"""`holdfast validate`: was anything that was acknowledged lost? Ledgers against the cluster, judged by Spark.
+
+Exit codes (design §4): 0 all well; 4 lost; 5 moved, duplicated, unexpected, corrupt, reordered or diverged;
+6 inconclusive; 2 usage.
+"""
+
+import json
+import sys
+
+import click
+
+from cli.options import output
+
+
+@click.command()
+@click.option(
+    "--ledger", required=True, type=click.Path(exists=True), help="Ledger file, or folder with ledger files."
+)
+@click.option(
+    "--bootstrap-server",
+    "bootstrap_server",
+    required=True,
+    metavar="HOST:PORT[,HOST:PORT]",
+    help="Brokers whose log is read.",
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master, e.g. spark://host:7077; workers need "
+    "this environment and the ledger at the same path.",
+)  # fmt: skip
+@click.option(
+    "--log-dirs",
+    "log_dirs",
+    multiple=True,
+    metavar="ID=DIR[,DIR]",
+    help="Log dirs of a broker, to compare replicas byte for byte; once for each broker.",
+)
+@click.option(
+    "--report",
+    type=click.Path(file_okay=False),
+    help="Folder for verdict.json, verdict.txt and all violations as Parquet.",
+)
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(1),
+    default=60_000,
+    show_default=True,
+    help="Longest read without progress.",
+)
+@output
+def command(
+    ledger: str,
+    bootstrap_server: str,
+    master: str,
+    log_dirs: tuple[str, ...],
+    report: str | None,
+    timeout_ms: int,
+    output: str,
+) -> None:
+    """Compare ledgers with what the cluster serves: was anything lost?"""
+    folders = parse_log_dirs(log_dirs)
+    try:
+        from durability.validate import ValidateOptions, run
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "pyarrow", "numpy"):
+            raise
+        click.echo(
+            f"error: {error.name} is missing; install Holdfast with: pip install 'holdfast[spark]'", err=True
+        )
+        sys.exit(1)
+    verdict = run(
+        ValidateOptions(
+            ledger=ledger,
+            bootstrap_servers=bootstrap_server,
+            log_dirs=folders,
+            master=master,
+            report=report,
+            timeout_ms=timeout_ms,
+        )
+    )
+    click.echo(json.dumps(verdict.as_json()) if output == "json" else verdict.as_text())
+    sys.exit(verdict.exit_code)
+
+
+def parse_log_dirs(items: tuple[str, ...]) -> dict[int, str]:
+    """`("1=/a", "2=/b,/c")` as {broker id: dirs separated by commas}. Raises: click.UsageError."""
+    found: dict[int, str] = {}
+    for item in items:
+        broker, equals, folders = item.removeprefix("replica:").partition("=")
+        if not equals or not broker.isdigit() or not folders:
+            raise click.UsageError(f"--log-dirs {item}: expected ID=DIR[,DIR]")
+        if int(broker) in found:
+            raise click.UsageError(
+                f"--log-dirs {item}: broker {broker} is named twice; separate its dirs by commas"
+            )
+        found[int(broker)] = folders
+    return found
