@@ -24,9 +24,11 @@ from cli.options import output
     help="Brokers whose log is read.",
 )
 @click.option(
-    "--master", default="local[*]", show_default=True, help="Spark master, e.g. spark://host:7077; workers need "
-    "this environment and the ledger at the same path.",
-)  # fmt: skip
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Spark master; workers of spark://host:7077 need this environment and the ledger at the same path.",
+)
 @click.option(
     "--log-dirs",
     "log_dirs",

@@ -1,0 +1,157 @@
+"""`format("holdfast.segments")`: replica segment files as a table, one row a record or a batch.
+
+Options: `path` (comma list of `replica:<id>=<log dir>`, `<id>=<log dir>` or log dirs), `rows` (records or
+batches), `topics` (comma list, all by default). Decoding is `durability.segments`, which shares nothing with
+the broker. A torn tail is a row with a `problem`, so that it is reported and nothing else suffers.
+"""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from durability.segments import (
+    Batch,
+    ReplicaFolder,
+    Row,
+    Torn,
+    Undecodable,
+    batch_records,
+    parse_log_dirs,
+    read_segment,
+    replica_folders,
+    segment_paths,
+)
+
+RECORD_SCHEMA = (
+    "broker int, topic string, partition int, offset long, leader_epoch int, key binary, value binary, "
+    "crc_ok boolean, segment string, position long, problem string"
+)
+BATCH_SCHEMA = (
+    "broker int, topic string, partition int, base_offset long, last_offset long, leader_epoch int, "
+    "crc long, crc_ok boolean, records int, segment string, position long, problem string"
+)
+_TYPES = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+}
+#: Rows of one Arrow batch.
+_ROWS_MAX = 10_000
+
+
+def arrow_schema(text: str) -> pa.Schema:
+    """The Arrow schema of a Spark schema of plain columns."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (item.split() for item in text.split(", "))])
+
+
+@dataclass
+class SegmentPartition(InputPartition):
+    """One Spark partition: the segments of one replica of one partition."""
+
+    folder: ReplicaFolder
+
+
+class SegmentsSource(DataSource):
+    """Batch reads of log dirs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "holdfast.segments"
+
+    def schema(self) -> str:
+        return BATCH_SCHEMA if self._by_batch() else RECORD_SCHEMA
+
+    def reader(self, schema: Any) -> "SegmentsReader":
+        topics = self.options.get("topics")
+        wanted = frozenset(topics.split(",")) if topics else None
+        return SegmentsReader(self.options["path"], self._by_batch(), wanted)
+
+    def _by_batch(self) -> bool:
+        rows = self.options.get("rows", "records")
+        if rows not in ("records", "batches"):
+            raise ValueError(f"option rows: expected records or batches, got {rows!r}")
+        return rows == "batches"
+
+
+class SegmentsReader(DataSourceReader):
+    """One Spark partition a replica folder; folders must be reachable from every worker."""
+
+    def __init__(self, path: str, by_batch: bool, topics: frozenset[str] | None) -> None:
+        self._path = path
+        self._by_batch = by_batch
+        self._topics = topics
+
+    def partitions(self) -> list[SegmentPartition]:
+        folders = replica_folders(parse_log_dirs(self._path), self._topics)
+        return [SegmentPartition(folder) for folder in folders or [ReplicaFolder(-1, "", -1, "")]]
+
+    def read(self, partition: SegmentPartition) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema(BATCH_SCHEMA if self._by_batch else RECORD_SCHEMA)
+        rows: list[tuple[Any, ...]] = []
+        for row in folder_rows(partition.folder, by_batch=self._by_batch):
+            rows.append(row)
+            if len(rows) >= _ROWS_MAX:
+                yield _to_arrow(rows, schema)
+                rows = []
+        if rows:
+            yield _to_arrow(rows, schema)
+
+
+def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any, ...]]:
+    """The rows of one replica in log order."""
+    if not folder.path:
+        return
+    place = (folder.broker, folder.topic, folder.partition)
+    make = _batch_rows if by_batch else _record_rows
+    for path in segment_paths(folder.path):
+        with path.open("rb") as file:
+            if Path(path).stat().st_size == 0:
+                continue
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                for found in read_segment(data):
+                    yield from make(place, found, path.name)
+
+
+def _batch_rows(place: tuple[Any, ...], found: Batch | Torn, segment: str) -> Iterator[tuple[Any, ...]]:
+    if isinstance(found, Torn):
+        yield (*place, None, None, None, None, None, None, segment, found.position, found.reason)
+    else:
+        identity = (found.base_offset, found.last_offset, found.leader_epoch, found.crc, found.crc_ok)
+        yield (*place, *identity, found.record_count, segment, found.position, None)
+
+
+def _record_rows(place: tuple[Any, ...], found: Batch | Torn, segment: str) -> Iterator[tuple[Any, ...]]:
+    if isinstance(found, Torn):
+        yield (*place, None, None, None, None, None, segment, found.position, found.reason)
+        return
+    if found.is_control:
+        return
+    problem, rows = None, []
+    if found.crc_ok:
+        try:
+            rows = batch_records(found)
+        except Undecodable as error:
+            problem = str(error)
+    else:
+        problem = "crc does not hold"
+    if problem is not None:
+        offsets = range(found.base_offset, found.last_offset + 1)
+        rows = [Row(offset, found.base_timestamp_ms, None, None) for offset in offsets]
+    for row in rows:
+        yield (
+            *place, row.offset, found.leader_epoch, row.key, row.value,
+            found.crc_ok, segment, found.position, problem,
+        )  # fmt: skip
+
+
+def _to_arrow(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,65 @@
+"""Starts Spark the way Holdfast wants it: a Java that works, few and small partitions, no web page.
+
+Owns the session's configuration and the environment of driver and workers; knows nothing of verdicts.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from durability.java import prepare_environment
+
+#: Memory of the driver, which in local mode does all the work.
+DRIVER_MEMORY = "2g"
+_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
+)
+_ROOT = str(Path(__file__).resolve().parent.parent)
+
+
+def is_on_loopback(master: str) -> bool:
+    """True when driver and workers of this master are surely on one machine."""
+    return master.startswith("local") or re.match(r"spark://(127\.|localhost[:/])", master) is not None
+
+
+def start_session(master: str = "local[*]", app_name: str = "holdfast") -> Any:
+    """A SparkSession on `master`, with Holdfast's data sources registered. Raises: durability.java.NoJava."""
+    os.environ.update(prepare_environment(os.environ, sys.executable, on_loopback=is_on_loopback(master)))
+    # Python workers import this very code, whether or not it is installed
+    paths = [_ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+    from pyspark.sql import SparkSession
+
+    from durability.segment_source import SegmentsSource
+    from durability.source import HoldfastSource
+
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in _settings(master).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
+    spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
+    for source in (HoldfastSource, SegmentsSource):
+        spark.dataSource.register(source)
+    return spark
+
+
+def _settings(master: str) -> dict[str, str]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if is_on_loopback(master):
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings

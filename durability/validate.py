@@ -1,0 +1,271 @@
+"""The job of `holdfast validate`: ledgers against what the cluster serves and replicas keep (design §4).
+
+Owns the order of things: the ledger is read to its end before end offsets are asked for, so that everything
+acknowledged in it must lie below them. Rules are SQL in `durability.rules`; words are `durability.verdict`'s.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from client.errors import ClientError
+from durability.java import NoJava
+from durability.ledger import Totals, UnreadableLedger, read_sends
+from durability.read_options import BadOption, OffsetRange, parse_options
+from durability.rules import NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
+from durability.segment_source import BATCH_SCHEMA
+from durability.segments import high_watermarks
+from durability.session import start_session
+from durability.source import plan_ranges
+from durability.verdict import SAMPLES_MAX, Verdict, inconclusive
+
+_MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
+#: Rules that look at sends and log rows which are no perfect pairs; without such rows they find nothing.
+_PAIR_RULES = ("lost", "moved", "duplicated", "unexpected", "lost_weakly_acked", "recovered")
+_REASON_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateOptions:
+    """What to compare, and where to do it."""
+
+    #: file, or folder with ledger files
+    ledger: str
+    #: host:port[,host:port]
+    bootstrap_servers: str
+    #: {broker id: log dir, or several separated by commas}; replicas are compared when given
+    log_dirs: Mapping[int, str] = field(default_factory=dict)
+    master: str = "local[*]"
+    #: folder that gets verdict.json, verdict.txt and all violations as Parquet
+    report: str | None = None
+    #: longest time without progress of a read
+    timeout_ms: int = 60_000
+
+
+def run(options: ValidateOptions) -> Verdict:
+    """Start Spark, compare, stop Spark."""
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "spark start"):
+        try:
+            spark = start_session(options.master, "holdfast validate")
+        except NoJava as error:
+            return inconclusive(str(error))
+    try:
+        return validate(spark, options, seconds)
+    finally:
+        spark.stop()
+
+
+def validate(spark: Any, options: ValidateOptions, seconds: dict[str, float] | None = None) -> Verdict:
+    """Compare in a session that stands already."""
+    seconds = {} if seconds is None else seconds
+    try:
+        with _timed(seconds, "ledger"):
+            sends, totals = read_sends(spark, options.ledger)
+        if totals.acked == 0:
+            return inconclusive(
+                "the ledger has no acknowledged send (acks=all): nothing to check", seconds=seconds
+            )
+        with _timed(seconds, "offsets"):
+            ranges = _plan(options, totals)
+        log = served_log(spark, options, ranges)
+        replica, marks, notes = replicas(spark, options.log_dirs, totals.topics)
+        with _timed(seconds, "compare"):
+            verdict = judge(spark, sends, log, totals, replica=replica, marks=marks, partitions=len(ranges))
+    except UnreadableLedger as error:
+        return inconclusive(f"ledger: {error}", seconds=seconds)
+    except (ClientError, BadOption) as error:
+        return inconclusive(f"cluster: {error}", seconds=seconds)
+    except PySparkException as error:
+        return inconclusive(f"reading failed: {_reason(error)}", seconds=seconds)
+    verdict = replace(verdict, notes=(*verdict.notes, *notes), seconds=seconds)
+    if options.report is not None:
+        _write_report(spark, Path(options.report), verdict)
+    return verdict
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+def _plan(options: ValidateOptions, totals: Totals) -> list[OffsetRange]:
+    """The whole of every topic in the ledger. Raises: ClientError."""
+    return plan_ranges(
+        parse_options(
+            {
+                "kafka.bootstrap.servers": options.bootstrap_servers,
+                "subscribe": ",".join(totals.topics),
+                "kafkaConsumer.pollTimeoutMs": str(options.timeout_ms),
+            }
+        )
+    )
+
+
+def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) -> Any:
+    """View `log` of durability.rules over exactly these ranges; read when it is first used."""
+    assign: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for item in ranges:
+        assign.setdefault(item.topic, []).append(item.partition)
+        starts.setdefault(item.topic, {})[str(item.partition)] = item.start
+        ends.setdefault(item.topic, {})[str(item.partition)] = item.end
+    return (
+        spark.read.format("holdfast")
+        .option("kafka.bootstrap.servers", options.bootstrap_servers)
+        .option("assign", json.dumps(assign))
+        .option("startingOffsets", json.dumps(starts))
+        .option("endingOffsets", json.dumps(ends))
+        .option("minPartitions", str(spark.sparkContext.defaultParallelism))
+        .option("kafkaConsumer.pollTimeoutMs", str(options.timeout_ms))
+        .option("parseValues", "true")
+        .option("includePayload", "false")
+        .option("includeLeaderEpoch", "false")
+        .load()
+        .select("topic", "partition", "offset", "state", "producer", "pseq", "value_crc32c")
+    )
+
+
+def replicas(
+    spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]
+) -> tuple[Any | None, Any | None, list[str]]:
+    """(batches of all replicas, their high watermarks, notes); (None, None, []) without log dirs."""
+    if not log_dirs:
+        return None, None, []
+    paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
+    marks = [
+        (broker, topic, partition, mark)
+        for broker, path in paths
+        for (topic, partition), mark in sorted(high_watermarks(path).items())
+        if topic in topics
+    ]
+    notes = (
+        [] if marks else ["no replica has a checkpoint of its high watermark yet: replicas were not compared"]
+    )
+    batches = (
+        spark.read.format("holdfast.segments")
+        .option("rows", "batches")
+        .option("topics", ",".join(topics))
+        .load(",".join(f"{broker}={path}" for broker, path in paths))
+    )
+    return batches, spark.createDataFrame(marks, _MARKS_SCHEMA), notes
+
+
+# --- judging -------------------------------------------------------------------------------------------
+
+
+def judge(
+    spark: Any,
+    sends: Any,
+    log: Any,
+    totals: Totals,
+    *,
+    replica: Any | None = None,
+    marks: Any | None = None,
+    partitions: int = 0,
+) -> Verdict:
+    """Run the rules over these tables (durability.rules says what is in them)."""
+    sends.createOrReplaceTempView("sends")
+    log.cache().createOrReplaceTempView("log")
+    with_replicas = replica is not None
+    for name, table, schema in (("replica", replica, BATCH_SCHEMA), ("marks", marks, _MARKS_SCHEMA)):
+        (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
+    seen = Observation("pairs")
+    odd = (
+        spark.sql(PAIRS_SQL)
+        .observe(
+            seen,
+            F.count("log_topic").alias("served"),
+            F.count_if(F.col("perfect") & F.col("acked")).alias("ok"),
+        )
+        .where("NOT perfect")
+        .drop("perfect")
+        .cache()
+    )
+    odd.createOrReplaceTempView("odd")
+    is_odd = odd.count() > 0
+    spark.sql(NEAR_SQL).cache().createOrReplaceTempView("near")
+    names = tuple(
+        name
+        for name in RULES
+        if (is_odd or name not in _PAIR_RULES) and (with_replicas or name != "diverged")
+    )
+    spark.sql(violations_sql(names)).createOrReplaceTempView("violations")
+    counts = {name: 0 for name in RULES if with_replicas or name != "diverged"}
+    samples: dict[str, list[dict[str, Any]]] = {}
+    for row in spark.sql(findings_sql(SAMPLES_MAX)).collect():
+        counts[row["class"]] = row.total
+        shown = row.asDict()
+        samples.setdefault(row["class"], []).append(
+            {key: shown[key] for key in ("topic", "partition", "offset", "run", "producer", "pseq", "detail")}
+        )
+    facts = _facts(totals, seen.get, counts, partitions)
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=_notes(totals))
+
+
+def _facts(
+    totals: Totals, seen: Mapping[str, int], counts: Mapping[str, int], partitions: int
+) -> dict[str, Any]:
+    ok = seen["ok"]
+    damaged = totals.acked - ok - counts["lost"] - counts["moved"]
+    assert 0 <= damaged <= counts["corrupt"], (
+        "each acknowledged record is ok, lost, moved or damaged in place"
+    )
+    return {
+        "runs": list(totals.runs),
+        "topics": list(totals.topics),
+        "partitions": partitions,
+        "producers": totals.producers,
+        "sent": totals.sent,
+        "acked": totals.acked,
+        "ok": ok,
+        "weakly_acked": totals.weakly_acked,
+        "refused": totals.refused,
+        "unknown": totals.unknown,
+        "unanswered": totals.unanswered,
+        "served": seen["served"],
+    }
+
+
+def _notes(totals: Totals) -> tuple[str, ...]:
+    notes = []
+    if totals.torn_lines:
+        notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
+    if totals.unanswered or totals.unknown:
+        notes.append(
+            f"{totals.unknown + totals.unanswered} sends without a definite answer: allowed either way"
+        )
+    return tuple(notes)
+
+
+def _write_report(spark: Any, folder: Path, verdict: Verdict) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
+    (folder / "verdict.txt").write_text(verdict.as_text() + "\n", encoding="utf-8")
+    if any(verdict.counts.values()):
+        target = (folder / "violations").resolve().as_uri()
+        spark.table("violations").write.mode("overwrite").parquet(target)
+
+
+# --- small things --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    seconds[phase] = round(time.monotonic() - start, 2)
+
+
+def _reason(error: PySparkException) -> str:
+    """The line of a Spark error that says what happened on the Python side, else its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith(("durability.", "client.", "protocol.", "runtime."))]
+    return (named[-1] if named else lines[0] if lines else type(error).__name__)[:_REASON_CHARS]

@@ -1,0 +1,139 @@
+"""What the validator says in the end: an exit code, a table for people, an object for programs (design §4).
+
+Pure: counts and samples in, words out. Owns the meaning of each class and the order of exit codes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Most rows of one class that are shown (verification §2.2, as Jepsen does).
+SAMPLES_MAX = 32
+_TEXT_SAMPLES_MAX = 5
+
+EXIT_GOOD, EXIT_LOST, EXIT_ANOMALY, EXIT_INCONCLUSIVE = 0, 4, 5, 6
+
+#: Class -> what it means, for classes that must not occur.
+FORBIDDEN = {
+    "lost": "acknowledged, nowhere in its partition",
+    "moved": "acknowledged, only at another offset",
+    "duplicated": "more than once in its partition",
+    "unexpected": "in the log, never sent there",
+    "corrupt": "checksum does not hold",
+    "reordered": "later send, smaller offset",
+    "diverged": "replicas differ below their high watermarks",
+}
+#: Class -> what it means, for what may happen.
+ALLOWED = {
+    "recovered": "not acknowledged, there all the same",
+    "lost_weakly_acked": "acks=1 or acks=0, gone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one validation."""
+
+    #: class -> exact number of rows that break its rule; the classes of FORBIDDEN and ALLOWED
+    counts: Mapping[str, int]
+    #: class -> at most SAMPLES_MAX rows
+    samples: Mapping[str, Sequence[Mapping[str, Any]]]
+    #: what was looked at, by name: sent, acked, ok, served, ...
+    facts: Mapping[str, Any]
+    #: why nothing can be concluded; empty when something can
+    inconclusive: tuple[str, ...] = ()
+    #: remarks for the reader
+    notes: tuple[str, ...] = ()
+    #: phase -> seconds it took
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """6 inconclusive, else 4 lost, else 5 for any other forbidden class, else 0."""
+        if self.inconclusive:
+            return EXIT_INCONCLUSIVE
+        if self.counts.get("lost", 0):
+            return EXIT_LOST
+        if any(self.counts.get(name, 0) for name in FORBIDDEN):
+            return EXIT_ANOMALY
+        return EXIT_GOOD
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of `--output json` (interfaces §3.3)."""
+        errors = [
+            {"code": name.upper(), "count": self.counts[name], "message": text}
+            for name, text in FORBIDDEN.items()
+            if self.counts.get(name, 0)
+        ]
+        errors += [{"code": "INCONCLUSIVE", "message": reason} for reason in self.inconclusive]
+        return {
+            "schema": "holdfast.validate/1",
+            "ok": self.exit_code == EXIT_GOOD,
+            "data": {
+                "verdict": _VERDICTS[self.exit_code],
+                "exit_code": self.exit_code,
+                "facts": dict(self.facts),
+                "counts": dict(self.counts),
+                "samples": {name: list(rows) for name, rows in self.samples.items()},
+                "notes": list(self.notes),
+                "seconds": dict(self.seconds),
+            },
+            "errors": errors,
+        }
+
+    def as_text(self) -> str:
+        """The table for people."""
+        facts = self.facts
+        lines = []
+        if facts:
+            lines.append(
+                f"{facts.get('sent', 0):,} records sent by {facts.get('producers', 0)} producers, "
+                f"{facts.get('served', 0):,} served from {facts.get('partitions', 0)} partitions"
+            )
+            lines += self._table()
+        for name in (*FORBIDDEN, *ALLOWED):
+            shown = list(self.samples.get(name, ()))[:_TEXT_SAMPLES_MAX]
+            if name in FORBIDDEN and shown:
+                lines.append(f"{name}, first {len(shown)} of {self.counts[name]:,}:")
+                lines += [f"  {_sample_line(row)}" for row in shown]
+        lines += [f"note: {note}" for note in self.notes]
+        lines += [f"inconclusive: {reason}" for reason in self.inconclusive]
+        if self.seconds:
+            took = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.seconds.items())
+            lines.append(f"seconds: {took}")
+        lines.append(f"VERDICT: {_VERDICTS[self.exit_code]} (exit code {self.exit_code})")
+        return "\n".join(lines)
+
+    def _table(self) -> list[str]:
+        facts = self.facts
+        rows: list[tuple[str, int | None, str]] = [
+            ("acknowledged", facts.get("acked", 0), "acks=all, answered: must be there"),
+            ("ok", facts.get("ok", 0), "at its offset, byte for byte"),
+        ]
+        rows += [(name, self.counts.get(name), text) for name, text in FORBIDDEN.items()]
+        rows += [(name, self.counts.get(name), text + " (allowed)") for name, text in ALLOWED.items()]
+        shown = [(name, "-" if count is None else f"{count:,}", text) for name, count, text in rows]
+        widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
+        rule = "-" * (widths[0] + widths[1] + 4 + max(len(row[2]) for row in shown))
+        body = [f"{name:<{widths[0]}}  {count:>{widths[1]}}  {text}" for name, count, text in shown]
+        return [rule, *body, rule]
+
+
+_VERDICTS = {
+    EXIT_GOOD: "good: everything acknowledged is there, once, in order",
+    EXIT_LOST: "LOST: acknowledged records are gone",
+    EXIT_ANOMALY: "ANOMALY: nothing acknowledged is gone, but the log is not what was sent",
+    EXIT_INCONCLUSIVE: "INCONCLUSIVE: nothing was proved",
+}
+
+
+def inconclusive(reason: str, **known: Any) -> Verdict:
+    """A verdict that proves nothing, because of `reason`."""
+    return Verdict(counts={}, samples={}, facts={}, inconclusive=(reason,), **known)
+
+
+def _sample_line(row: Mapping[str, Any]) -> str:
+    place = f"{row['topic']}-{row['partition']}"
+    at = "" if row.get("offset") is None else f" offset {row['offset']}"
+    sender = "" if row.get("producer") is None else f" {row['producer']} record {row['pseq']}"
+    return f"{place}{at}{sender}: {row['detail']}"

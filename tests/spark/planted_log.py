@@ -1,0 +1,167 @@
+"""A node that serves planted logs over the real wire, such as no honest broker would ever hold.
+
+One thread with an event loop of its own, so that Spark's worker processes can read while the test waits.
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchResponse
+from protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+)
+from protocol.messages.metadata import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
+from protocol.messages.topics import DescribedPartition, DescribedTopic, DescribeTopicPartitionsResponse
+from protocol.record_batch import iter_batches, parse_header
+from rpc.server import Exchange, Server
+from runtime.real import new_event_loop, real_runtime
+
+NODE_ID = 1
+LEADER_EPOCH = 3
+
+#: the batches of one partition, ready to serve
+Log = Sequence[bytes]
+
+
+class PlantedLogs:
+    """`with PlantedLogs({("t", 0): [batch, ...]}) as node: node.address`."""
+
+    def __init__(self, logs: Mapping[tuple[str, int], Log]) -> None:
+        self._logs = {place: [(parse_header(batch), batch) for batch in log] for place, log in logs.items()}
+        self._topics = sorted({topic for topic, _ in logs})
+        self._ids = {topic: index.to_bytes(16, "big") for index, topic in enumerate(self._topics, 7)}
+        self._names = {topic_id: topic for topic, topic_id in self._ids.items()}
+        self._port = 0
+        self._started = threading.Event()
+        self._loop = new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def __enter__(self) -> "PlantedLogs":
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        handlers = {
+            ApiKey.METADATA: self._metadata,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
+            ApiKey.LIST_OFFSETS: self._list_offsets,
+            ApiKey.FETCH: self._fetch,
+        }
+        runtime = real_runtime()
+        server = Server(runtime, NODE_ID, "PLAINTEXT", handlers)
+        self._port = await server.start("127.0.0.1", 0)
+        self._started.set()
+        await self._stop.wait()
+        await server.close()
+        await runtime.tasks.cancel_all()
+
+    def _partitions(self, topic: str) -> list[int]:
+        return sorted(index for name, index in self._logs if name == topic)
+
+    def _end(self, topic: str, partition: int) -> tuple[int, int]:
+        log = self._logs[topic, partition]
+        return (log[0][0].base_offset, log[-1][0].next_offset) if log else (0, 0)
+
+    def _metadata(self, exchange: Exchange) -> None:
+        asked = self._topics if exchange.message.topics is None else exchange.message.topics
+        none = (NODE_ID,)
+        rows = []
+        for name in sorted(asked):
+            if name not in self._ids:
+                code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                rows.append(MetadataTopic(code, name, bytes(16), ()))
+                continue
+            partitions = tuple(
+                MetadataPartition(0, index, NODE_ID, LEADER_EPOCH, none, none, ())
+                for index in self._partitions(name)
+            )
+            rows.append(MetadataTopic(0, name, self._ids[name], partitions))
+        brokers = (MetadataBroker(NODE_ID, "127.0.0.1", self._port, None),)
+        exchange.respond(MetadataResponse("planted", NODE_ID, 1, brokers, tuple(rows)))
+
+    def _describe(self, exchange: Exchange) -> None:
+        rows = []
+        for name in sorted(exchange.message.topics or self._topics):
+            if name not in self._ids:
+                code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                rows.append(DescribedTopic(code, name, bytes(16), False, (), ()))
+                continue
+            one = (NODE_ID,)
+            partitions = tuple(
+                DescribedPartition(0, index, NODE_ID, LEADER_EPOCH, 0, one, one, (), (), NODE_ID, 1, 0, ())
+                for index in self._partitions(name)
+            )
+            rows.append(DescribedTopic(0, name, self._ids[name], False, (), partitions))
+        exchange.respond(DescribeTopicPartitionsResponse(0, None, tuple(rows), None))
+
+    def _list_offsets(self, exchange: Exchange) -> None:
+        rows = []
+        for asked in exchange.message.partitions:
+            start, end = self._end(self._names[asked.topic_id], asked.partition_index)
+            offset = start if asked.timestamp == EARLIEST_TIMESTAMP else end
+            rows.append(
+                ListOffsetsPartitionResponse(
+                    asked.topic_id, asked.partition_index, 0, -1, offset, LEADER_EPOCH
+                )
+            )
+        exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
+
+    def _fetch(self, exchange: Exchange) -> None:
+        rows = tuple(self._row(asked) for asked in exchange.message.partitions)
+        exchange.respond(FetchResponse(0, None, rows))
+
+    def _row(self, asked: FetchPartition) -> FetchPartitionResponse:
+        place = self._names[asked.topic_id], asked.partition_index
+        start, end = self._end(*place)
+        found: list[bytes] = []
+        size = 0
+        code = ErrorCode.NONE if start <= asked.fetch_offset <= end else ErrorCode.OFFSET_OUT_OF_RANGE
+        if code is ErrorCode.NONE:
+            for header, batch in self._logs[place]:
+                if header.next_offset > asked.fetch_offset and (
+                    not found or size + len(batch) <= asked.max_bytes
+                ):
+                    found.append(batch)
+                    size += len(batch)
+        records: Any = found or b""
+        return FetchPartitionResponse(
+            asked.topic_id,
+            asked.partition_index,
+            int(code),
+            end,
+            start,
+            -1,
+            None,
+            NODE_ID,
+            LEADER_EPOCH,
+            records,
+        )
+
+
+def damaged(batch: bytes) -> bytes:
+    """The batch with its last byte changed, so that its crc no longer holds."""
+    assert len(list(iter_batches(batch))) == 1
+    return batch[:-1] + bytes([batch[-1] ^ 0x55])
