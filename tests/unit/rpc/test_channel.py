@@ -125,6 +125,22 @@ async def test_a_call_times_out_and_its_late_answer_is_dropped() -> None:
     assert channel.is_connected
 
 
+async def test_every_call_has_its_own_deadline() -> None:
+    town = Town()
+    channel, peer = await town.channel()
+    calls = [channel.call_soon(ask(n), 100 * (3 - n)) for n in range(3)]
+    await settle()
+    peer.write(encode_refusal(1, ErrorCode.NONE, "late"))  # alive
+    await settle()
+    for expected in ([2], [1, 2], [0, 1, 2]):
+        await town.advance(100)
+        assert [n for n, call in enumerate(calls) if call.done()] == expected
+    for call in calls:
+        with pytest.raises(CallTimedOut):
+            await call
+    assert channel.is_connected
+
+
 async def test_a_peer_silent_since_the_call_is_given_up_with_all_that_waits() -> None:
     town = Town()
     channel, peer = await town.channel()
@@ -378,9 +394,10 @@ async def test_only_repeated_failure_backs_off_doubling_up_to_a_limit_with_jitte
     town.world.network.kill(town.port)
     await settle()
     began_ms = town.runtime.clock.now_ms()
-    outcome = start_calls(pool, town, 1)
-    await settle()
-    assert isinstance(outcome[0], ConnectionRefused)  # success has forgotten the failures
+    for _ in range(2):
+        outcome = start_calls(pool, town, 1)
+        await settle()
+        assert isinstance(outcome[0], ConnectionRefused)  # success has forgotten the failures
     assert town.runtime.clock.now_ms() == began_ms
 
 
@@ -422,6 +439,22 @@ async def test_after_disconnect_no_late_answer_can_come() -> None:
     await settle()
     await town.peers[1].answer(0)
     assert again == [None]
+
+
+async def test_a_closed_pool_makes_no_further_attempt() -> None:
+    town = Town()
+    pool = Pool(town.runtime, "test")
+    for _ in range(3):
+        start_calls(pool, town, 1)
+        await town.advance(5)
+    outcome = start_calls(pool, town, 1)
+    await town.advance(5)
+    assert outcome == []  # backs off
+    pool.close()
+    await town.open()
+    await town.advance(2_000)
+    assert isinstance(outcome[0], Disconnected)
+    assert town.peers == []
 
 
 async def test_closing_the_pool_ends_calls_and_attempts() -> None:

@@ -247,10 +247,12 @@ async def test_a_peer_that_does_not_read_its_answers_gets_no_more_work_done(
 
     if is_answered_at_once:
         node.on_fetch = answer_at_once
-    for number in range(12):
-        greedy.connection.write(encode_request(APIS[ApiKey.FETCH], 0, number, "raw", FETCH))
-        if not is_answered_at_once:
-            await settle()
+    requests = [b"".join(encode_request(APIS[ApiKey.FETCH], 0, n, "raw", FETCH)) for n in range(12)]
+    if is_answered_at_once:
+        await greedy.send(*requests)
+    else:
+        for request in requests:
+            await greedy.send(request)
             for exchange in node.fetched:
                 if exchange.is_open:
                     exchange.respond(fetch_answer(bytes(900_000)))
@@ -482,6 +484,19 @@ async def test_a_frame_that_is_begun_late_has_its_whole_time() -> None:
     await advance(node.world, 900)
     await peer.send(request_frame(2)[10:])
     assert len(peer.frames) == 2
+
+
+async def test_time_in_which_the_server_does_not_read_is_not_the_peers() -> None:
+    node = Node(ServerLimits(frame_timeout_ms=1_000, in_flight_max=1))
+    peer = await node.raw_peer()
+    await peer.send(request_frame(1) + request_frame(2)[:10])
+    await advance(node.world, 5_000)
+    assert not peer.is_lost
+    node.parked[0].respond(answer_to(node.parked[0]))
+    await advance(node.world, 900)
+    assert not peer.is_lost
+    await advance(node.world, 700)
+    assert peer.is_lost
 
 
 async def test_an_idle_connection_is_closed_but_not_one_that_waits_for_an_answer() -> None:
