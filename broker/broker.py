@@ -402,6 +402,8 @@ class Broker:
             if broker is None:
                 continue
             known.epochs[broker_id] = broker.broker_epoch
+            if broker.in_controlled_shutdown and not broker.is_fenced:
+                self.lifecycle.hurry(now_ms)  # it may go once the controller knows how far we have come (R23)
             if broker.is_acceptable_leader:
                 known.acceptable[broker_id] = broker.broker_epoch
                 joined = joined or before != broker.broker_epoch
