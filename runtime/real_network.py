@@ -25,6 +25,7 @@ class RealConnection(asyncio.Protocol):
         self._handler = handler
         self._peer = peer
         self._transport: asyncio.Transport | None = None
+        self._is_plain_asyncio = True
         self._is_reading_paused = False
 
     @property
@@ -37,7 +38,12 @@ class RealConnection(asyncio.Protocol):
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is None or transport.is_closing():
+            return
+        if self._is_plain_asyncio:
+            # Its writelines forgets to pause the writer in Python 3.12.0 to 3.13.0.
+            transport.write(b"".join(buffers))
+        else:
             transport.writelines(buffers)
 
     def pause_reading(self) -> None:
@@ -64,6 +70,7 @@ class RealConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport has the methods, but not the base class.
+        self._is_plain_asyncio = isinstance(transport, asyncio.Transport)
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
         # A frame must not wait for the peer's acknowledgement of the one before it.
