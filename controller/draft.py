@@ -60,15 +60,19 @@ class Draft:
         self.records.append(record)
         self._image = None
 
+    def has_room_for_note(self) -> bool:
+        """True while a further line would be kept; else it is counted, and need not be composed."""
+        if len(self.notes) < NOTES_MAX:
+            return True
+        self._notes_left_out += 1
+        return False
+
     def note(self, text: str, severity: Severity = Severity.INFO) -> None:
-        """Add a line about a transition. The first NOTES_MAX are kept, the others counted."""
-        if len(self.notes) < NOTES_MAX or severity is not Severity.INFO:
-            self.notes.append(Note(severity, text))
-        else:
-            self._notes_left_out += 1
+        """Add a line about a transition."""
+        self.notes.append(Note(severity, text))
 
     def all_notes(self) -> list[Note]:
-        """The lines, with the number of those left out."""
+        """The lines, and how many were left out."""
         if not self._notes_left_out:
             return self.notes
         return [*self.notes, Note(Severity.INFO, f"... and {self._notes_left_out} more transitions")]

@@ -124,19 +124,11 @@ class ReplicationControl:
         if change is None:
             return None
         draft.write(change.record)
-        text = f"{topic.name}-{index}: {change.after.diff(before)} ({cause}"
-        severity = Severity.INFO
         if change.reason is not None:
             draft.elections.append(change.reason)
-            text += f"; elected as {change.reason.value}"
-            if change.reason.is_unclean:
-                # R10, R68: every unclean election is told as a possible loss
-                severity = Severity.WARNING
-                text += f"; records may be lost, passed over {ids_text(change.dropped)}"
-        elif change.after.leader is None and before.leader is not None:
-            severity = Severity.WARNING
-            text += "; nobody may lead now"
-        draft.note(text + ")", severity)
+        is_unclean = change.reason is not None and change.reason.is_unclean
+        if is_unclean or draft.has_room_for_note():
+            draft.note(*_line(f"{topic.name}-{index}", change, cause))
         return change
 
     # --- AlterPartition ----------------------------------------------------------------------------------
@@ -192,6 +184,21 @@ class ReplicationControl:
             partition_epoch=after.partition_epoch,
             min_isr=after.min_isr,
         )
+
+
+def _line(name: str, change: PartitionChange, cause: str) -> tuple[str, Severity]:
+    """What happened to a partition and why, for the log."""
+    text = f"{name}: {change.after.diff(change.before)} ({cause}"
+    if change.reason is not None and change.reason.is_unclean:
+        # R10, R68: every unclean election is told as a possible loss
+        passed_over = ids_text(change.dropped)
+        text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over})"
+        return text, Severity.WARNING
+    if change.reason is not None:
+        return f"{text}; elected as {change.reason.value})", Severity.INFO
+    if change.after.leader is None and change.before.leader is not None:
+        return f"{text}; nobody may lead now)", Severity.WARNING
+    return f"{text})", Severity.INFO
 
 
 def _proposal_error(

@@ -134,6 +134,31 @@ class PartitionRegistration:
 
     def broken_invariants(self) -> list[str]:
         """Sentences about what cannot be; empty for a sound value (R9, I-6)."""
+        return [] if self._is_plainly_sound() else self._all_broken_invariants()
+
+    def _is_plainly_sound(self) -> bool:
+        """The common case, decided quickly: replay asks this of every record."""
+        isr = self.isr
+        members = set(self.replicas)
+        return (
+            not self.last_known_elr
+            and self.original_replicas is None
+            and not self.adding_replicas
+            and not self.removing_replicas
+            and self.leader_recovery_state == RECOVERED
+            and (self.leader in isr if self.leader is not None else self.last_known_leader in members)
+            and (self.leader is None or self.last_known_leader is None)
+            and len(members) == len(self.replicas) >= self.min_isr > 0
+            and members.issuperset(isr)
+            and (len(isr) < 2 or list(isr) == sorted(set(isr)))
+            and (not self.elr or (len(isr) < self.min_isr and self._is_plain_elr(members)))
+        )
+
+    def _is_plain_elr(self, members: set[int]) -> bool:
+        elr = set(self.elr)
+        return list(self.elr) == sorted(elr) and members.issuperset(elr) and elr.isdisjoint(self.isr)
+
+    def _all_broken_invariants(self) -> list[str]:
         found: list[str] = []
 
         def check(holds: bool, sentence: str) -> None:

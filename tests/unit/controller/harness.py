@@ -280,8 +280,8 @@ class Quorum:
         """AlterPartition from the leader with current epochs; `changes` replace request or row fields."""
         topic = self.topic(name)
         partition = topic.partitions.get(index)
-        sender: int | None = changes.pop("sender", partition.leader if partition else None)
-        assert sender is not None, "without a leader somebody must be named"
+        sender = changes.pop("sender", partition.leader if partition else None)
+        assert isinstance(sender, int), "without a leader somebody must be named"
         brokers = self.image.brokers
         stale = changes.pop("stale", ())
         members = tuple(
