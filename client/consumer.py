@@ -342,10 +342,10 @@ class Consumer:
         answer.add_done_callback(partial(self._answered, effect))
 
     def _answered(self, effect: SendFetch, answer: "asyncio.Future[FetchResponse]") -> None:
-        if self._is_closed or answer.cancelled():
+        error = answer.exception()
+        if self._is_closed:
             return
         now_ms = self._clock.now_ms()
-        error = answer.exception()
         if error is None:
             self._run(self._fetcher.answered(effect.request_id, answer.result(), now_ms))
         else:

@@ -51,6 +51,7 @@ class Ledger:
         self._file = await disk.open(posixpath.join(self._folder, name), create=True)
         if self._fsync:
             await disk.sync_folder(self._folder)
+            await disk.sync_folder(posixpath.dirname(self._folder.rstrip("/")) or "/")
         self._task = self._runtime.tasks.start(f"ledger {self.producer}", self._flush_regularly())
 
     @property

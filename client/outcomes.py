@@ -44,7 +44,6 @@ _REACTIONS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: Reaction.REFUSED,
     ErrorCode.REQUEST_LIMIT_REACHED: Reaction.REFUSED,
     ErrorCode.CORRUPT_MESSAGE: Reaction.REFUSED,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.REFUSED_BY_OTHER,
     ErrorCode.UNKNOWN_TOPIC_ID: Reaction.REFUSED_BY_OTHER,
     ErrorCode.INCONSISTENT_TOPIC_ID: Reaction.REFUSED_BY_OTHER,
     ErrorCode.LEADER_NOT_AVAILABLE: Reaction.REFUSED_BY_OTHER,
@@ -52,6 +51,8 @@ _REACTIONS = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: Reaction.REFUSED_BY_OTHER,
     # A leader that loses its role while a batch waits for the high watermark answers so too.
     ErrorCode.NOT_LEADER_OR_FOLLOWER: Reaction.UNKNOWN_MOVED,
+    # Likewise one whose replica is taken away after the append.
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.UNKNOWN_MOVED,
     ErrorCode.KAFKA_STORAGE_ERROR: Reaction.UNKNOWN_MOVED,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Reaction.UNKNOWN,
     ErrorCode.REQUEST_TIMED_OUT: Reaction.UNKNOWN,

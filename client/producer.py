@@ -228,6 +228,8 @@ class Producer:
         target = self._sender.newest_serial
         if self._sender.oldest_incomplete_serial > target:
             return
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise TimedOut("records are without outcome")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flush_waiters.append((target, waiter))
         await self._wait(waiter, timeout_ms, "records are without outcome")
@@ -457,10 +459,10 @@ class Producer:
         self._run(self._sender.request_failed(effect.request_id, now_ms, text, was_sent=False))
 
     def _answered(self, effect: SendBatches, answer: "asyncio.Future[ProduceResponse]") -> None:
-        if self._is_closed or answer.cancelled():
+        error = answer.exception()
+        if self._is_closed:
             return
         now_ms = self._clock.now_ms()
-        error = answer.exception()
         if error is None:
             effects = self._sender.answered(effect.request_id, answer.result(), now_ms)
         elif isinstance(error, CallRefused):

@@ -1,0 +1,122 @@
+"""Administrative calls: any node, repeated where that is safe, content when an earlier attempt did it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from client.admin import Admin
+from client.errors import ClientError, TimedOut
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
+from runtime.memory import memory_runtime, settle
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.test_consumer import Play
+
+
+@pytest.fixture
+async def play() -> AsyncIterator[Play]:
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    yield Play(cluster)
+    await settle()
+    await world.tasks.cancel_all()
+
+
+@pytest.fixture
+async def admin(play: Play) -> AsyncIterator[Admin]:
+    admin = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    yield admin
+    admin.close()
+
+
+def asked(play: Play, key: ApiKey) -> list[Any]:
+    return [message for broker in play.cluster.brokers.values() for message in broker.asked(key)]
+
+
+async def test_topics_are_created_listed_and_deleted(play: Play, admin: Admin) -> None:
+    topic_id = await play.until(admin.create_topic("b", 3, 3, configs={"min.insync.replicas": "2"}))
+    assert topic_id == play.cluster.topic_ids["b"]
+    await play.until(admin.create_topic("a", assignments={0: [1, 2]}))
+    assert await play.until(admin.list_topics()) == ["a", "b"]
+    await play.until(admin.delete_topic("b"))
+    assert await play.until(admin.list_topics()) == ["a"]
+    first, second = asked(play, ApiKey.CREATE_TOPICS)
+    assert isinstance(first, CreateTopicsRequest)
+    assert first.topics[0].configs == (TopicConfig("min.insync.replicas", "2"),)
+    assert second.topics[0].assignments == (ReplicaAssignment(0, (1, 2)),)
+    assert second.topics[0].num_partitions == -1
+
+
+async def test_a_refusal_is_raised_with_its_code(play: Play, admin: Admin) -> None:
+    play.cluster.add_topic("t", 1)
+    with pytest.raises(ClientError) as caught:
+        await play.until(admin.create_topic("t", 1, 1))
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(ClientError) as caught:
+        await play.until(admin.delete_topic("missing"))
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_controller_that_is_not_active_is_no_failure(play: Play, admin: Admin) -> None:
+    for broker in play.cluster.brokers.values():
+        broker.errors[ApiKey.CREATE_TOPICS] = [ErrorCode.NOT_CONTROLLER] * 2
+    await play.until(admin.create_topic("t", 1, 1))
+    assert "t" in play.cluster.topics
+
+
+async def test_a_topic_whose_creation_was_answered_into_the_void_counts_as_created(
+    play: Play, admin: Admin
+) -> None:
+    play.cluster.brokers[1].answers_lost = 1
+    topic_id = await play.until(admin.create_topic("t", 1, 1))
+    assert topic_id == play.cluster.topic_ids["t"]
+    assert len(asked(play, ApiKey.CREATE_TOPICS)) == 2
+
+
+async def test_a_topic_whose_deletion_was_answered_into_the_void_counts_as_deleted(
+    play: Play, admin: Admin
+) -> None:
+    play.cluster.add_topic("t", 1)
+    play.cluster.brokers[1].answers_lost = 1
+    await play.until(admin.delete_topic("t"))
+    assert len(asked(play, ApiKey.DELETE_TOPICS)) == 2
+
+
+async def test_descriptions_follow_cursors_until_they_are_complete(play: Play, admin: Admin) -> None:
+    play.cluster.add_topic("a", 5)
+    play.cluster.add_topic("b", 1)
+    play.cluster.add_topic("c", 2)
+    described = await play.until(admin.describe_topics())
+    assert [(t.name, [p.partition_index for p in t.partitions]) for t in described] == [
+        ("a", [0, 1, 2, 3, 4]),
+        ("b", [0]),
+        ("c", [0, 1]),
+    ]
+    assert len(asked(play, ApiKey.DESCRIBE_TOPIC_PARTITIONS)) > 3
+
+
+async def test_unknown_topics_are_described_by_their_error(play: Play, admin: Admin) -> None:
+    (found,) = await play.until(admin.describe_topics(["missing"]))
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_cluster_quorum_and_offsets(play: Play, admin: Admin) -> None:
+    play.cluster.add_topic("t", 1)
+    assert (await play.until(admin.describe_cluster())).controller_id == 101
+    assert (await play.until(admin.describe_quorum())).raft_epoch == 5
+    found = await play.until(admin.list_offsets({("t", 0): -1}))
+    assert found == {("t", 0): (0, -1, 1)}
+
+
+async def test_dead_nodes_are_passed_over_and_a_dead_cluster_is_said_to_be_dead(
+    play: Play, admin: Admin
+) -> None:
+    play.cluster.kill(1)
+    play.cluster.kill(2)
+    assert await play.until(admin.list_topics()) == []
+    play.cluster.kill(3)
+    with pytest.raises(TimedOut, match="did not succeed within 1000 ms"):
+        await play.until(admin.list_topics(timeout_ms=1_000))

@@ -1,0 +1,58 @@
+"""Batches: Kafka's bytes, limits, and a new sequence for what no log holds (D4)."""
+
+import pytest
+
+from client.batch import Batch, Compression, Identity
+from client.outcomes import Outcome
+from protocol.record_batch import check_batch, decode_records
+
+
+def batch_of(*values: bytes, limit: int = 1_000, compression: Compression = Compression.NONE) -> Batch:
+    batch = Batch("t", 3, 1, limit, compression, 10, 20)
+    for value in values:
+        assert batch.append(1_000, b"k", value, [("h", b"1")])
+    return batch
+
+
+def test_the_plain_codec_of_protocol_reads_what_the_c_codec_wrote() -> None:
+    batch = batch_of(b"a", b"bb", compression=Compression.GZIP)
+    batch.seal(Identity(9, 2), 40)
+    assert batch.payload is not None
+    header = check_batch(batch.payload)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 40)
+    records = decode_records(batch.payload)
+    assert [(r.offset, r.key, r.value, r.headers) for r in records] == [
+        (0, b"k", b"a", (("h", b"1"),)),
+        (1, b"k", b"bb", (("h", b"1"),)),
+    ]
+
+
+def test_a_record_that_does_not_fit_is_not_taken_but_the_first_always_is() -> None:
+    batch = batch_of(bytes(5_000), limit=1_000)
+    assert batch.append(1, None, b"x", ()) == 0
+    assert batch.count == 1
+
+
+def test_a_new_sequence_changes_identity_and_crc_and_nothing_else() -> None:
+    batch = batch_of(b"a")
+    batch.seal(Identity(9, 2), 40)
+    before = bytes(batch.payload or b"")
+    batch.seal(Identity(9, 3), 0)
+    header = check_batch(batch.payload or b"")
+    assert (header.producer_epoch, header.base_sequence) == (3, 0)
+    assert decode_records(batch.payload or b"") == decode_records(before)
+
+
+def test_size_is_that_of_the_encoded_bytes() -> None:
+    batch = batch_of(b"a" * 100, b"b" * 100)
+    size = batch.size_bytes
+    batch.seal(Identity(1, 0), 0)
+    assert len(batch.payload or b"") == size
+
+
+def test_an_outcome_never_changes() -> None:
+    batch = batch_of(b"a")
+    batch.finish(Outcome.OK, base_offset=5)
+    assert batch.is_done
+    with pytest.raises(AssertionError):
+        batch.finish(Outcome.FAIL)

@@ -1,0 +1,245 @@
+"""The consumer against brokers that keep their promises: every record once, in order, whoever leads."""
+
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from client.errors import ClientError, CorruptRecords, NoSuchOffset, TimedOut
+from client.producer import Producer, ProducerConfig
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from runtime.memory import memory_runtime, settle
+from tests.unit.client.fake_cluster import FakeCluster
+
+T = TypeVar("T")
+
+
+class Play:
+    """A cluster of three with a topic of two partitions, a producer to fill it, and one consumer."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.consumer: Consumer
+
+    def begin(self, **config: Any) -> Consumer:
+        self.consumer = Consumer(
+            self.cluster.runtime, ConsumerConfig(self.cluster.bootstrap_servers, **config)
+        )
+        return self.consumer
+
+    async def write(self, *values: str, partition: int = 0, **config: Any) -> None:
+        settings = ProducerConfig(self.cluster.bootstrap_servers, **{"linger_ms": 1_000, **config})
+        producer = Producer(self.cluster.runtime, settings)
+        await producer.start()
+        for value in values:
+            await producer.send("t", value.encode(), partition=partition, timestamp_ms=1_000)
+        await self.until(producer.close())
+
+    async def until(self, work: Coroutine[Any, Any, T], limit_ms: int = 20_000) -> T:
+        """The result of `work`, while time moves on."""
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def keep() -> None:
+            try:
+                results.append(await work)
+            except (ClientError, ValueError) as error:
+                errors.append(error)
+
+        task = self.cluster.runtime.tasks.start("until", keep())
+        for _ in range(limit_ms // 5):
+            if task.is_done:
+                break
+            await self.world.clock.advance(5)
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    async def poll(self, **more: Any) -> list[ConsumerRecord]:
+        return await self.until(self.consumer.poll(**more))
+
+    async def read(self, count: int) -> list[str]:
+        """Values of the next `count` records."""
+        found: list[str] = []
+        for _ in range(200):
+            found += [(record.value or b"").decode() for record in await self.poll(timeout_ms=100)]
+            if len(found) >= count:
+                break
+        return found
+
+
+@pytest.fixture
+async def play() -> AsyncIterator[Play]:
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    cluster.add_topic("t", 2)
+    play = Play(cluster)
+    yield play
+    if hasattr(play, "consumer"):
+        play.consumer.close()
+    await settle()
+    await world.tasks.cancel_all()
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
+async def test_records_come_with_everything_that_was_written(play: Play, compression: str) -> None:
+    settings = ProducerConfig(play.cluster.bootstrap_servers, compression=compression)
+    producer = Producer(play.cluster.runtime, settings)
+    await producer.start()
+    for i in range(20):
+        await producer.send("t", b"v%d" % i * 9, b"k", 1, 1_000 + i, [("h", b"x"), ("n", None)])
+    await play.until(producer.close())
+    consumer = play.begin()
+    consumer.assign([("t", 1)])
+    records = await play.poll()
+    assert [record.offset for record in records] == list(range(20))
+    assert records[3] == ("t", 1, 3, 1, 1_003, b"k", b"v3" * 9, [("h", b"x"), ("n", None)])
+
+
+async def test_max_records_splits_a_batch_and_the_position_follows_what_was_handed_out(play: Play) -> None:
+    await play.write(*"abcdefg")
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    assert [record.offset for record in await play.poll(max_records=3)] == [0, 1, 2]
+    assert consumer.position(("t", 0)) == 3
+    assert [record.offset for record in await play.poll(max_records=100)] == [3, 4, 5, 6]
+    assert consumer.position(("t", 0)) == 7
+    assert consumer.high_watermark(("t", 0)) == 7
+
+
+async def test_a_seek_into_a_batch_begins_at_that_record_and_forgets_what_was_decoded(play: Play) -> None:
+    await play.write(*"abcdefg")
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    await play.poll(max_records=2)
+    consumer.seek(("t", 0), 5)
+    assert await play.read(2) == ["f", "g"]
+    consumer.seek_to_beginning()
+    assert await play.read(7) == list("abcdefg")
+
+
+async def test_from_the_end_only_new_records_are_read(play: Play) -> None:
+    await play.write("a", "b")
+    consumer = play.begin(auto_offset_reset="latest")
+    consumer.assign([("t", 0)])
+    assert await play.poll(timeout_ms=100) == []
+    await play.write("c")
+    assert await play.read(1) == ["c"]
+
+
+async def test_an_empty_poll_ends_when_its_time_is_over(play: Play) -> None:
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    start_ms = play.world.clock.now_ms()
+    assert await play.poll(timeout_ms=300) == []
+    assert 300 <= play.world.clock.now_ms() - start_ms <= 310
+
+
+async def test_new_records_end_a_waiting_poll(play: Play) -> None:
+    consumer = play.begin(max_wait_ms=50)
+    consumer.assign([("t", 0)])
+    assert await play.poll(timeout_ms=10) == []
+    await play.write("a")
+    start_ms = play.world.clock.now_ms()
+    assert [record.value for record in await play.poll(timeout_ms=10_000)] == [b"a"]
+    assert play.world.clock.now_ms() - start_ms <= 60
+
+
+async def test_a_change_of_leaders_loses_and_repeats_nothing(play: Play) -> None:
+    consumer = play.begin(max_wait_ms=50)
+    consumer.assign([("t", 0), ("t", 1)])
+    found: list[str] = []
+    for step in range(6):
+        await play.write(f"a{step}", f"b{step}")
+        found += await play.read(2)
+        leader = play.cluster.topics["t"][0].leader_id
+        if step % 2:
+            play.cluster.world.network.reset_connections(play.cluster.brokers[leader].port)
+        play.cluster.move_leader("t", 0, 1 + leader % 3)
+    assert found == [f"{name}{step}" for step in range(6) for name in "ab"]
+
+
+async def test_reading_survives_the_death_of_the_leader(play: Play) -> None:
+    await play.write("a")
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    assert await play.read(1) == ["a"]
+    play.cluster.kill(1)
+    play.cluster.move_leader("t", 0, 2)
+    await play.write("b")
+    assert await play.read(1) == ["b"]
+
+
+async def test_a_damaged_batch_is_never_handed_out_and_never_passed_over(play: Play) -> None:
+    await play.write("a")
+    await play.write("b" * 50)
+    await play.write("c")
+    header, data = play.cluster.topics["t"][0].log[1]
+    good, bad = data, data[:-3] + b"\0\0\0"
+    play.cluster.topics["t"][0].log[1] = (header, bad)
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    assert [record.value for record in await play.poll()] == [b"a"]
+    for _ in range(2):
+        with pytest.raises(CorruptRecords, match="crc"):
+            await play.poll()
+    play.cluster.topics["t"][0].log[1] = (header, good)
+    assert await play.read(2) == ["b" * 50, "c"]
+
+
+async def test_raw_batches_come_as_they_are_in_the_log(play: Play) -> None:
+    await play.write(*"abc")
+    await play.write("d")
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    consumer.seek(("t", 0), 1)
+    batches = await play.until(consumer.poll_batches())
+    assert [bytes(batch.data) for batch in batches] == [data for _, data in play.cluster.topics["t"][0].log]
+    assert [batch.start_offset for batch in batches] == [1, 3]
+    assert {batch.high_watermark for batch in batches} == {4}
+
+
+async def test_without_policy_a_position_outside_the_log_is_an_error(play: Play) -> None:
+    await play.write("a")
+    consumer = play.begin(auto_offset_reset="none")
+    consumer.assign([("t", 0)])
+    with pytest.raises(NoSuchOffset):
+        await play.poll()
+    consumer.seek(("t", 0), 77)
+    with pytest.raises(NoSuchOffset, match="no offset 77"):
+        await play.poll()
+    consumer.seek(("t", 0), 0)
+    assert await play.read(1) == ["a"]
+
+
+async def test_offsets_are_asked_of_the_leaders_again_until_they_know(play: Play) -> None:
+    await play.write("a", "b")
+    play.cluster.topics["t"][1].log_start = 5
+    consumer = play.begin()
+    wanted = await play.until(consumer.partitions("t"))
+    play.cluster.brokers[1].errors[ApiKey.LIST_OFFSETS] = [ErrorCode.OFFSET_NOT_AVAILABLE] * 3
+    assert await play.until(consumer.end_offsets(wanted)) == {("t", 0): 2, ("t", 1): 5}
+    assert await play.until(consumer.beginning_offsets(wanted)) == {("t", 0): 0, ("t", 1): 5}
+    found = await play.until(consumer.offsets_for_times({("t", 0): 500, ("t", 1): 500}))
+    assert [answer.offset for answer in found.values()] == [0, -1]
+
+
+async def test_offsets_are_asked_of_the_new_leader_after_a_change(play: Play) -> None:
+    consumer = play.begin()
+    await play.until(consumer.partitions("t"))
+    play.cluster.kill(1)
+    play.cluster.move_leader("t", 0, 3)
+    assert await play.until(consumer.end_offsets([("t", 0)])) == {("t", 0): 0}
+
+
+async def test_a_lookup_that_nobody_answers_ends_with_a_reason(play: Play) -> None:
+    consumer = play.begin()
+    await play.until(consumer.partitions("t"))
+    play.cluster.topics["t"][0].leader_id = -1
+    play.cluster.topics["t"][0].leader_epoch = 2
+    with pytest.raises(TimedOut, match=r"no leader|NOT_LEADER"):
+        await play.until(consumer.end_offsets([("t", 0)], timeout_ms=1_000))

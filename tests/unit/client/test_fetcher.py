@@ -1,0 +1,354 @@
+"""The consumer's decisions without sockets: positions, epochs, bounds (R55, R81, A-6, D9)."""
+
+import pytest
+
+from client.backoff import Backoff
+from client.effects import Connect, RefreshMetadata
+from client.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
+from client.fetcher import Effect, Fetcher, FetcherConfig, LookupOffsets, ResetPolicy, SendFetch
+from client.metadata_cache import MetadataCache, TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from protocol.messages.metadata import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
+from protocol.record_batch import Record, encode_batch
+
+ID = b"\x01" * 16
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(
+    base_offset: int, count: int = 1, epoch: int = 1, *, is_control: bool = False, size: int = 1
+) -> bytes:
+    records = [Record(base_offset + i, 5, None, bytes(size)) for i in range(count)]
+    return encode_batch(records, base_offset=base_offset, leader_epoch=epoch, is_control=is_control)
+
+
+class Bench:
+    """A fetcher of partitions 0 and 1, both led by broker 1 in epoch 1, connected."""
+
+    def __init__(self, reset: ResetPolicy = ResetPolicy.NONE, buffer_bytes_max: int = 1_000) -> None:
+        self.cache = MetadataCache()
+        self.leaders = [(1, 1), (1, 1)]
+        self.offset = 1
+        self.now_ms = 0
+        config = FetcherConfig(
+            max_wait_ms=500,
+            min_bytes=1,
+            request_bytes_max=10_000,
+            partition_bytes_max=400,
+            buffer_bytes_max=buffer_bytes_max,
+            stall_ms=300,
+            retry=Backoff(20, 500),
+            reset=reset,
+        )
+        self.fetcher = Fetcher(config, self.cache)
+        self.tell()
+        self.fetcher.connected(1)
+        self.fetcher.connected(2)
+
+    def tell(self) -> None:
+        rows = tuple(MetadataPartition(0, i, *at, (1, 2), (1, 2), ()) for i, at in enumerate(self.leaders))
+        brokers = tuple(MetadataBroker(n, "h", n, None) for n in (1, 2))
+        topic = MetadataTopic(0, "t", ID, rows)
+        self.cache.update(MetadataResponse("c", 101, self.offset, brokers, (topic,)))
+        self.offset += 1
+
+    def at(self, **offsets: int) -> "Bench":
+        """Assign and seek: `at(p0=5)`."""
+        partitions = [TopicPartition("t", int(name[1:])) for name in offsets]
+        self.fetcher.assign(partitions)
+        for partition, offset in zip(partitions, offsets.values(), strict=True):
+            self.fetcher.seek(partition, offset)
+        return self
+
+    def plan(self, advance_ms: int = 0) -> list[Effect]:
+        self.now_ms += advance_ms
+        return self.fetcher.plan(self.now_ms)
+
+    def fetch(self, advance_ms: int = 0) -> SendFetch:
+        (effect,) = (e for e in self.plan(advance_ms) if isinstance(e, SendFetch))
+        return effect
+
+    def answer(
+        self,
+        fetch: SendFetch,
+        *records: bytes,
+        partition: int = 0,
+        code: ErrorCode = ErrorCode.NONE,
+        watermark: int = 100,
+        diverging: EpochEndOffset | None = None,
+        leader: tuple[int, int] = (1, 1),
+    ) -> list[Effect]:
+        data = memoryview(b"".join(records))
+        row = FetchPartitionResponse(ID, partition, code, watermark, 0, -1, diverging, *leader, data)
+        return self.fetcher.answered(fetch.request_id, FetchResponse(0, None, (row,)), self.now_ms)
+
+    def taken(self) -> list[tuple[int, int]]:
+        """(start offset, next offset) of all that is there."""
+        found = []
+        while (fetched := self.fetcher.take()) is not None:
+            found.append((fetched.start_offset, fetched.header.next_offset))
+        return found
+
+
+def offsets(fetch: SendFetch) -> list[tuple[int, int]]:
+    return [(row.partition_index, row.fetch_offset) for row in fetch.request.partitions]
+
+
+# --- going on ------------------------------------------------------------------------------------------
+
+
+def test_fetching_goes_on_behind_what_was_fetched_and_the_position_behind_what_was_taken() -> None:
+    bench = Bench().at(p0=5)
+    bench.answer(bench.fetch(), batch(5, 3), batch(8, 2))
+    assert bench.fetcher.parts[P0].position == 5
+    assert offsets(bench.fetch()) == [(0, 10)]
+    assert bench.taken() == [(5, 8), (8, 10)]
+    assert bench.fetcher.parts[P0].position == 10
+
+
+def test_a_batch_that_begins_below_the_position_is_marked_so() -> None:
+    bench = Bench().at(p0=6)
+    bench.answer(bench.fetch(), batch(4, 2), batch(6, 1), batch(7, 3))
+    assert bench.taken() == [(6, 7), (7, 10)]
+    bench = Bench().at(p0=6)
+    bench.answer(bench.fetch(), batch(4, 5))
+    assert bench.taken() == [(6, 9)]
+
+
+def test_control_batches_are_passed_over() -> None:
+    bench = Bench().at(p0=0)
+    bench.answer(bench.fetch(), batch(0, 1, is_control=True), batch(1))
+    assert bench.taken() == [(1, 2)]
+
+
+def test_a_request_names_the_leader_epoch_and_the_epoch_last_read() -> None:
+    bench = Bench().at(p0=0)
+    first = bench.fetch()
+    assert (
+        first.request.partitions[0].current_leader_epoch,
+        first.request.partitions[0].last_fetched_epoch,
+    ) == (
+        1,
+        -1,
+    )
+    bench.answer(first, batch(0, 1, epoch=1))
+    assert bench.fetch().request.partitions[0].last_fetched_epoch == 1
+
+
+def test_one_request_a_partition_and_a_parked_one_does_not_hold_back_the_other() -> None:
+    bench = Bench().at(p0=0, p1=0)
+    both = bench.fetch()
+    assert offsets(both) == [(0, 0), (1, 0)]
+    assert bench.plan() == []
+    bench.answer(both, batch(0, 1, size=500))
+    assert offsets(bench.fetch()) == [(1, 0)]  # partition 0 has its fill
+    assert bench.taken() == [(0, 1)]
+    assert offsets(bench.fetch()) == [(0, 1)]
+
+
+def test_nothing_is_fetched_while_the_buffer_is_full() -> None:
+    bench = Bench(buffer_bytes_max=100).at(p0=0, p1=0)
+    bench.answer(bench.fetch(), batch(0, 1, size=100))
+    assert bench.fetcher.buffered_bytes > 100
+    assert bench.plan() == []
+    bench.taken()
+    assert bench.fetcher.buffered_bytes == 0
+    assert offsets(bench.fetch()) == [(1, 0), (0, 1)]
+
+
+def test_partitions_are_asked_for_and_handed_out_in_turn() -> None:
+    bench = Bench().at(p0=0, p1=0)
+    fetch = bench.fetch()
+    rows = [
+        FetchPartitionResponse(ID, p, 0, 9, 0, -1, None, 1, 1, memoryview(batch(0) + batch(1)))
+        for p in (0, 1)
+    ]
+    bench.fetcher.answered(fetch.request_id, FetchResponse(0, None, tuple(rows)), 0)
+    order = []
+    while (fetched := bench.fetcher.take()) is not None:
+        order.append(fetched.partition)
+    assert order == [0, 0, 1, 1]
+    assert offsets(bench.fetch()) == [(0, 2), (1, 2)]
+
+
+def test_an_answer_from_before_a_seek_is_dropped() -> None:
+    bench = Bench().at(p0=0)
+    fetch = bench.fetch()
+    bench.fetcher.seek(P0, 50)
+    bench.answer(fetch, batch(0))
+    assert bench.taken() == []
+    assert offsets(bench.fetch()) == [(0, 50)]
+
+
+def test_assigning_again_keeps_positions_and_drops_what_is_no_longer_wanted() -> None:
+    bench = Bench().at(p0=0, p1=7)
+    fetch = bench.fetch()
+    bench.fetcher.assign([P1])
+    bench.answer(fetch, batch(0))
+    assert list(bench.fetcher.parts) == [P1]
+    assert bench.fetcher.parts[P1].position == 7
+    assert bench.taken() == []
+
+
+# --- watermarks ----------------------------------------------------------------------------------------
+
+
+def test_an_unknown_or_lagging_high_watermark_never_moves_the_known_one_back() -> None:
+    bench = Bench().at(p0=0)
+    bench.answer(bench.fetch(), watermark=10)
+    bench.answer(bench.fetch(), watermark=-1)
+    assert bench.fetcher.parts[P0].high_watermark == 10
+    bench.answer(bench.fetch(), watermark=8)
+    assert bench.fetcher.parts[P0].high_watermark == 10
+
+
+# --- leaders -------------------------------------------------------------------------------------------
+
+
+def test_a_fenced_epoch_asks_for_metadata_at_once_and_goes_on_with_the_new_leader() -> None:
+    bench = Bench().at(p0=3)
+    effects = bench.answer(bench.fetch(), code=ErrorCode.FENCED_LEADER_EPOCH)
+    assert effects == [RefreshMetadata()]
+    assert bench.plan() == []
+    bench.leaders[0] = (2, 2)
+    bench.tell()
+    assert bench.fetcher.metadata_changed() == []
+    again = bench.fetch()
+    assert (again.broker_id, offsets(again)) == (2, [(0, 3)])
+    assert again.request.partitions[0].current_leader_epoch == 2
+
+
+def test_a_leader_named_in_the_refusal_is_followed_without_asking() -> None:
+    bench = Bench().at(p0=3)
+    assert bench.answer(bench.fetch(), code=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=(2, 2)) == []
+    assert bench.fetch().broker_id == 2
+
+
+def test_a_leader_that_lags_behind_our_epoch_is_asked_again_after_pauses() -> None:
+    bench = Bench().at(p0=3)
+    bench.answer(bench.fetch(), code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert bench.plan(19) == []
+    assert bench.fetch(1).broker_id == 1
+
+
+def test_a_reset_connection_is_made_again_and_metadata_asked_for() -> None:
+    bench = Bench().at(p0=3)
+    fetch = bench.fetch()
+    bench.fetcher.disconnected(1)
+    assert bench.fetcher.failed(fetch.request_id, 0) == [RefreshMetadata()]
+    assert bench.plan(20) == [Connect(1)]
+    assert bench.fetcher.connect_failed(1, 20) == [RefreshMetadata()]
+    bench.leaders[0] = (2, 2)
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    assert bench.fetch().broker_id == 2
+
+
+def test_a_silent_leader_is_left_once_metadata_names_another() -> None:
+    bench = Bench().at(p0=3)
+    silent = bench.fetch()
+    assert bench.plan(799) == []
+    assert bench.plan(1) == [RefreshMetadata()]
+    bench.leaders[0] = (2, 2)
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    again = bench.fetch()
+    assert again.broker_id == 2
+    bench.answer(silent, batch(3))
+    assert bench.taken() == []
+
+
+def test_a_partition_without_leader_waits_for_metadata() -> None:
+    bench = Bench()
+    bench.leaders[0] = (-1, 2)
+    bench.tell()
+    bench.at(p0=0)
+    assert bench.plan() == [RefreshMetadata()]
+    assert bench.fetcher.metadata_changed() == [RefreshMetadata()]
+    bench.leaders[0] = (2, 3)
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    assert bench.fetch().broker_id == 2
+
+
+# --- positions that are not in the log -----------------------------------------------------------------
+
+
+def test_without_reset_policy_a_position_out_of_range_is_an_error_until_a_seek() -> None:
+    bench = Bench().at(p0=500)
+    bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    with pytest.raises(NoSuchOffset, match="seek"):
+        bench.fetcher.take()
+    bench.fetcher.seek(P0, 3)
+    assert offsets(bench.fetch()) == [(0, 3)]
+
+
+@pytest.mark.parametrize(("policy", "timestamp"), [(ResetPolicy.EARLIEST, -2), (ResetPolicy.LATEST, -1)])
+def test_with_a_reset_policy_the_position_is_looked_up(policy: ResetPolicy, timestamp: int) -> None:
+    bench = Bench(policy).at(p0=500)
+    bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    (lookup,) = bench.plan()
+    assert isinstance(lookup, LookupOffsets)
+    assert lookup.timestamps == ((P0, timestamp),)
+    assert bench.fetcher.parts[P0].position is None
+    bench.fetcher.found(lookup.request_id, {P0: 42})
+    assert offsets(bench.fetch()) == [(0, 42)]
+
+
+def test_what_was_fetched_before_a_reset_is_read_first() -> None:
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=0)
+    bench.answer(bench.fetch(), batch(0))
+    bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert bench.taken() == [(0, 1)]
+
+
+def test_a_lookup_from_before_a_seek_is_dropped_and_a_failed_one_repeated() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.assign([P0, P1])
+    (lookup,) = bench.plan()
+    assert isinstance(lookup, LookupOffsets)
+    bench.fetcher.seek(P0, 9)
+    bench.fetcher.found(lookup.request_id, {P0: 1})
+    assert bench.fetcher.parts[P0].position == 9
+    error = ClientError("no leader", ErrorCode.LEADER_NOT_AVAILABLE)
+    bench.fetcher.not_found(lookup.request_id, 0, error)
+    effects = bench.plan(20)
+    assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((P1, -2),)]
+
+
+def test_a_truncated_log_is_told_to_who_read_beyond_it() -> None:
+    bench = Bench().at(p0=0)
+    bench.answer(bench.fetch(), batch(0, 10), watermark=10)
+    bench.taken()
+    bench.answer(bench.fetch(), diverging=EpochEndOffset(1, 6))
+    assert bench.fetcher.parts[P0].high_watermark == 6
+    with pytest.raises(LogTruncated, match="truncated to 6"):
+        bench.fetcher.take()
+    assert offsets(bench.fetch()) == [(0, 6)]
+
+
+def test_what_was_only_fetched_ahead_of_a_truncation_is_dropped_silently() -> None:
+    bench = Bench().at(p0=0)
+    bench.answer(bench.fetch(), batch(0, 10))
+    bench.answer(bench.fetch(), diverging=EpochEndOffset(1, 6))
+    assert bench.taken() == []
+    assert offsets(bench.fetch()) == [(0, 0)]
+
+
+def test_bytes_that_are_no_batches_are_an_error_and_the_position_stays() -> None:
+    bench = Bench().at(p0=0)
+    bench.answer(
+        bench.fetch(), batch(0), b"rubbish that is long enough to be taken for a header, or so it seems"
+    )
+    assert bench.fetcher.take() is not None
+    with pytest.raises(CorruptRecords):
+        bench.fetcher.take()
+    assert offsets(bench.fetch()) == [(0, 1)]
+
+
+def test_an_error_that_no_repetition_can_heal_is_raised() -> None:
+    bench = Bench().at(p0=0)
+    bench.answer(bench.fetch(), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(ClientError, match="TOPIC_AUTHORIZATION_FAILED"):
+        bench.fetcher.take()

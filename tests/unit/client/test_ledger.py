@@ -1,0 +1,105 @@
+"""The ledger on disk: nothing is sent before it is written down (D11)."""
+
+import pytest
+
+from client.history import parse_row, parse_value
+from client.ledger import Ledger
+from client.producer import Producer, ProducerConfig
+from protocol.api_keys import ApiKey
+from runtime.api import DiskError
+from runtime.memory import MemoryWorld, memory_runtime, settle
+from tests.unit.client.fake_cluster import FakeCluster
+
+
+async def rows_of(world: MemoryWorld, ledger: Ledger) -> list[dict[str, object]]:
+    file = await world.disk.open(ledger.path, create=False)
+    return [parse_row(line) for line in file.read_at(0, file.size).splitlines()]
+
+
+async def test_every_record_has_its_two_rows_and_they_say_where_it_is() -> None:
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    cluster.add_topic("t", 1)
+    ledger = Ledger(runtime, "/ledger", "run", "p0")
+    producer = Producer(runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0), ledger)
+    await producer.start()
+    for _ in range(3):
+        pseq, value = ledger.next_value(100)
+        delivery = await producer.send("t", value, tag=pseq)
+        await settle()
+        assert delivery.done()
+    await producer.close()
+    rows = await rows_of(world, ledger)
+    assert [(r["kind"], r["pseq"]) for r in rows if r["kind"] == "invoke"] == [
+        ("invoke", n) for n in range(3)
+    ]
+    done = [r for r in rows if r["kind"] == "complete"]
+    assert [(r["pseq"], r["outcome"], r["offset"]) for r in done] == [(n, "ok", n) for n in range(3)]
+    written = [parse_value(value) for value in cluster.values("t", 0)]
+    assert written == [("p0", n) for n in range(3)]
+    await world.tasks.cancel_all()
+
+
+async def test_a_sent_record_is_in_the_file_before_any_answer() -> None:
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    cluster.add_topic("t", 1)
+    cluster.brokers[1].is_deaf = True
+    ledger = Ledger(runtime, "/ledger", "run", "p0", flush_ms=1_000_000)
+    producer = Producer(runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0), ledger)
+    cluster.brokers[1].is_deaf = False
+    await producer.start()
+    await producer.partition_count("t")
+    await settle()
+    cluster.brokers[1].is_deaf = True
+    await producer.send("t", b"x")
+    await settle()
+    assert len(cluster.brokers[1].asked(ApiKey.PRODUCE)) == 1
+    assert [row["kind"] for row in await rows_of(world, ledger)] == ["invoke"]
+    await producer.close(timeout_ms=0)
+    assert [row.get("outcome") for row in await rows_of(world, ledger)] == [None, "info"]
+    await world.tasks.cancel_all()
+
+
+async def test_each_process_writes_a_file_of_its_own() -> None:
+    runtime, world = memory_runtime()
+    first, second = Ledger(runtime, "/ledger", "run", "p0"), Ledger(runtime, "/ledger", "run", "p0")
+    await first.open()
+    await second.open()
+    assert len(await world.disk.listdir("/ledger")) == 2
+    await first.close()
+    await second.close()
+
+
+async def test_with_fsync_rows_survive_the_loss_of_power_after_the_flush_time() -> None:
+    runtime, world = memory_runtime()
+    ledger = Ledger(runtime, "/ledger", "run", "p0", flush_ms=50, fsync=True)
+    await ledger.open()
+    ledger.invoke(0, "t", 0, 1, -1, 2)
+    await world.clock.advance(40)
+    assert not world.disk.durable_bytes(ledger.path)
+    await world.clock.advance(20)
+    assert parse_row(world.disk.durable_bytes(ledger.path) or b"")["pseq"] == 0
+    await world.tasks.cancel_all()
+
+
+async def test_a_ledger_that_cannot_be_written_stops_the_producer() -> None:
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    cluster.add_topic("t", 1)
+    ledger = Ledger(runtime, "/ledger", "run", "p0", flush_ms=1_000_000)
+    producer = Producer(runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0), ledger)
+    await producer.start()
+    await producer.partition_count("t")
+    await settle()
+    world.disk.fail("append", ledger.path)
+    delivery = await producer.send("t", b"x")
+    await settle()
+    assert delivery.done()
+    with pytest.raises(DiskError):
+        await producer.send("t", b"y")
+    assert cluster.brokers[1].asked(ApiKey.PRODUCE) == []
+    await world.tasks.cancel_all()

@@ -1,0 +1,383 @@
+"""The producer against brokers that keep their promises: nothing is lost, doubled or reordered."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from client.batch import Batch
+from client.errors import BufferFull, ClientError, ProduceFailed, TimedOut
+from client.outcomes import Outcome
+from client.partitioner import murmur2
+from client.producer import Delivery, Producer, ProducerConfig
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from runtime.memory import memory_runtime, settle
+from tests.unit.client.fake_cluster import FakeCluster
+
+
+class Play:
+    """A cluster of three, and one producer."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.batches: list[Batch] = []
+        self.producer: Producer
+
+    async def begin(self, **config: Any) -> Producer:
+        settings = ProducerConfig(self.cluster.bootstrap_servers, **{"linger_ms": 0, **config})
+        self.producer = Producer(self.cluster.runtime, settings, on_batch=self.batches.append)
+        await self.producer.start()
+        await self.producer.partition_count("t")
+        await settle()
+        return self.producer
+
+    async def send(self, *values: str, partition: int = 0, **more: Any) -> list[Delivery]:
+        return [await self.producer.send("t", v.encode(), partition=partition, **more) for v in values]
+
+    async def wait(self, deliveries: list[Delivery], limit_ms: int = 5_000) -> list[int]:
+        """Offsets of the records, once all are there; time moves on as far as needed."""
+        for _ in range(limit_ms // 5):
+            if all(delivery.done() for delivery in deliveries):
+                break
+            await self.world.clock.advance(5)
+        return [delivery.result().offset for delivery in deliveries]
+
+    def log(self, partition: int = 0) -> list[str]:
+        return [value.decode() for value in self.cluster.values("t", partition)]
+
+
+@pytest.fixture
+async def play() -> AsyncIterator[Play]:
+    runtime, world = memory_runtime()
+    cluster = FakeCluster(runtime, world)
+    await cluster.start()
+    cluster.add_topic("t", 3)
+    play = Play(cluster)
+    yield play
+    if hasattr(play, "producer"):
+        await play.producer.close(timeout_ms=0)
+    await world.tasks.cancel_all()
+
+
+async def test_a_record_is_acknowledged_with_its_offset_and_leader_epoch(play: Play) -> None:
+    await play.begin()
+    first, second = await play.send("a", "b", partition=1)
+    assert await play.wait([first, second]) == [0, 1]
+    assert first.result() == ("t", 1, 0, 1)
+    assert (await second).offset == 1
+    assert play.log(1) == ["a", "b"]
+
+
+async def test_with_linger_0_the_first_record_leaves_without_a_turn_of_the_loop(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("warm"))
+    broker = play.cluster.brokers[1]
+    before = len(broker.asked(ApiKey.PRODUCE))
+    await play.send("a")
+    await settle()
+    assert len(broker.asked(ApiKey.PRODUCE)) == before + 1
+
+
+async def test_records_wait_for_the_linger_time_and_travel_in_one_batch(play: Play) -> None:
+    await play.begin(linger_ms=10)
+    deliveries = await play.send("a", "b", "c")
+    await play.world.clock.advance(9)
+    assert play.log() == []
+    await play.world.clock.advance(2)
+    assert await play.wait(deliveries) == [0, 1, 2]
+    assert [batch.count for batch in play.batches] == [3]
+
+
+async def test_flush_sends_at_once_and_waits_for_everything_before_it(play: Play) -> None:
+    await play.begin(linger_ms=60_000)
+    deliveries = await play.send("a", "b")
+    await play.producer.flush()
+    assert all(delivery.done() for delivery in deliveries)
+
+
+async def test_keys_choose_the_partition_that_kafka_would_choose(play: Play) -> None:
+    await play.begin()
+    delivery = await play.producer.send("t", b"v", key=b"holdfast")
+    await play.wait([delivery])
+    assert delivery.topic_partition.partition == (murmur2(b"holdfast") & 0x7FFFFFFF) % 3
+
+
+async def test_records_without_key_avoid_a_partition_without_leader(play: Play) -> None:
+    play.cluster.topics["t"][1].leader_id = -1
+    await play.begin()
+    deliveries = []
+    for number in range(6):
+        deliveries.append(await play.producer.send("t", b"%d" % number))
+        await play.wait(deliveries)
+    assert sorted({delivery.topic_partition.partition for delivery in deliveries}) == [0, 2]
+
+
+async def test_a_dead_leader_costs_one_refresh_and_no_pause_once_another_is_elected(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("a"))
+    play.cluster.kill(1)
+    play.cluster.move_leader("t", 0, 2)
+    await settle()
+    start_ms = play.world.clock.now_ms()
+    deliveries = await play.send("b", "c")
+    assert await play.wait(deliveries) == [1, 2]
+    assert play.world.clock.now_ms() - start_ms <= 30
+    assert play.log() == ["a", "b", "c"]
+
+
+async def test_writes_go_on_soon_after_the_election_however_long_it_took(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("a"))
+    play.cluster.kill(1)
+    deliveries = await play.send("b", "c")
+    await play.world.clock.advance(3_000)
+    assert not any(delivery.done() for delivery in deliveries)
+    play.cluster.move_leader("t", 0, 3)
+    await play.world.clock.advance(150)
+    assert [delivery.result().offset for delivery in deliveries] == [1, 2]
+    assert play.log() == ["a", "b", "c"]
+
+
+async def test_an_answer_lost_after_the_append_does_not_double_the_record(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("a"))
+    play.cluster.brokers[1].answers_lost = 2
+    deliveries = await play.send("b", "c", "d")
+    assert await play.wait(deliveries) == [1, 2, 3]
+    assert play.log() == ["a", "b", "c", "d"]
+
+
+async def test_a_leader_that_dies_with_uncommitted_batches_leaves_no_gap_and_no_double(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("a"))
+    play.cluster.brokers[1].answers_lost = 9
+    deliveries = []
+    for value in "bcdef":
+        deliveries += await play.send(value)
+    await settle()
+    # The new leader has only the first of them.
+    partition = play.cluster.topics["t"][0]
+    kept = [(header, data) for header, data in partition.log if header.base_offset <= 1]
+    entry = next(iter(partition.producers.values()))
+    entry.batches = [batch for batch in entry.batches if batch[2] <= 1]
+    partition.log[:] = kept
+    play.cluster.kill(1)
+    play.cluster.move_leader("t", 0, 2)
+    assert await play.wait(deliveries) == [1, 2, 3, 4, 5]
+    assert play.log() == list("abcdef")
+
+
+async def test_a_silent_leader_is_left_as_soon_as_metadata_names_another(play: Play) -> None:
+    await play.begin(request_timeout_ms=30_000, stall_ms=500)
+    await play.wait(await play.send("a"))
+    play.cluster.brokers[1].is_deaf = True
+    deliveries = await play.send("b", "c")
+    await play.world.clock.advance(1_000)
+    play.cluster.move_leader("t", 0, 2)
+    await play.world.clock.advance(700)
+    assert [delivery.result().offset for delivery in deliveries] == [1, 2]
+
+
+async def test_order_is_kept_when_the_first_of_several_batches_is_refused(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("a"))
+    play.cluster.brokers[1].errors[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    deliveries = []
+    for value in "bcde":
+        deliveries += await play.send(value)
+    assert await play.wait(deliveries) == [1, 2, 3, 4]
+    assert play.log() == list("abcde")
+
+
+async def test_not_enough_replicas_after_append_is_repeated_and_written_once(play: Play) -> None:
+    await play.begin()
+    play.cluster.brokers[1].errors[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND] * 3
+    assert await play.wait(await play.send("a")) == [0]
+    assert play.log() == ["a"]
+
+
+async def test_the_first_batch_of_an_identity_goes_alone(play: Play) -> None:
+    """A log without producer state takes any first sequence (R93): the second must not overtake the first."""
+    play.cluster.brokers[1].errors[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    await play.begin(batch_size_bytes=200)
+    deliveries = await play.send("a" * 100, "b" * 100, "c" * 100)
+    assert await play.wait(deliveries) == [0, 1, 2]
+    assert [value[0] for value in play.log()] == ["a", "b", "c"]
+
+
+async def test_a_record_that_no_broker_ever_saw_fails_for_certain(play: Play) -> None:
+    await play.begin(delivery_timeout_ms=2_000)
+    for broker_id in (1, 2, 3):
+        play.cluster.kill(broker_id)
+    (delivery,) = await play.send("a")
+    with pytest.raises(ProduceFailed) as caught:
+        await play.wait([delivery])
+    assert not caught.value.may_be_appended
+    assert play.batches[-1].outcome is Outcome.FAIL
+
+
+async def test_a_record_whose_answer_never_came_is_of_unknown_fate(play: Play) -> None:
+    await play.begin(delivery_timeout_ms=2_000)
+    await play.wait(await play.send("a"))
+    play.cluster.brokers[1].is_deaf = True
+    (delivery,) = await play.send("b")
+    with pytest.raises(ProduceFailed) as caught:
+        await play.wait([delivery])
+    assert caught.value.may_be_appended
+    assert play.batches[-1].outcome is Outcome.INFO
+
+
+async def test_refusals_only_until_the_delivery_timeout_are_a_certain_failure(play: Play) -> None:
+    play.cluster.brokers[1].judge = lambda broker, row: ErrorCode.NOT_ENOUGH_REPLICAS
+    await play.begin(delivery_timeout_ms=2_000)
+    (delivery,) = await play.send("a")
+    with pytest.raises(ProduceFailed) as caught:
+        await play.wait([delivery])
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert not caught.value.may_be_appended
+
+
+async def test_after_a_batch_expired_unanswered_the_producer_goes_on_under_a_new_epoch(play: Play) -> None:
+    """D12: the lost batch may still arrive; under the old epoch it would be taken or make a gap."""
+    producer = await play.begin(delivery_timeout_ms=2_000, request_timeout_ms=30_000)
+    await play.wait(await play.send("a"))
+    assert producer.identity is not None
+    old = producer.identity
+    broker = play.cluster.brokers[1]
+    broker.is_deaf = True
+    (lost,) = await play.send("b")
+    await play.world.clock.advance(2_500)
+    assert lost.done()
+    late = broker.asked(ApiKey.PRODUCE)[-1].partitions[0]
+    broker.is_deaf = False
+    assert await play.wait(await play.send("c", "d")) == [1, 2]
+    assert producer.identity == (old.producer_id, old.producer_epoch + 1)
+    code, _ = play.cluster.topics["t"][0].append(late.records)
+    assert code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert play.log() == ["a", "c", "d"]
+
+
+async def test_a_fenced_producer_takes_a_fresh_id_and_writes_once(play: Play) -> None:
+    producer = await play.begin()
+    await play.wait(await play.send("a"))
+    assert producer.identity is not None
+    play.cluster.topics["t"][0].producers[producer.identity.producer_id].epoch = 7
+    old_id = producer.identity.producer_id
+    assert await play.wait(await play.send("b")) == [1]
+    assert producer.identity.producer_id != old_id
+    assert play.log() == ["a", "b"]
+
+
+async def test_a_hopeless_batch_fails_and_those_behind_it_are_written_in_order(play: Play) -> None:
+    await play.begin()
+    await play.wait(await play.send("a"))
+    play.cluster.brokers[1].errors[ApiKey.PRODUCE] = [ErrorCode.MESSAGE_TOO_LARGE]
+    deliveries = []
+    for value in "bcd":
+        deliveries += await play.send(value)
+    await play.wait(deliveries[1:])
+    with pytest.raises(ProduceFailed) as caught:
+        deliveries[0].result()
+    assert not caught.value.may_be_appended
+    assert play.log() == ["a", "c", "d"]
+
+
+async def test_send_waits_for_room_and_send_nowait_says_that_there_is_none(play: Play) -> None:
+    producer = await play.begin(buffer_memory_bytes=1_000, batch_size_bytes=500, max_block_ms=100)
+    await producer.partition_count("t")
+    play.cluster.brokers[1].is_deaf = True
+    while producer.buffered_bytes < 1_000:
+        producer.send_nowait("t", bytes(300), partition=0)
+    with pytest.raises(BufferFull):
+        producer.send_nowait("t", b"x", partition=0)
+    waiting = play.cluster.runtime.tasks.start("send", expect_timeout(producer))
+    await play.world.clock.advance(200)
+    await waiting.wait()
+
+
+async def expect_timeout(producer: Producer) -> None:
+    with pytest.raises(TimedOut):
+        await producer.send("t", b"x", partition=0)
+
+
+async def test_on_batch_may_send_more_and_order_holds(play: Play) -> None:
+    producer = await play.begin()
+    left = list("bcdefgh")
+
+    def more(batch: Batch) -> None:
+        if left:
+            producer.send_nowait("t", left.pop(0).encode(), partition=0)
+
+    producer._on_batch = more
+    await play.send("a")
+    for _ in range(20):
+        await play.world.clock.advance(1)
+    assert play.log() == list("abcdefgh")
+
+
+async def test_tags_come_back_in_the_order_of_the_offsets(play: Play) -> None:
+    producer = await play.begin(linger_ms=5)
+    await producer.partition_count("t")
+    for tag in (11, 12, 13):
+        producer.send_nowait("t", b"v", partition=0, tag=tag)
+    await producer.flush()
+    assert [batch.tags for batch in play.batches] == [[11, 12, 13]]
+
+
+async def test_acks_1_successes_promise_less_and_acks_0_has_no_offset(play: Play) -> None:
+    await play.begin(acks=1)
+    assert await play.wait(await play.send("a")) == [0]
+    await play.producer.close()
+    await play.begin(acks=0)
+    assert await play.wait(await play.send("b")) == [-1]
+    await settle()
+    assert play.log() == ["a", "b"]
+    assert [batch.outcome for batch in play.batches] == [Outcome.OK1, Outcome.OK1]
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
+async def test_compressed_batches_are_smaller_and_marked(play: Play, compression: str) -> None:
+    await play.begin(compression=compression, linger_ms=5)
+    deliveries = await play.send(*["same text again " * 10] * 20)
+    await play.wait(deliveries)
+    ((header, data),) = play.cluster.topics["t"][0].log
+    assert header.compression == {"gzip": 1, "lz4": 3, "zstd": 4}[compression]
+    assert header.record_count == 20
+    assert len(data) < 1_000
+
+
+async def test_an_unknown_topic_is_said_to_be_unknown(play: Play) -> None:
+    producer = await play.begin()
+    failed = play.cluster.runtime.tasks.start("send", expect_unknown(producer))
+    await play.world.clock.advance(10_000)
+    await failed.wait()
+
+
+async def expect_unknown(producer: Producer) -> None:
+    with pytest.raises(ClientError, match="create it first"):
+        await producer.send("nowhere", b"x")
+
+
+async def test_any_single_bootstrap_server_is_enough(play: Play) -> None:
+    addresses = play.cluster.bootstrap_servers.split(",")
+    play.cluster.kill(1)
+    play.cluster.move_leader("t", 0, 2)
+    config = ProducerConfig([addresses[0], addresses[2]], linger_ms=0)
+    play.producer = Producer(play.cluster.runtime, config)
+    await play.producer.start()
+    await play.world.clock.advance(100)
+    assert await play.wait(await play.send("a")) == [0]
+
+
+async def test_close_gives_every_record_an_outcome(play: Play) -> None:
+    await play.begin()
+    play.cluster.brokers[1].is_deaf = True
+    deliveries = await play.send("a", "b")
+    closing = play.cluster.runtime.tasks.start("close", play.producer.close(timeout_ms=100))
+    await play.world.clock.advance(200)
+    await closing.wait()
+    assert all(delivery.done() for delivery in deliveries)
+    with pytest.raises(ClientError, match="closed"):
+        await play.send("c")
