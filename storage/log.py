@@ -289,9 +289,8 @@ class Log:
             raise
 
     def _note(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
-        if leader_epoch != self._last_epoch:
-            self._epochs.assign(leader_epoch, base_offset)
-            self._last_epoch = leader_epoch
+        self._epochs.assign(leader_epoch, base_offset)
+        self._last_epoch = leader_epoch
         next_offset = base_offset + header.last_offset_delta + 1
         try:
             self._active.note(base_offset, next_offset, leader_epoch, header.max_timestamp, header.size_bytes)
@@ -364,7 +363,8 @@ class Log:
 
         Covers only what was there when it started (A-21). Raises: DiskError.
         """
-        await self._no_change.wait()
+        while self._changing is not None:  # again and again: the next change may begin before we wake
+            await self._no_change.wait()
         self._check_usable()
         end_offset = self._log_end_offset
         if self._flushed_offset == end_offset:

@@ -139,6 +139,7 @@ class Segment:
         assert 0 <= position <= self.size
         offset = self._header_at(position).base_offset if position < self.size else self.next_offset
         self.index.forget_from(self.index.count_below(offset - self.base_offset))
+        self._is_index_durable = False
         self._restart_from(self.index.last)
         for _, header in self.headers(self.size, position):
             self._note_header(header)

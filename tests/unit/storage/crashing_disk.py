@@ -1,0 +1,94 @@
+"""A disk whose power goes at a chosen operation: every step of an order of writes gets its own crash."""
+
+import errno
+from collections.abc import Sequence
+
+from runtime.api import Buffer, DiskError
+from runtime.memory_disk import MemoryDisk, MemoryFile
+
+
+class CrashingDisk:
+    """A MemoryDisk that loses power before its operation number `crash_at`; later ones fail too."""
+
+    def __init__(self, inner: MemoryDisk, crash_at: int | None = None) -> None:
+        self.inner = inner
+        self.crash_at = crash_at
+        #: operations that changed something, names in order; how many there are to crash at
+        self.steps: list[str] = []
+        self.is_dead = False
+
+    def step(self, operation: str, path: str) -> None:
+        if not self.is_dead and len(self.steps) == self.crash_at:
+            self.is_dead = True
+            self.inner.power_loss()
+        if self.is_dead:
+            raise DiskError(path, operation, errno.EIO, "power was lost")
+        self.steps.append(f"{operation} {path}")
+
+    async def open(self, path: str, *, create: bool) -> "CrashingFile":
+        if create:
+            self.step("open", path)
+        return CrashingFile(self, await self.inner.open(path, create=create))
+
+    async def rename(self, source: str, target: str) -> None:
+        self.step("rename", source)
+        await self.inner.rename(source, target)
+
+    async def unlink(self, path: str) -> None:
+        self.step("unlink", path)
+        await self.inner.unlink(path)
+
+    async def make_folder(self, path: str) -> None:
+        self.step("make_folder", path)
+        await self.inner.make_folder(path)
+
+    async def remove_folder(self, path: str) -> None:
+        self.step("remove_folder", path)
+        await self.inner.remove_folder(path)
+
+    async def sync_folder(self, path: str) -> None:
+        self.step("sync_folder", path)
+        await self.inner.sync_folder(path)
+
+    async def listdir(self, path: str) -> list[str]:
+        return await self.inner.listdir(path)
+
+    async def exists(self, path: str) -> bool:
+        return await self.inner.exists(path)
+
+    async def lock_folder(self, path: str) -> None:
+        await self.inner.lock_folder(path)
+
+
+class CrashingFile:
+    """A file of a CrashingDisk."""
+
+    def __init__(self, disk: CrashingDisk, inner: MemoryFile) -> None:
+        self.disk = disk
+        self.inner = inner
+
+    @property
+    def path(self) -> str:
+        return self.inner.path
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self.disk.step("append", self.path)
+        return self.inner.append(buffers)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self.inner.read_at(position, size)
+
+    async def flush(self) -> None:
+        self.disk.step("flush", self.path)
+        await self.inner.flush()
+
+    async def truncate(self, size: int) -> None:
+        self.disk.step("truncate", self.path)
+        await self.inner.truncate(size)
+
+    async def close(self) -> None:
+        await self.inner.close()

@@ -1,0 +1,429 @@
+"""One log: what is appended is read, in order, and durable when it says so (D4-D6, R80-R88, A-20, A-21)."""
+
+import asyncio
+import errno
+
+import pytest
+
+from protocol.record_batch import CorruptBatch, check_batch, iter_batches
+from runtime.api import DiskError, Runtime
+from runtime.memory import MemoryWorld, memory_runtime, settle
+from storage.config import LogConfig
+from storage.leader_epoch_cache import EpochEnd
+from storage.log import InvalidAppend, Log, OffsetOutOfRange
+from storage.producer_state import Duplicate
+from tests.unit.storage.batches import batch, offsets, read_all
+
+FOLDER = "/data/topic-0"
+SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)
+
+
+async def new_log(
+    config: LogConfig | None = None, runtime: Runtime | None = None, *, clean: bool = False
+) -> tuple[Log, MemoryWorld]:
+    made, world = memory_runtime()
+    return await Log.open(runtime or made, FOLDER, config or LogConfig(), clean=clean), world
+
+
+async def append(log: Log, count: int = 1, epoch: int = 0, **fields: int) -> None:
+    data = batch(count, **fields)
+    if log.needs_roll(len(data)):
+        await log.roll()
+    log.append_as_leader(data, epoch)
+
+
+# --- append --------------------------------------------------------------------------------------------
+
+
+async def test_the_leader_stamps_offset_and_epoch_and_nothing_else() -> None:
+    log, _ = await new_log()
+    data = batch(3, base_offset=77, leader_epoch=1)
+    log.append_as_leader(batch(2), 4)
+    appended = log.append_as_leader(memoryview(data), 5)
+    assert appended[:4] == (2, 4, len(data), 3)
+    (_, _), (header, stored) = iter_batches(read_all(log))
+    assert (header.base_offset, header.leader_epoch) == (2, 5)
+    assert bytes(stored)[16:] == data[16:]
+    assert check_batch(stored).crc == check_batch(data).crc
+    assert log.last_epoch == 5
+
+
+async def test_a_batch_with_a_bad_crc_or_not_one_offset_a_record_is_refused() -> None:
+    log, _ = await new_log()
+    data = bytearray(batch(2))
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        log.append_as_leader(data, 0)
+    header = check_batch(batch(2))
+    with pytest.raises(CorruptBatch):
+        log.append_as_leader(batch(2), 0, header=header._replace(record_count=1))
+    with pytest.raises(CorruptBatch):
+        log.append_as_leader(batch(2) + batch(1), 0)
+    assert log.log_end_offset == 0
+    assert log.size_bytes == 0
+
+
+async def test_a_leader_never_appends_in_an_older_epoch() -> None:
+    log, _ = await new_log()
+    log.append_as_leader(batch(), 5)
+    with pytest.raises(AssertionError):
+        log.append_as_leader(batch(), 4)
+
+
+@pytest.mark.parametrize(
+    ("records", "story"),
+    [
+        (batch(base_offset=3, leader_epoch=2), "expected 2"),
+        (batch(base_offset=1, leader_epoch=2), "expected 2"),
+        (batch(base_offset=2, leader_epoch=1), "epoch 1"),
+        (batch(base_offset=2, leader_epoch=6), "epoch 6"),
+        (batch(base_offset=2, leader_epoch=2) + batch(base_offset=4, leader_epoch=2), "expected 3"),
+    ],
+)
+async def test_a_follower_takes_only_what_continues_its_log_up_to_the_epoch_of_its_fetch(
+    records: bytes, story: str
+) -> None:
+    log, _ = await new_log()
+    log.append_as_follower(batch(2, leader_epoch=2))
+    with pytest.raises(InvalidAppend, match=story):
+        log.append_as_follower(records, leader_epoch=5)
+    assert log.log_end_offset == 2, "all or nothing (R84)"
+    assert log.append_as_follower(batch(base_offset=2, leader_epoch=5), leader_epoch=5) is not None
+
+
+async def test_a_follower_checks_the_crc_of_every_batch_before_it_takes_any() -> None:
+    log, _ = await new_log()
+    records = bytearray(batch() + batch(base_offset=1))
+    records[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        log.append_as_follower(records)
+    assert log.size_bytes == 0
+
+
+async def test_a_new_leader_notes_its_epoch_before_there_is_data() -> None:
+    log, _ = await new_log()
+    log.append_as_leader(batch(4), 1)
+    log.start_epoch(3)
+    assert log.end_offset_for_epoch(2) == EpochEnd(1, 4)
+    assert log.end_offset_for_epoch(3) == EpochEnd(3, 4)
+    assert log.last_epoch == 1, "the epoch of the last batch"
+    await log.truncate_to(4)
+    assert log.end_offset_for_epoch(3) == EpochEnd(1, 4), (
+        "truncation takes it back, even when it cuts nothing"
+    )
+
+
+async def test_producers_are_remembered_across_a_clean_stop_and_a_kill() -> None:
+    log, world = await new_log()
+    retry = batch(2, producer_id=5, producer_epoch=0, base_sequence=0)
+    await append(log)
+    log.append_as_leader(retry, 0)
+    await log.close(True)
+    for clean in (True, False):
+        runtime, _ = memory_runtime(disk=world.disk)
+        log = await Log.open(runtime, FOLDER, LogConfig(), clean=clean)
+        assert log.producer_state.check(check_batch(retry)) == Duplicate(1, 2, 1000)
+        world.disk.process_kill()
+
+
+# --- read ----------------------------------------------------------------------------------------------
+
+
+async def test_reads_give_whole_batches_within_their_bounds() -> None:
+    log, _ = await new_log()
+    sizes = []
+    for count in (2, 3, 1, 4):
+        sizes.append(len(batch(count)))
+        await append(log, count)
+    ends = [0, 2, 5, 6, 10]
+    everything = read_all(log)
+
+    def part(first: int, last: int) -> bytes:
+        return everything[sum(sizes[:first]) : sum(sizes[:last])]
+
+    assert log.read(0, 1 << 20, 10) == everything
+    assert log.read(3, 1 << 20, 10) == part(1, 4), "begins with the batch that holds the offset"
+    assert log.read(0, 1 << 20, 5) == part(0, 2)
+    assert log.read(0, 1 << 20, 4) == part(0, 1), "a batch is below the bound or not sent"
+    assert log.read(2, sizes[1] + sizes[2] + 1, 10) == part(1, 3)
+    assert log.read(2, 1, 10) == part(1, 2), "the first one whole"
+    assert log.read(2, 1, 10, at_least_one=False) == b""
+    assert log.read(2, 1, 4) == b"", "not even the first when it ends behind the bound"
+    assert log.read(10, 100, 99) == b""
+    for offset in (-1, 11):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(offset, 100, 10)
+    assert ends[-1] == log.log_end_offset
+
+
+async def test_every_offset_is_found_in_old_segments_after_a_restart_too() -> None:
+    log, world = await new_log(SMALL)
+    for number in range(40):
+        await append(log, 1 + number % 3, size=number % 30)
+    expected = offsets(log)
+    await log.close(True)
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, SMALL, clean=True)
+    assert log.segment_count > 5
+    assert offsets(log) == expected
+    for offset in range(log.log_end_offset):
+        base = max(found for found, _ in expected if found <= offset)
+        (header, _), *_ = iter_batches(log.read(offset, 1, log.log_end_offset))
+        assert header.base_offset == base
+
+
+async def test_time_is_looked_up_by_the_first_batch_that_is_late_enough() -> None:
+    log, _ = await new_log(SMALL)
+    times = [1000, 1000, 3000, 2000, 2500, 3000, 9000, 9000, 9001]
+    for timestamp_ms in times:
+        await append(log, 2, timestamp_ms=timestamp_ms, size=60)
+    for asked in (0, 1000, 1001, 2999, 3000, 3001, 9000, 9001, 9002):
+        expected = next(((time, 2 * n) for n, time in enumerate(times) if time >= asked), None)
+        assert log.offset_for_timestamp(asked) == expected
+
+
+# --- flush ---------------------------------------------------------------------------------------------
+
+
+async def test_a_flush_covers_what_was_there_when_it_started() -> None:
+    log, world = await new_log()
+    await append(log, 3)
+    world.disk.hold_flushes()
+    flush = asyncio.ensure_future(log.flush())
+    await settle()
+    await append(log, 4)
+    world.disk.release_flushes()
+    assert await flush == 3
+    assert log.flushed_offset == 3
+    assert await log.flush() == 7
+
+
+async def test_concurrent_flushes_share_fsyncs() -> None:
+    log, world = await new_log()
+    await append(log)
+    await log.flush()
+    before = world.disk.flush_count
+    flushes = []
+    world.disk.hold_flushes()
+    for _ in range(20):
+        await append(log)
+        flushes.append(asyncio.ensure_future(log.flush()))
+        await asyncio.sleep(0)
+    world.disk.release_flushes()
+    for number, flush in enumerate(flushes):
+        assert await flush >= number + 2
+    assert world.disk.flush_count - before == 2
+
+
+async def test_what_was_flushed_after_a_roll_survives_with_its_name() -> None:
+    log, world = await new_log(SMALL)
+    while log.segment_count < 3:
+        await append(log, size=60)
+    end = await log.flush()
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    assert (await Log.open(runtime, FOLDER, SMALL, clean=False)).log_end_offset == end
+
+
+async def test_a_full_segment_is_flushed_in_the_background_with_its_index_and_a_snapshot() -> None:
+    log, world = await new_log(SMALL)
+    while log.segment_count < 2:
+        await append(log, size=60)
+    rolled_at = log.log_end_offset - 1
+    await settle()
+    assert log.flushed_offset >= rolled_at
+    for suffix in (".log", ".index", ".timeindex"):
+        assert world.disk.durable_bytes(f"{FOLDER}/{0:020}{suffix}")
+    assert world.disk.durable_bytes(f"{FOLDER}/{rolled_at:020}.snapshot")
+
+
+async def test_the_policy_says_when_to_flush() -> None:
+    log, _ = await new_log(LogConfig(flush_messages=5))
+    assert not log.append_as_leader(batch(4), 0).must_flush
+    assert log.append_as_leader(batch(1), 0).must_flush
+    await log.flush()
+    assert not log.append_as_leader(batch(4), 0).must_flush
+    log.config = LogConfig(flush_messages=1)
+    assert log.append_as_leader(batch(1), 0).must_flush
+
+
+# --- failures ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["append", "flush"])
+async def test_after_an_io_error_nothing_is_appended_or_counted_durable_any_more(operation: str) -> None:
+    heard: list[DiskError] = []
+    runtime, world = memory_runtime()
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False, on_failure=heard.append)
+    await append(log)
+    await log.flush()
+    world.disk.fail(operation, ".log", errno.ENOSPC)
+
+    async def append_and_flush() -> None:
+        await append(log)
+        await log.flush()
+
+    with pytest.raises(DiskError):
+        await append_and_flush()
+    # The disk works again; the log must not (A-20).
+    with pytest.raises(DiskError, match="No space"):
+        await append(log)
+    with pytest.raises(DiskError):
+        await log.flush()
+    assert log.flushed_offset == 1
+    assert [error.errno for error in heard] == [errno.ENOSPC]
+    with pytest.raises(DiskError):
+        await log.close(True)
+
+
+async def test_a_flush_beside_one_that_failed_does_not_count() -> None:
+    log, world = await new_log()
+    await append(log)
+    world.disk.hold_flushes()
+    first, second = asyncio.ensure_future(log.flush()), asyncio.ensure_future(log.flush())
+    await settle()
+    world.disk.fail("flush", ".log")
+    world.disk.release_flushes()
+    for flush in (first, second):
+        with pytest.raises(DiskError):
+            await flush
+    assert log.flushed_offset == 0
+
+
+# --- roll and retention --------------------------------------------------------------------------------
+
+
+async def test_a_log_rolls_by_size_and_by_age_but_never_while_empty() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=200, segment_ms=1000))
+    assert not log.needs_roll(500)
+    await append(log)
+    assert log.needs_roll(200)
+    assert not log.needs_roll(100)
+    await world.clock.advance(999)
+    assert not log.needs_roll(1)
+    await world.clock.advance(1)
+    assert log.needs_roll(1)
+    await log.roll()
+    await log.roll()
+    assert log.segment_count == 2
+    assert not log.needs_roll(1)
+
+
+async def test_retention_by_time_deletes_old_segments_that_are_committed() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=1000))
+    for timestamp_ms in (1000, 2000, 3000, 4000):
+        await append(log, timestamp_ms=timestamp_ms)
+    await log.flush()
+    assert await log.delete_old_segments(3500, high_watermark=1) == 1
+    assert log.log_start_offset == 1
+    assert await log.delete_old_segments(4001, high_watermark=4) == 2
+    assert offsets(log) == [(3, 0)]
+    assert log.end_offset_for_epoch(0) == EpochEnd(0, 4)
+    assert await log.delete_old_segments(9000, high_watermark=4) == 1, "the active one is rolled first"
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (4, 4, 1)
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+
+
+async def test_retention_by_size_keeps_the_newest_segments() -> None:
+    log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=250))
+    for _ in range(6):
+        await append(log)
+    await log.flush()
+    size_bytes = log.size_bytes // 6
+    await log.delete_old_segments(1 << 50, high_watermark=6)
+    assert 250 <= log.size_bytes < 250 + size_bytes
+
+
+async def test_what_is_not_flushed_is_not_deleted() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=0))
+    world.disk.hold_flushes()
+    for _ in range(3):
+        await append(log)
+    assert await log.delete_old_segments(1 << 50, high_watermark=3) == 0
+    world.disk.release_flushes()
+
+
+async def test_segments_below_the_leaders_log_start_go() -> None:
+    log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None))
+    for _ in range(4):
+        await append(log)
+    await log.flush()
+    log.advance_log_start_offset(3)
+    with pytest.raises(OffsetOutOfRange):
+        log.read(2, 100, 4)
+    assert await log.delete_old_segments(0, high_watermark=4) == 3
+
+
+# --- truncate ------------------------------------------------------------------------------------------
+
+
+async def test_truncation_is_durable_before_anything_is_appended_behind_it() -> None:
+    log, world = await new_log(SMALL)
+    for _ in range(12):
+        await append(log, 2, epoch=1, size=40)
+    await log.flush()
+    assert log.segment_count > 3
+    assert await log.truncate_to(5) == 4, "a batch across the border goes whole"
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, SMALL, clean=False)
+    assert offsets(log) == [(0, 1), (2, 1)]
+
+
+async def test_checkpoints_kept_elsewhere_are_lowered_before_the_cut_and_flushed_offset_with_it() -> None:
+    asked: list[tuple[int, int]] = []
+    runtime, _ = memory_runtime()
+
+    async def lower(offset: int) -> None:
+        asked.append((offset, log.log_end_offset))
+
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False, before_rewind=lower)
+    await append(log, 3)
+    await append(log, 3)
+    await log.flush()
+    await log.truncate_to(3)
+    assert asked == [(3, 6)]
+    assert log.flushed_offset == 3
+
+
+async def test_truncation_takes_producers_back_with_the_log() -> None:
+    log, _ = await new_log(SMALL)
+    for sequence in range(12):
+        data = batch(producer_id=1, producer_epoch=0, base_sequence=sequence, size=40)
+        if log.needs_roll(len(data)):
+            await log.roll()
+        log.append_as_leader(data, 0)
+    await settle()
+    await log.truncate_to(7)
+    header = check_batch(batch(producer_id=1, producer_epoch=0, base_sequence=7))
+    assert log.producer_state.check(header) is None
+    assert isinstance(log.producer_state.check(header._replace(base_sequence=6)), Duplicate)
+
+
+async def test_a_reset_log_begins_empty_somewhere_else() -> None:
+    log, world = await new_log(SMALL)
+    for _ in range(8):
+        await append(log, size=60)
+    await log.reset_to(1000)
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (1000, 1000, 1000)
+    assert log.last_epoch == -1
+    assert log.end_offset_for_epoch(9) is None
+    assert log.append_as_follower(batch(base_offset=1000, leader_epoch=3)) is not None
+    await log.flush()
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, SMALL, clean=False)
+    assert (log.log_start_offset, offsets(log)) == (1000, [(1000, 3)])
+
+
+async def test_appends_during_a_roll_are_our_own_bug() -> None:
+    log, _ = await new_log()
+    await append(log)
+    roll = asyncio.ensure_future(log.roll())
+    await asyncio.sleep(0)
+    with pytest.raises(AssertionError, match="roll is under way"):
+        log.append_as_leader(batch(), 0)
+    await roll
