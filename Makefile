@@ -6,13 +6,16 @@ PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller bro
 FAST := not e2e and not spark and not slow
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz fmt docs clean
+.PHONY: help demo demo-compose test check bench fuzz fmt docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.have-spark ## cluster up, produce under kill -9, Spark's verdict (ARGS="--records 50000")
 	$(BIN)/holdfast demo $(ARGS)
+
+demo-compose: $(VENV)/.have-spark ## the demo against containers, killed with `docker kill`
+	$(BIN)/holdfast demo --driver compose $(ARGS)
 
 test: $(VENV)/.have-dev $(VENV)/.have-spark ## the whole test suite, Spark and processes included
 	$(BIN)/python -m pytest $(ARGS)

@@ -268,6 +268,8 @@ class Channel:
         for call in self._in_flight.drain():
             if not call.future.done():
                 call.future.set_exception(_copy(error))
+                # Who closed the channel itself may not be waiting any more; that is not worth a complaint.
+                call.future.exception()
 
 
 def common_versions(response: ApiVersionsResponse) -> dict[ApiKey, int]:
