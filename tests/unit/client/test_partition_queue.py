@@ -107,6 +107,17 @@ def test_new_batches_wait_while_an_older_one_has_to_be_repeated() -> None:
     assert take_all(queue) == []
 
 
+def test_new_batches_do_not_overtake_one_that_came_back_behind_the_head() -> None:
+    queue = queue_of(1, 1, 1)
+    prove(queue)
+    head, behind = take_all(queue)
+    queue.ready.append(filled(9))
+    queue.returned(behind, 1, refused=True)
+    assert take_all(queue) == []
+    queue.acknowledged(head)
+    assert take_all(queue) == [behind]
+
+
 def test_a_late_answer_to_an_older_attempt_does_not_end_the_newer_one() -> None:
     queue = queue_of(1)
     batch = take(queue)
