@@ -84,6 +84,9 @@ class LogShape:
         return None
 
     def truncation_point(self, epoch: int, leader_end_offset: int) -> int:
-        """Where to cut this log after the leader named its diverging epoch and that epoch's end (R81)."""
-        _, own_end_offset = self.end_offset_for_epoch(epoch)
-        return min(own_end_offset, leader_end_offset)
+        """Where to cut this log after the leader named its diverging epoch and that epoch's end (R81).
+
+        The leader's end caps only an epoch that this log has too (A-16): another one ends inside our batches.
+        """
+        own_epoch, own_end_offset = self.end_offset_for_epoch(epoch)
+        return min(own_end_offset, leader_end_offset) if own_epoch == epoch else own_end_offset

@@ -1,0 +1,82 @@
+"""Random worlds of pure raft nodes: Q-1 to Q-9 and D-1 hold after every step, and peace brings one leader.
+
+`HOLDFAST_RAFT_SEEDS=5000 pytest tests/unit/raft/test_simulation.py` runs more seeds, `HOLDFAST_RAFT_SEED=17`
+one of them.
+"""
+
+import os
+
+import pytest
+
+from tests.unit.raft.simulation import World
+
+_SEEDS = int(os.environ.get("HOLDFAST_RAFT_SEEDS", "40"))
+_FIRST_SEED = int(os.environ.get("HOLDFAST_RAFT_SEED", "-1"))
+_FAULTS_MS = 12_000
+_PEACE_MS = 15_000
+
+
+def _fault(world: World) -> None:
+    """One random act: crash, restart, partition, pause, resignation. Leaders are favourite victims."""
+    ids = sorted(world.machines)
+    leaders = [id for id in ids if world.role(id) == "Leader"]
+    pool = leaders if leaders and world.random.random() < 0.5 else ids
+    id = pool[world.random.randint(0, len(pool) - 1)]
+    match world.random.randint(0, 9):
+        case 0 | 1 | 2:
+            world.crash(id)
+            world.later(world.random.randint(1, 1_500), lambda: world.boot(id))
+        case 3:
+            for other in ids:
+                world.crash(other)
+                world.later(world.random.randint(1, 1_500), lambda id=other: world.boot(id))  # type: ignore[misc]
+        case 4:
+            inside = tuple(other for other in ids if world.random.random() < 0.5)
+            world.cut(inside, tuple(other for other in ids if other not in inside))
+        case 5:
+            world.cut((id,), tuple(other for other in ids if other != id))
+        case 6 | 7:
+            world.cut()
+        case 8:
+            world.pause(id, world.random.randint(50, 4_000))
+        case _:
+            world.resign(id)
+
+
+def _run(seed: int, voter_count: int) -> World:
+    world = World(seed, voter_count, observer_count=1)
+    for id in sorted(world.machines):
+        world.later(world.random.randint(0, 300), lambda id=id: world.boot(id))  # type: ignore[misc]
+    for _ in range(world.random.randint(5, 40)):
+        world.later(world.random.randint(0, _FAULTS_MS - 1_500), lambda: _fault(world))
+    for _ in range(80):
+        world.later(
+            world.random.randint(0, _FAULTS_MS), lambda: [world.propose(id) for id in world.voter_ids]
+        )
+    world.run_until(_FAULTS_MS)
+    world.calm = True
+    world.cut()
+    world.run_until(_FAULTS_MS + _PEACE_MS)
+    leaders = [id for id in world.voter_ids if world.role(id) == "Leader"]
+    assert len(leaders) == 1, f"L-8: peace for {_PEACE_MS} ms, and the leaders are {leaders}"
+    last_value = world.propose(leaders[0])
+    world.run_until(_FAULTS_MS + _PEACE_MS + 1_000)
+    world.check_converged()
+    assert last_value in world.acked, "a quorum at peace commits"
+    return world
+
+
+def _run_seeds(voter_count: int) -> None:
+    seeds = [_FIRST_SEED] if _FIRST_SEED >= 0 else range(_SEEDS)
+    for seed in seeds:
+        try:
+            _run(seed, voter_count)
+        except BaseException as error:
+            error.add_note(f"HOLDFAST_RAFT_SEED={seed}, {voter_count} voters")
+            raise
+
+
+@pytest.mark.parametrize("voter_count", [3, 5])
+@pytest.mark.timeout(0)
+def test_no_fault_breaks_the_quorum_properties(voter_count: int) -> None:
+    _run_seeds(voter_count)
