@@ -1,0 +1,64 @@
+"""ISR proposals on their way to the controller (R44, R45)."""
+
+from broker.alter_partition import RETRY_MS, AlterPartitionQueue
+from broker.partition import Proposal, TopicPartition
+
+A, B = TopicPartition(b"a" * 16, 0), TopicPartition(b"b" * 16, 1)
+
+
+def proposal(*isr: int, partition_epoch: int = 0) -> Proposal:
+    return Proposal(isr, tuple(-1 if r == 1 else 10 * r for r in isr), 4, partition_epoch)
+
+
+def test_one_request_carries_all_that_waits_and_names_broker_epochs() -> None:
+    queue = AlterPartitionQueue()
+    queue.submit(B, proposal(1, 3))
+    queue.submit(A, proposal(1, 2))
+    request = queue.next_request(1, 77, 0)
+    assert request is not None
+    assert (request.broker_id, request.broker_epoch) == (1, 77)
+    assert [row.topic_id for row in request.partitions] == [A.topic_id, B.topic_id]
+    row = request.partitions[0]
+    assert [(member.broker_id, member.broker_epoch) for member in row.new_isr] == [(1, -1), (2, 20)]
+    assert (row.leader_epoch, row.partition_epoch) == (4, 0)
+
+
+def test_one_request_in_flight() -> None:
+    """R45."""
+    queue = AlterPartitionQueue()
+    queue.submit(A, proposal(1, 2))
+    assert queue.next_request(1, 77, 0) is not None
+    queue.submit(B, proposal(1, 3))
+    assert queue.next_request(1, 77, 0) is None
+    assert list(queue.take_in_flight()) == [A]
+    assert queue.next_request(1, 77, 0) is not None
+
+
+def test_failed_request_is_repeated_after_a_pause() -> None:
+    """R45: 50 ms after a request-level error."""
+    queue = AlterPartitionQueue()
+    queue.submit(A, proposal(1, 2))
+    first = queue.next_request(1, 77, 1000)
+    queue.failed(1000)
+    assert queue.next_request(1, 77, 1000 + RETRY_MS - 1) is None
+    assert queue.next_deadline_ms() == 1000 + RETRY_MS
+    assert queue.next_request(1, 77, 1000 + RETRY_MS) == first
+
+
+def test_newer_proposal_wins_over_a_repeated_one() -> None:
+    queue = AlterPartitionQueue()
+    queue.submit(A, proposal(1, 2))
+    queue.next_request(1, 77, 0)
+    queue.submit(A, proposal(1, 2, 3, partition_epoch=1))
+    queue.failed(0)
+    request = queue.next_request(1, 77, RETRY_MS)
+    assert request is not None
+    assert [row.partition_epoch for row in request.partitions] == [1]
+
+
+def test_closed_proposal_is_not_sent() -> None:
+    queue = AlterPartitionQueue()
+    queue.submit(A, proposal(1, 2))
+    queue.withdraw(A)
+    assert queue.next_request(1, 77, 0) is None
+    assert queue.next_deadline_ms() is None

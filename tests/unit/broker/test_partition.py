@@ -1,0 +1,215 @@
+"""One partition: what the scenario files do not say more clearly (rules 2.6, 2.9, verification 1.3)."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker.partition import AlterVerdict, Role, RoleChange
+from protocol.errors import ErrorCode
+from tests.unit.broker.harness import LAG_MS_MAX, MemoryLog, PartitionScenario, registration
+
+
+def leader(**changes: object) -> PartitionScenario:
+    """Broker 1 leads epoch 0 with the ISR (1,2,3), nothing appended."""
+    scenario = PartitionScenario()
+    scenario.register(replace(registration(), **changes))  # type: ignore[arg-type]
+    return scenario
+
+
+def test_a_leader_serves_only_after_its_log_took_the_epoch() -> None:
+    """R54: the epoch's start offset must be known before anything is appended or compared."""
+    scenario = PartitionScenario()
+    scenario.register(registration(), start=False)
+    assert scenario.partition.check_produce(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert scenario.fetch(2, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    scenario.start()
+    assert scenario.partition.check_produce(1) is ErrorCode.NONE
+
+
+def test_an_epoch_that_is_over_is_not_started() -> None:
+    scenario = PartitionScenario()
+    scenario.register(registration(), start=False)
+    scenario.register(registration(leader=2, leader_epoch=1, partition_epoch=1))
+    assert not scenario.partition.epoch_started(0, 0)
+    assert scenario.partition.role is Role.FOLLOWER
+
+
+def test_a_stored_high_watermark_stays_within_the_log() -> None:
+    assert PartitionScenario(log=MemoryLog(10, 0), high_watermark=25).partition.high_watermark == 10
+    assert PartitionScenario(log=MemoryLog(10, 0, 5), high_watermark=2).partition.high_watermark == 5
+
+
+def test_an_equal_partition_epoch_is_news_of_nothing() -> None:
+    """R44: the answer and the metadata record are one commit."""
+    scenario = leader()
+    again = replace(registration(), elr=())
+    assert scenario.partition.apply_registration(again, scenario.now_ms) is RoleChange.IGNORED
+
+
+def test_a_newer_registration_of_an_older_leader_epoch_is_a_bug() -> None:
+    scenario = leader()
+    scenario.register(registration(leader_epoch=3, partition_epoch=3))
+    with pytest.raises(AssertionError):
+        scenario.register(registration(leader_epoch=2, partition_epoch=4))
+
+
+def test_late_answer_of_a_former_leader_epoch_changes_nothing() -> None:
+    """R44: success is ignored if the leader epoch differs."""
+    scenario = leader(isr=(1, 2))
+    scenario.fetch(3, 0)
+    proposal = scenario.proposal
+    assert proposal is not None
+    scenario.register(registration(isr=(1, 2), leader_epoch=1, partition_epoch=1))
+    verdict = scenario.answer((1, 2, 3), partition_epoch=1, leader_epoch=0)
+    assert verdict is AlterVerdict.CLOSED
+    assert scenario.partition.registration == registration(isr=(1, 2), leader_epoch=1, partition_epoch=1)
+
+
+def test_an_answer_with_another_leader_epoch_waits_for_metadata() -> None:
+    scenario = leader(isr=(1, 2))
+    scenario.fetch(3, 0)
+    assert scenario.answer((1, 2, 3), partition_epoch=2, leader_epoch=1) is AlterVerdict.WAIT
+    registered = scenario.partition.registration
+    assert registered is not None
+    assert registered.partition_epoch == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    ],
+)
+def test_proposal_stays_pending_where_metadata_will_tell(code: ErrorCode) -> None:
+    """R44. While it is open, maximal ISR keeps the replica (F3)."""
+    scenario = leader(isr=(1, 2))
+    scenario.fetch(3, 0)
+    assert scenario.answer(error=code) is AlterVerdict.WAIT
+    leadership = scenario.partition.leadership
+    assert leadership is not None
+    assert leadership.proposal is not None
+    assert leadership.maximal_isr == (1, 2, 3)
+
+
+def test_one_proposal_at_a_time() -> None:
+    """R45."""
+    scenario = PartitionScenario()
+    scenario.register(registration(isr=(1,), min_isr=1))
+    scenario.fetch(2, 0)
+    first, scenario.proposal = scenario.proposal, None
+    scenario.fetch(3, 0)
+    assert first is not None
+    assert first.isr == (1, 2)
+    assert scenario.proposal is None
+    scenario.proposal = first
+    scenario.answer((1, 2), partition_epoch=1, min_isr=1)
+    second = scenario.partition.retry_expand(scenario.now_ms)
+    assert second is not None
+    assert second.isr == (1, 2, 3)
+    assert second.partition_epoch == 1
+
+
+def test_a_proposal_names_the_broker_epochs_that_fetched() -> None:
+    """R41: the controller compares them; -1 for the leader itself."""
+    scenario = leader(isr=(1, 2))
+    scenario.fetch(2, 0)
+    scenario.fetch(3, 0)
+    assert scenario.proposal is not None
+    assert scenario.proposal.broker_epochs == (-1, 20, 30)
+
+
+def test_caught_up_replica_outside_the_isr_holds_the_high_watermark_before_it_is_proposed() -> None:
+    """F3, R52: also while another proposal stands in its way."""
+    scenario = PartitionScenario()
+    scenario.register(registration(isr=(1,), min_isr=1))
+    scenario.fetch(2, 0)
+    scenario.fetch(3, 0)
+    scenario.append(5)
+    scenario.fetch(2, 5)
+    leadership = scenario.partition.leadership
+    assert leadership is not None
+    assert leadership.maximal_isr == (1, 2)
+    assert scenario.partition.high_watermark == 0
+    scenario.now_ms += LAG_MS_MAX + 1
+    scenario.fetch(2, 5)
+    assert scenario.partition.high_watermark == 5
+
+
+def test_a_fenced_replica_outside_the_isr_does_not_hold_the_high_watermark() -> None:
+    scenario = PartitionScenario()
+    scenario.register(registration(isr=(1, 2)))
+    scenario.brokers.acceptable.pop(3)
+    scenario.fetch(2, 0)
+    scenario.fetch(3, 0)
+    scenario.append(5)
+    scenario.fetch(2, 5)
+    assert scenario.partition.high_watermark == 5
+
+
+def test_high_watermark_of_a_leader_never_moves_back() -> None:
+    """R52, A-2."""
+    scenario = leader()
+    scenario.append(5)
+    scenario.fetch(2, 5)
+    scenario.fetch(3, 5)
+    scenario.fetch(3, 2)
+    assert scenario.partition.high_watermark == 5
+
+
+def test_unassigned_replica_is_told_that_metadata_differs() -> None:
+    """R55."""
+    assert leader().fetch(7, 0, broker_epoch=70) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_offsets_outside_the_log_are_out_of_range() -> None:
+    """R80: below the start; or above the end without an epoch to compare."""
+    scenario = PartitionScenario(log=MemoryLog(20, 0, 10))
+    scenario.register(registration())
+    assert scenario.fetch(2, 9, last_epoch=0) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert scenario.fetch(2, 21, last_epoch=-1) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_an_epoch_older_than_all_known_ones_cannot_be_compared() -> None:
+    """R80: undeterminable."""
+    scenario = PartitionScenario(log=MemoryLog(20, 5, 10))
+    scenario.register(registration(leader_epoch=6))
+    assert scenario.fetch(2, 12, last_epoch=3) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_follower_without_batches_is_compared_by_offset_only() -> None:
+    """An empty log has no epoch and nothing that could differ."""
+    scenario = leader()
+    scenario.append(5)
+    assert scenario.fetch(2, 0, last_epoch=-1) is ErrorCode.NONE
+
+
+def test_reassigned_replicas_are_followed_at_once() -> None:
+    scenario = PartitionScenario()
+    scenario.register(registration(isr=(1, 2), replicas=(1, 2)))
+    assert scenario.fetch(3, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    scenario.register(registration(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1))
+    assert scenario.fetch(3, 0) is ErrorCode.NONE
+
+
+def test_dropping_the_role_forgets_what_metadata_said() -> None:
+    """D-2: after our registration is over, the next image decides, whatever its epochs."""
+    scenario = leader()
+    scenario.partition.drop_role()
+    assert scenario.partition.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert scenario.partition.apply_registration(registration(), scenario.now_ms) is RoleChange.BECAME_LEADER
+
+
+def test_a_shrink_waits_while_a_proposal_is_open() -> None:
+    """R45."""
+    scenario = leader(isr=(1, 2))
+    scenario.append(5)
+    scenario.fetch(3, 5)
+    assert scenario.proposal is not None
+    scenario.proposal = None
+    scenario.tick(LAG_MS_MAX + 1)
+    assert scenario.proposal is None
