@@ -17,7 +17,10 @@ TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".sh", ".cfg", 
 LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 
 #: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
-TESTED_WITH: dict[str, str] = {}
+TESTED_WITH = {
+    "protocol.schema_compiler": "protocol/test_schema.py",
+    "protocol.schema_types": "protocol/test_schema.py",
+}
 
 
 @cache
@@ -308,7 +311,7 @@ def has_behaviour(path: Path) -> bool:
 def users_in_tests(module: str) -> list[Path]:
     found = []
     for path in files("tests"):
-        if path.name.startswith("test_") and path.parent != Path(__file__).parent:
+        if "unit" in path.parts:
             for node in nodes(path, (ast.Import, ast.ImportFrom)):
                 if isinstance(node, ast.ImportFrom) and node.module is not None:
                     names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
