@@ -467,6 +467,7 @@ class Scenario:
             changes["topic_id"], place = quorum.random.uuid(), quorum.image.sorted_topics()[0].name
         if command.text("broker_epoch", "") == "stale":
             leader = changes.get("sender", quorum.partition(place, index).leader)
+            assert leader is not None, f"{command.where}: from= is needed without a leader"
             changes["broker_epoch"] = quorum.image.brokers[leader].broker_epoch - 1
         answer = quorum.alter(place, command.ids("isr"), index, **changes)
         if answer.error_code != ErrorCode.NONE:

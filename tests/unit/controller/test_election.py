@@ -1,0 +1,127 @@
+"""R11-R13: the decision table, and its slow second version."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.election import (
+    Candidates,
+    Decision,
+    Elected,
+    ElectionMode,
+    ElectionReason,
+    NoLeader,
+    elect,
+)
+
+
+def candidates(
+    active: tuple[int, ...],
+    isr: tuple[int, ...] = (),
+    elr: tuple[int, ...] = (),
+    leader: int | None = None,
+    known: int | None = None,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    elr_enabled: bool = True,
+) -> Candidates:
+    return Candidates(replicas, isr, elr, leader, known, lambda replica: replica in active, elr_enabled)
+
+
+ONLINE, UNCLEAN, PREFERRED = ElectionMode.ONLINE, ElectionMode.UNCLEAN, ElectionMode.PREFERRED
+ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KNOWN_LEADER
+
+
+@pytest.mark.parametrize(
+    ("mode", "given_", "decision"),
+    [
+        # the present leader stays while it may
+        (ONLINE, candidates((1, 2, 3), (1, 2, 3), leader=3), Elected(3, ISR)),
+        # else the first ISR member in assignment order, not the lowest id
+        (ONLINE, candidates((1, 2), (1, 2), leader=3, replicas=(3, 2, 1)), Elected(2, ISR)),
+        # a fenced ISR member is passed over
+        (ONLINE, candidates((3,), (1, 3), leader=1), Elected(3, ISR)),
+        # an ELR member leads only when the ISR is empty (F11)
+        (ONLINE, candidates((2,), (1,), elr=(2,), leader=1), NoLeader()),
+        (ONLINE, candidates((2, 3), elr=(2, 3), replicas=(1, 3, 2)), Elected(3, ELR)),
+        # fenced ELR members are waited for
+        (ONLINE, candidates((1,), elr=(2, 3), known=1), NoLeader()),
+        # the last known leader, once nobody is eligible (D8 Q8), if it is active and assigned (KAFKA-19522, B28)
+        (ONLINE, candidates((1, 2), known=2), Elected(2, KNOWN)),
+        (ONLINE, candidates((1,), known=2), NoLeader()),
+        (ONLINE, candidates((1, 9), known=9), NoLeader()),
+        (ONLINE, candidates((1, 2), known=2, elr_enabled=False), NoLeader()),
+        # any active replica in assignment order, only where the topic allows that
+        (ONLINE, candidates((3, 1), replicas=(2, 3, 1)), NoLeader()),
+        (UNCLEAN, candidates((3, 1), replicas=(2, 3, 1)), Elected(3, ElectionReason.UNCLEAN_RANDOM)),
+        (UNCLEAN, candidates((3,), elr=(1, 2)), Elected(3, ElectionReason.UNCLEAN_RANDOM)),
+        (UNCLEAN, candidates((1, 2), known=2), Elected(2, KNOWN)),
+        (UNCLEAN, candidates((1, 2), (2,)), Elected(2, ISR)),
+        (UNCLEAN, candidates(()), NoLeader()),
+        # preferred: replicas[0] if it is in the ISR, else as online; never the unclean step
+        (PREFERRED, candidates((1, 2), (1, 2), leader=2), Elected(1, ElectionReason.PREFERRED)),
+        (PREFERRED, candidates((1, 2), (2,), leader=2), Elected(2, ISR)),
+        (PREFERRED, candidates((1, 2), (1, 2), leader=1), Elected(1, ISR)),
+        (PREFERRED, candidates((3,)), NoLeader()),
+    ],
+)
+def test_decision_table(mode: ElectionMode, given_: Candidates, decision: Decision) -> None:
+    assert elect(given_, mode) == decision
+
+
+def test_only_the_two_last_steps_may_lose_records() -> None:
+    assert {reason for reason in ElectionReason if reason.is_unclean} == {
+        KNOWN,
+        ElectionReason.UNCLEAN_RANDOM,
+    }
+
+
+ids = st.lists(st.integers(1, 4), unique=True, max_size=4).map(tuple)
+
+
+def ranking(given_: Candidates, mode: ElectionMode) -> list[Elected]:
+    """Everybody who could be meant, best first: each step of R12 spelled out for each replica."""
+    active = [replica for replica in given_.replicas if given_.is_active(replica)]
+    complete = [
+        Elected(replica, ISR if replica in given_.isr else ELR)
+        for replica in active
+        if replica in (given_.isr or given_.elr)
+    ]
+    found = [one for one in complete if one.leader == given_.leader] + complete
+    if mode is PREFERRED:
+        found = [
+            Elected(one.leader, ElectionReason.PREFERRED)
+            for one in complete
+            if one.leader == given_.replicas[0] != given_.leader and one.reason is ISR
+        ] + found
+    if given_.elr_enabled and not given_.isr and not given_.elr:
+        found += [Elected(replica, KNOWN) for replica in active if replica == given_.last_known_leader]
+    if mode is UNCLEAN:
+        found += [Elected(replica, ElectionReason.UNCLEAN_RANDOM) for replica in active]
+    return found
+
+
+@given(
+    replicas=st.permutations([1, 2, 3, 4]),
+    isr=ids,
+    elr=ids,
+    active=ids,
+    leader_index=st.integers(0, 4),
+    known=st.none() | st.integers(1, 5),
+    elr_enabled=st.booleans(),
+    mode=st.sampled_from(list(ElectionMode)),
+)
+def test_the_elected_is_the_best_of_the_ranking_and_always_active(
+    replicas: list[int],
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
+    active: tuple[int, ...],
+    leader_index: int,
+    known: int | None,
+    elr_enabled: bool,
+    mode: ElectionMode,
+) -> None:
+    leader = isr[leader_index] if leader_index < len(isr) else None
+    given_ = candidates(active, isr, elr, leader, known, tuple(replicas), elr_enabled)
+    decision = elect(given_, mode)
+    expected = ranking(given_, mode)
+    assert decision == (expected[0] if expected else NoLeader())
