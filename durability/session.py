@@ -17,6 +17,8 @@ _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
 )
+#: On two busy cores the thorough compiler takes more from a short job than it gives.
+_QUICK_COMPILATION = "-XX:TieredStopAtLevel=1"
 _ROOT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -25,8 +27,11 @@ def is_on_loopback(master: str) -> bool:
     return master.startswith("local") or re.match(r"spark://(127\.|localhost[:/])", master) is not None
 
 
-def start_session(master: str = "local[*]", app_name: str = "holdfast") -> Any:
-    """A SparkSession on `master`, with Holdfast's data sources registered. Raises: durability.java.NoJava."""
+def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_short: bool = False) -> Any:
+    """A SparkSession on `master`, with Holdfast's data sources registered.
+
+    `is_short`: the work is done before thorough compilation would pay. Raises: durability.java.NoJava.
+    """
     os.environ.update(prepare_environment(os.environ, sys.executable, on_loopback=is_on_loopback(master)))
     # Python workers import this very code, whether or not it is installed
     paths = [_ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -38,7 +43,7 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast") -> Any:
     from durability.source import HoldfastSource
 
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in _settings(master).items():
+    for key, value in _settings(master, is_short=is_short).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
@@ -48,13 +53,14 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast") -> Any:
     return spark
 
 
-def _settings(master: str) -> dict[str, str]:
+def _settings(master: str, *, is_short: bool) -> dict[str, str]:
+    java_options = (*_JAVA_OPTIONS, *((_QUICK_COMPILATION,) if is_short else ()))
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
+        "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",

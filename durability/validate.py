@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from client.errors import ClientError
 from durability.java import NoJava
-from durability.ledger import Totals, UnreadableLedger, read_sends
+from durability.ledger import Totals, UnreadableLedger, ledger_files, read_sends
 from durability.read_options import BadOption, OffsetRange, parse_options
 from durability.rules import NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
 from durability.segment_source import BATCH_SCHEMA
@@ -27,10 +27,13 @@ from durability.session import start_session
 from durability.source import plan_ranges
 from durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
-_MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
+#: Columns of view `marks`.
+MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
 #: Rules that look at sends and log rows which are no perfect pairs; without such rows they find nothing.
 _PAIR_RULES = ("lost", "moved", "duplicated", "unexpected", "lost_weakly_acked", "recovered")
 _REASON_CHARS = 400
+#: Ledgers below this (some 400 000 records) are a short job, see durability.session.
+SHORT_JOB_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,12 @@ class ValidateOptions:
 def run(options: ValidateOptions) -> Verdict:
     """Start Spark, compare, stop Spark."""
     seconds: dict[str, float] = {}
-    with _timed(seconds, "spark start"):
-        try:
-            spark = start_session(options.master, "holdfast validate")
-        except NoJava as error:
-            return inconclusive(str(error))
+    try:
+        is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
+        with _timed(seconds, "spark start"):
+            spark = start_session(options.master, "holdfast validate", is_short=is_short)
+    except (UnreadableLedger, NoJava) as error:
+        return inconclusive(str(error))
     try:
         return validate(spark, options, seconds)
     finally:
@@ -155,7 +159,7 @@ def replicas(
         .option("topics", ",".join(topics))
         .load(",".join(f"{broker}={path}" for broker, path in paths))
     )
-    return batches, spark.createDataFrame(marks, _MARKS_SCHEMA), notes
+    return batches, spark.createDataFrame(marks, MARKS_SCHEMA), notes
 
 
 # --- judging -------------------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ def judge(
     sends.createOrReplaceTempView("sends")
     log.cache().createOrReplaceTempView("log")
     with_replicas = replica is not None
-    for name, table, schema in (("replica", replica, BATCH_SCHEMA), ("marks", marks, _MARKS_SCHEMA)):
+    for name, table, schema in (("replica", replica, BATCH_SCHEMA), ("marks", marks, MARKS_SCHEMA)):
         (spark.createDataFrame([], schema) if table is None else table).createOrReplaceTempView(name)
     seen = Observation("pairs")
     odd = (

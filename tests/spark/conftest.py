@@ -1,0 +1,28 @@
+"""One Spark session for all tests here: starting one takes longer than most of them."""
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+#: `make check` does without the extra `spark`; `make test` installs it.
+collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """Started when the first test wants it."""
+    from durability.session import start_session
+
+    session = start_session("local[2]", "holdfast tests", is_short=True)
+    session.conf.set("spark.sql.shuffle.partitions", 2)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def spark(spark_session: Any) -> Iterator[Any]:
+    """The session, with nothing cached by earlier tests."""
+    yield spark_session
+    spark_session.catalog.clearCache()

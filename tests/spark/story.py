@@ -1,0 +1,108 @@
+"""A small history that is all right, to plant something in: what was sent, answered, and is in the log.
+
+Each story has a topic and producers of its own, so that many stories are judged in one run of Spark and each
+must be found alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from client.history import RowWriter, make_value, parse_value, value_crc32c
+from client.outcomes import Outcome
+
+RUN = "demo"
+VALUE_BYTES = 64
+
+LOG_SCHEMA = (
+    "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One send of the ledger; `outcome` None means that no answer was written down."""
+
+    producer: str
+    pseq: int
+    partition: int
+    outcome: Outcome | None = Outcome.OK
+    offset: int = -1
+    acks: int = -1
+    value_crc32c: int | None = None
+
+    @property
+    def value(self) -> bytes:
+        return make_value(self.producer, self.pseq, VALUE_BYTES)
+
+
+@dataclass
+class Story:
+    """Mutable: tests plant into it, then write the ledger and make the log's rows."""
+
+    topic: str
+    sends: list[Send] = field(default_factory=list)
+    #: partition -> values by offset
+    log: dict[int, list[bytes]] = field(default_factory=lambda: {0: [], 1: []})
+
+    def send(self, producer: str, pseq: int, partition: int, **fields: Any) -> Send:
+        """A send that is acknowledged and in the log."""
+        log = self.log[partition]
+        made = Send(f"{producer}.{self.topic}", pseq, partition, offset=len(log), **fields)
+        self.sends.append(made)
+        log.append(made.value)
+        return made
+
+    def change(self, index: int, **fields: Any) -> None:
+        """Plant in the ledger only."""
+        self.sends[index] = replace(self.sends[index], **fields)
+
+    def ledger_lines(self) -> list[str]:
+        """Invoke and complete rows as `client.ledger` writes them."""
+        lines = []
+        for send in self.sends:
+            rows = RowWriter(RUN, send.producer)
+            crc = value_crc32c(send.value) if send.value_crc32c is None else send.value_crc32c
+            lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, 1))
+            if send.outcome is not None:
+                epoch = 3 if send.offset >= 0 else -1
+                error = None if send.outcome in (Outcome.OK, Outcome.OK1) else "REQUEST_TIMED_OUT"
+                place = (self.topic, send.partition, send.outcome, send.offset, epoch, error, 2)
+                lines.append(rows.complete([send.pseq], *place))
+        return lines
+
+    def log_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of view `log`, in the columns of LOG_SCHEMA."""
+        rows: list[tuple[Any, ...]] = []
+        for partition, values in sorted(self.log.items()):
+            for offset, value in enumerate(values):
+                place = (self.topic, partition, offset)
+                found = parse_value(value)
+                if found is None:
+                    state = "damaged" if value[8:9] == b":" else "foreign"
+                    rows.append((*place, state, None, None, None))
+                else:
+                    rows.append((*place, "good", found.producer, found.pseq, value_crc32c(value)))
+        return rows
+
+
+def clean_story(topic: str, count: int = 40) -> Story:
+    """Two producers, two partitions, `count` records, all acknowledged and all there."""
+    story = Story(topic)
+    for number in range(count):
+        story.send(f"p{number % 2}", number // 2, (number // 2) % 2)
+    return story
+
+
+def write_ledger(folder: Path, stories: Iterable[Story]) -> Path:
+    """One file for each story."""
+    folder.mkdir(exist_ok=True)
+    for story in stories:
+        (folder / f"{RUN}.{story.topic}.0.jsonl").write_text("".join(story.ledger_lines()))
+    return folder
+
+
+def damaged_value(value: bytes) -> bytes:
+    """The value with one byte of its padding changed."""
+    return value[:-1] + bytes([value[-1] ^ 1])

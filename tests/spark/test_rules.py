@@ -1,0 +1,292 @@
+"""Each anomaly of design §4 is planted, found, and found alone; what is allowed is counted and excused.
+
+Every case is a topic with producers of its own, so one run of the rules judges all of them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.outcomes import Outcome
+from durability.ledger import read_sends
+from durability.rules import RULES
+from durability.segment_source import BATCH_SCHEMA
+from durability.validate import MARKS_SCHEMA, judge
+from durability.verdict import SAMPLES_MAX, Verdict
+from tests.spark.story import LOG_SCHEMA, Story, clean_story, damaged_value, write_ledger
+
+pytestmark = [pytest.mark.spark]
+
+
+# --- what is planted -----------------------------------------------------------------------------------
+
+
+def nothing(story: Story) -> None:
+    pass
+
+
+def last_record_cut_off(story: Story) -> None:
+    story.log[0].pop()
+
+
+def replaced_by_a_stranger(story: Story) -> None:
+    story.log[1][5] = b"another record"
+
+
+def acknowledged_at_another_offset(story: Story) -> None:
+    # the last record of partition 1: no other acknowledgement comes after it
+    story.change(39, offset=story.sends[39].offset + 5)
+
+
+def copied_twice(story: Story) -> None:
+    story.log[0] += [story.sends[0].value] * 2
+
+
+def unanswered_and_copied(story: Story) -> None:
+    story.change(39, outcome=None)
+    story.log[1].append(story.sends[39].value)
+
+
+def never_sent(story: Story) -> None:
+    story.log[1].append(Story(story.topic).send("stranger", 7, 0).value)
+
+
+def of_no_ledger(story: Story) -> None:
+    story.log[1].append(b"somebody else's record")
+
+
+def refused_but_there(story: Story) -> None:
+    story.change(39, outcome=Outcome.FAIL, offset=-1)
+
+
+def copied_into_the_other_partition(story: Story) -> None:
+    assert story.sends[0].partition == 0
+    story.log[1].append(story.sends[0].value)
+
+
+def byte_flipped_in_the_log(story: Story) -> None:
+    story.log[0][3] = damaged_value(story.log[0][3])
+
+
+def other_checksum_in_the_ledger(story: Story) -> None:
+    story.change(4, value_crc32c=12345)
+
+
+def later_send_at_smaller_offset(story: Story) -> None:
+    of_p0 = [i for i, send in enumerate(story.sends) if send.partition == 0 and send.pseq % 2 == 0]
+    first, second = [i for i in of_p0 if story.sends[i].producer.startswith("p0")][:2]
+    low, high = story.sends[first].offset, story.sends[second].offset
+    assert low < high
+    story.change(first, offset=high)
+    story.change(second, offset=low)
+    log = story.log[0]
+    log[low], log[high] = log[high], log[low]
+
+
+def no_definite_answer_but_there(story: Story) -> None:
+    story.change(38, outcome=Outcome.INFO, offset=-1)
+    story.change(39, outcome=None)
+
+
+def no_acknowledgement_and_not_there(story: Story) -> None:
+    for pseq, outcome in ((500, Outcome.INFO), (501, None), (502, Outcome.FAIL)):
+        story.send("p0", pseq, 0, outcome=outcome)
+        story.change(-1, offset=-1)
+        story.log[0].pop()
+
+
+def weakly_acknowledged_and_gone(story: Story) -> None:
+    for pseq, acks in enumerate((1, 1, 0)):
+        story.send("weak", pseq, 1, acks=acks, outcome=Outcome.OK1)
+    del story.log[1][-2:]
+
+
+CASES: dict[Callable[[Story], None], dict[str, int]] = {
+    nothing: {},
+    last_record_cut_off: {"lost": 1},
+    replaced_by_a_stranger: {"lost": 1, "unexpected": 1},
+    acknowledged_at_another_offset: {"moved": 1},
+    copied_twice: {"duplicated": 2},
+    unanswered_and_copied: {"duplicated": 1, "recovered": 1},
+    never_sent: {"unexpected": 1},
+    of_no_ledger: {"unexpected": 1},
+    refused_but_there: {"unexpected": 1},
+    copied_into_the_other_partition: {"unexpected": 1},
+    byte_flipped_in_the_log: {"corrupt": 1},
+    other_checksum_in_the_ledger: {"corrupt": 1},
+    later_send_at_smaller_offset: {"reordered": 1},
+    no_definite_answer_but_there: {"recovered": 2},
+    no_acknowledgement_and_not_there: {},
+    weakly_acknowledged_and_gone: {"lost_weakly_acked": 2},
+}
+
+
+# --- replicas ------------------------------------------------------------------------------------------
+
+
+def same_everywhere(batches: list[dict[str, Any]]) -> None:
+    pass
+
+
+def different_above_the_high_watermark(batches: list[dict[str, Any]]) -> None:
+    batches[4]["crc"] = 7
+    batches[9]["crc_ok"] = False
+
+
+def one_replica_behind(batches: list[dict[str, Any]]) -> None:
+    del batches[7:10]
+
+
+def older_segments_deleted_in_one(batches: list[dict[str, Any]]) -> None:
+    del batches[5:7]
+
+
+def other_bytes_below_it(batches: list[dict[str, Any]]) -> None:
+    batches[6]["crc"] = 7
+
+
+def other_epoch_below_it(batches: list[dict[str, Any]]) -> None:
+    batches[6]["leader_epoch"] = 2
+
+
+def hole_in_one_replica(batches: list[dict[str, Any]]) -> None:
+    del batches[7]
+
+
+def damaged_batch_in_one_replica(batches: list[dict[str, Any]]) -> None:
+    batches[7]["crc_ok"] = False
+
+
+REPLICA_CASES: dict[Callable[[list[dict[str, Any]]], None], dict[str, int]] = {
+    same_everywhere: {},
+    different_above_the_high_watermark: {},
+    one_replica_behind: {},
+    older_segments_deleted_in_one: {},
+    other_bytes_below_it: {"diverged": 1},
+    other_epoch_below_it: {"diverged": 1},
+    hole_in_one_replica: {"diverged": 1},
+    damaged_batch_in_one_replica: {"corrupt": 1},
+}
+
+
+def replica_batches(topic: str) -> list[dict[str, Any]]:
+    """Three replicas of partition 0 with five batches of ten; the high watermark leaves the last one out."""
+    return [
+        {
+            "broker": broker,
+            "topic": topic,
+            "partition": 0,
+            "base_offset": 10 * number,
+            "last_offset": 10 * number + 9,
+            "leader_epoch": 3,
+            "crc": 1000 + number,
+            "crc_ok": True,
+            "records": 10,
+            "segment": "00000000000000000000.log",
+            "position": 700 * number,
+            "problem": None,
+        }
+        for broker in (1, 2, 3)
+        for number in range(5)
+    ]
+
+
+HIGH_WATERMARK = 40
+
+
+# --- one run for all -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict, and its rows by topic."""
+
+    verdict: Verdict
+    #: topic -> class -> rows
+    found: dict[str, dict[str, int]]
+
+
+def judged(spark: Any, stories: list[Story], folder: Path, **tables: Any) -> Judged:
+    sends, totals = read_sends(spark, str(write_ledger(folder / "ledger", stories)))
+    rows = [row for story in stories for row in story.log_rows()]
+    verdict = judge(spark, sends, spark.createDataFrame(rows, LOG_SCHEMA), totals, **tables)
+    found: dict[str, dict[str, int]] = {}
+    for row in spark.table("violations").groupBy("topic", "class").count().collect():
+        found.setdefault(row.topic, {})[row["class"]] = row["count"]
+    return Judged(verdict, found)
+
+
+@pytest.fixture(scope="module")
+def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+    stories = []
+    for plant in CASES:
+        story = clean_story(plant.__name__)
+        plant(story)
+        stories.append(story)
+    batches = []
+    for change in REPLICA_CASES:
+        made = replica_batches(change.__name__)
+        change(made)
+        batches += made
+    names = [item.split()[0] for item in BATCH_SCHEMA.split(", ")]
+    replica = spark_session.createDataFrame([tuple(b[name] for name in names) for b in batches], BATCH_SCHEMA)
+    marks = sorted({(batch["broker"], batch["topic"], 0, HIGH_WATERMARK) for batch in batches})
+    tables = {"replica": replica, "marks": spark_session.createDataFrame(marks, MARKS_SCHEMA)}
+    yield judged(spark_session, stories, tmp_path_factory.mktemp("planted"), **tables)
+    spark_session.catalog.clearCache()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [(case.__name__, classes) for case, classes in (CASES | REPLICA_CASES).items()]
+)
+def test_what_was_planted_is_found_and_found_alone(
+    planted: Judged, name: str, expected: dict[str, int]
+) -> None:
+    assert planted.found.get(name, {}) == expected
+
+
+def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> None:
+    totals: dict[str, int] = {}
+    for classes in (CASES | REPLICA_CASES).values():
+        for name, count in classes.items():
+            totals[name] = totals.get(name, 0) + count
+    assert set(totals) == set(RULES)
+    assert dict(planted.verdict.counts) == totals
+    assert {name: len(rows) for name, rows in planted.verdict.samples.items()} == totals
+    facts = planted.verdict.facts
+    # lost 2, moved 1, and 2 that are in their places but damaged
+    assert facts["acked"] - facts["ok"] == 5
+    assert planted.verdict.exit_code == 4
+
+
+def test_samples_say_where_to_look(planted: Judged) -> None:
+    (moved,) = planted.verdict.samples["moved"]
+    assert (moved["topic"], moved["partition"], moved["offset"]) == ("acknowledged_at_another_offset", 1, 24)
+    assert (moved["run"], moved["producer"], moved["pseq"]) == (
+        "demo",
+        "p1.acknowledged_at_another_offset",
+        19,
+    )
+    assert moved["detail"] == "found at offset 19"
+    details = {row["topic"]: row["detail"] for row in planted.verdict.samples["unexpected"]}
+    assert details["never_sent"] == "never sent"
+    assert details["copied_into_the_other_partition"] == "was sent to copied_into_the_other_partition-0"
+
+
+def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp_path: Path) -> None:
+    verdict = judged(spark, [clean_story("t")], tmp_path).verdict
+    assert set(verdict.counts) == set(RULES) - {"diverged"}, "without replicas nothing is said of them"
+    assert not any(verdict.counts.values())
+    assert verdict.exit_code == 0
+    assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)
+
+
+def test_counts_are_exact_and_samples_bounded(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t", 200)
+    del story.log[0][-SAMPLES_MAX - 8 :]
+    verdict = judged(spark, [story], tmp_path).verdict
+    assert verdict.counts["lost"] == SAMPLES_MAX + 8
+    assert [row["offset"] for row in verdict.samples["lost"]] == list(range(60, 60 + SAMPLES_MAX))

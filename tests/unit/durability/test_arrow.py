@@ -1,0 +1,72 @@
+"""Fetched batches as Arrow: the range asked for, the columns asked for, and damage that cannot be read."""
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra `spark`")
+
+from client.fetcher import FetchedBatch
+from client.history import make_value, value_crc32c
+from durability.arrow import Columns, to_arrow
+from protocol.record_batch import CorruptBatch, Record, encode_batch, parse_header
+
+PARSED = Columns(payload=False, leader_epoch=False, parsed=True)
+
+
+def fetched(base_offset: int, values: list[bytes | None], *, damage: bool = False) -> FetchedBatch:
+    records = [
+        Record(base_offset + index, 1_000 + index, b"k", value, (("h", b"x"),))
+        for index, value in enumerate(values)
+    ]
+    data = encode_batch(records, base_offset=base_offset, leader_epoch=5)
+    if damage:
+        data = data[:-1] + bytes([data[-1] ^ 1])
+    return FetchedBatch("t", 2, base_offset, parse_header(data), memoryview(data), -1)
+
+
+def test_records_outside_the_range_are_left_out() -> None:
+    batches = [fetched(0, [b"a"] * 4), fetched(4, [b"b"] * 4), fetched(8, [b"c"] * 4)]
+    (made,) = to_arrow(batches, "t", 2, 3, 9, Columns())
+    assert made.column("offset").to_pylist() == [3, 4, 5, 6, 7, 8]
+    assert made.column("value").to_pylist() == [b"a", b"b", b"b", b"b", b"b", b"c"]
+
+
+def test_the_columns_are_those_of_sparks_kafka_source_and_what_was_asked_for() -> None:
+    (made,) = to_arrow([fetched(7, [b"v", None])], "t", 2, 0, 99, Columns(headers=True))
+    row = made.to_pylist()[0]
+    assert row["timestamp"].timestamp() == 1.0
+    assert row["headers"] == [{"key": "h", "value": b"x"}]
+    assert (row["key"], row["value"], row["topic"], row["partition"], row["offset"]) == (
+        b"k",
+        b"v",
+        "t",
+        2,
+        7,
+    )
+    assert (row["timestampType"], row["leaderEpoch"]) == (0, 5)
+    assert made.to_pylist()[1]["value"] is None
+    assert [item.split()[0] for item in Columns(headers=True).spark_schema().split(", ")][:3] == [
+        "key",
+        "value",
+        "topic",
+    ]
+    assert "key" not in PARSED.spark_schema()
+
+
+def test_values_say_who_wrote_them() -> None:
+    good = make_value("p1", 42, 100)
+    values: list[bytes | None] = [good, good[:-1] + b"?", b"foreign", None]
+    (made,) = to_arrow([fetched(0, values)], "t", 2, 0, 4, PARSED)
+    assert made.column("state").to_pylist() == ["good", "damaged", "foreign", "foreign"]
+    assert made.column("producer").to_pylist() == ["p1", None, None, None]
+    assert made.column("pseq").to_pylist() == [42, None, None, None]
+    assert made.column("value_crc32c").to_pylist()[0] == value_crc32c(good)
+
+
+def test_a_damaged_batch_is_an_error_for_readers_and_rows_for_the_verdict() -> None:
+    batches = [fetched(0, [b"a"]), fetched(1, [b"b"] * 3, damage=True)]
+    with pytest.raises(CorruptBatch):
+        to_arrow(batches, "t", 2, 0, 4, Columns())
+    good, damaged = to_arrow(batches, "t", 2, 0, 3, PARSED)
+    assert good.column("offset").to_pylist() == [0]
+    assert damaged.column("offset").to_pylist() == [1, 2]
+    assert set(damaged.column("state").to_pylist()) == {"damaged"}

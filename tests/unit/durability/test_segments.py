@@ -1,0 +1,163 @@
+"""The second decoder agrees with the codecs that write, and stops where a segment stops being batches."""
+
+import gzip
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durability.segments import (
+    Batch,
+    ReplicaFolder,
+    Row,
+    Torn,
+    Undecodable,
+    batch_records,
+    high_watermarks,
+    parse_log_dirs,
+    read_segment,
+    replica_folders,
+)
+from protocol.record_batch import Record, encode_batch
+
+
+def batch_of(base_offset: int, values: list[bytes], epoch: int = 4) -> bytes:
+    records = [
+        Record(base_offset + index, 1_700_000_000_000 + index, b"key", value, (("h", b"x"), ("none", None)))
+        for index, value in enumerate(values)
+    ]
+    return encode_batch(records, base_offset=base_offset, leader_epoch=epoch)
+
+
+def only_batch(data: bytes) -> Batch:
+    (found,) = read_segment(data)
+    assert isinstance(found, Batch)
+    return found
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300)),
+        min_size=1,
+        max_size=20,
+    ),
+    st.integers(0, 1 << 40),
+)
+def test_what_the_plain_codec_writes_is_read_back(
+    pairs: list[tuple[bytes | None, bytes | None]], base_offset: int
+) -> None:
+    records = [Record(base_offset + i, 1_000 + 7 * i, key, value) for i, (key, value) in enumerate(pairs)]
+    batch = only_batch(encode_batch(records, base_offset=base_offset, leader_epoch=9))
+    assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (
+        base_offset,
+        base_offset + len(pairs) - 1,
+        9,
+    )
+    assert batch.crc_ok
+    assert batch_records(batch) == [Row(r.offset, r.timestamp_ms, r.key, r.value) for r in records]
+
+
+def recompressed(data: bytes, codec: int, payload: bytes) -> bytes:
+    """The batch with its records in another form, as a client that compresses writes it."""
+    head = bytearray(data[:61])
+    struct.pack_into(">i", head, 8, 61 - 12 + len(payload))
+    struct.pack_into(">h", head, 21, codec)
+    struct.pack_into(">I", head, 17, google_crc32c.value(bytes(head[21:]) + payload))
+    return bytes(head) + payload
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4], ids=["gzip", "snappy", "lz4", "zstd"])
+def test_records_of_every_compression_are_read(codec: int) -> None:
+    values = [b"value %d " % index * 20 for index in range(50)]
+    plain = batch_of(100, values)
+    compress: Callable[[bytes], Any] = {
+        1: gzip.compress,
+        2: cramjam.snappy.compress_raw,
+        3: cramjam.lz4.compress,
+        4: cramjam.zstd.compress,
+    }[codec]
+    batch = only_batch(recompressed(plain, codec, bytes(compress(plain[61:]))))
+    assert batch.crc_ok
+    assert [row.value for row in batch_records(batch)] == values
+
+
+def test_snappy_blocks_of_javas_clients_are_read() -> None:
+    plain = batch_of(0, [b"a" * 100, b"b" * 100])
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (plain[61:100], plain[100:])]
+    framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    framed += b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    batch = only_batch(recompressed(plain, 2, framed))
+    assert [row.value for row in batch_records(batch)] == [b"a" * 100, b"b" * 100]
+
+
+def test_one_changed_byte_behind_the_crc_is_seen_and_reading_goes_on() -> None:
+    first, second = batch_of(0, [b"one"]), batch_of(1, [b"two"])
+    damaged = first[:-2] + bytes([first[-2] ^ 1]) + first[-1:]
+    found = list(read_segment(damaged + second))
+    assert [item.crc_ok for item in found if isinstance(item, Batch)] == [False, True]
+    assert [item.position for item in found] == [0, len(first)]
+
+
+@pytest.mark.parametrize("missing", [1, 30, 70])
+def test_a_torn_tail_ends_the_segment_behind_the_last_whole_batch(missing: int) -> None:
+    first, second = batch_of(0, [b"one" * 10]), batch_of(1, [b"two" * 10])
+    whole, torn = read_segment(first + second[:-missing])
+    assert isinstance(whole, Batch)
+    assert isinstance(torn, Torn)
+    assert torn.position == len(first)
+
+
+def test_zeros_behind_the_last_batch_are_a_torn_tail() -> None:
+    first = batch_of(0, [b"one"])
+    _, torn = read_segment(first + bytes(500))
+    assert isinstance(torn, Torn)
+    assert "magic 0" in torn.reason
+
+
+def test_records_that_contradict_their_batch_are_refused() -> None:
+    plain = batch_of(0, [b"value"])
+    for payload in (plain[61:-4], b"\xff" * 30, b""):
+        batch = only_batch(recompressed(plain, 0, payload))
+        with pytest.raises(Undecodable):
+            batch_records(batch)
+    with pytest.raises(Undecodable, match="unpacked"):
+        batch_records(only_batch(recompressed(plain, 4, b"no zstd frame")))
+
+
+def test_log_dirs_name_their_broker_or_know_it(tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.mkdir()
+    (known / "meta.properties").write_text("version=1\nnode.id = 7\n")
+    named = tmp_path / "named"
+    named.mkdir()
+    assert parse_log_dirs(f"replica:3={named}, {known}") == {str(named): 3, str(known): 7}
+    for text, reason in (
+        (str(named), "meta.properties"),
+        (f"1={tmp_path}/nothing", "no such"),
+        ("", "no log dir"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            parse_log_dirs(text)
+
+
+def test_replica_folders_are_the_partitions_of_the_topics_asked_for(tmp_path: Path) -> None:
+    for name in ("my-topic-0", "my-topic-11", "other-0", "__cluster_metadata-0", "lost+found", "stray-x"):
+        (tmp_path / name).mkdir()
+    found = replica_folders({str(tmp_path): 2}, frozenset({"my-topic"}))
+    assert found == [
+        ReplicaFolder(2, "my-topic", 0, str(tmp_path / "my-topic-0")),
+        ReplicaFolder(2, "my-topic", 11, str(tmp_path / "my-topic-11")),
+    ]
+    assert {folder.topic for folder in replica_folders({str(tmp_path): 2})} == {"my-topic", "other"}
+
+
+def test_high_watermarks_come_from_the_checkpoint(tmp_path: Path) -> None:
+    assert high_watermarks(str(tmp_path)) == {}
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nmy-topic 0 17\nother 3 0\n")
+    assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}

@@ -1,0 +1,73 @@
+"""Exit codes, their order, and the two forms of a verdict."""
+
+import json
+
+import pytest
+
+from durability.rules import ALLOWED as ALLOWED_RULES
+from durability.rules import RULES
+from durability.verdict import ALLOWED, FORBIDDEN, Verdict, inconclusive
+
+
+def verdict(**counts: int) -> Verdict:
+    sample = {
+        "topic": "t",
+        "partition": 0,
+        "offset": 17,
+        "run": "r",
+        "producer": "p",
+        "pseq": 3,
+        "detail": "why",
+    }
+    return Verdict(
+        counts={name: counts.get(name, 0) for name in (*FORBIDDEN, *ALLOWED)},
+        samples={name: [sample] for name in counts},
+        facts={
+            "sent": 12_345,
+            "acked": 12_000,
+            "ok": 12_000,
+            "served": 12_001,
+            "producers": 4,
+            "partitions": 6,
+        },
+    )
+
+
+def test_every_rule_has_a_meaning() -> None:
+    assert set(RULES) == set(FORBIDDEN) | set(ALLOWED)
+    assert set(ALLOWED_RULES) == set(ALLOWED)
+
+
+@pytest.mark.parametrize("name", sorted(FORBIDDEN))
+def test_loss_is_4_and_every_other_anomaly_5(name: str) -> None:
+    assert verdict(**{name: 1}).exit_code == (4 if name == "lost" else 5)
+
+
+def test_what_is_allowed_is_no_failure() -> None:
+    assert verdict(**dict.fromkeys(ALLOWED, 7)).exit_code == 0
+
+
+def test_loss_weighs_more_than_anomalies_and_nothing_is_concluded_from_half() -> None:
+    assert verdict(lost=1, duplicated=5).exit_code == 4
+    assert inconclusive("ledger: gone").exit_code == 6
+
+
+def test_json_is_one_object_with_an_error_for_each_class() -> None:
+    body = json.loads(json.dumps(verdict(lost=2, recovered=1).as_json()))
+    assert body["schema"] == "holdfast.validate/1"
+    assert body["ok"] is False
+    assert [error["code"] for error in body["errors"]] == ["LOST"]
+    assert body["errors"][0]["count"] == 2
+    assert body["data"]["counts"]["recovered"] == 1
+    assert body["data"]["samples"]["lost"][0]["offset"] == 17
+    assert inconclusive("why").as_json()["errors"] == [{"code": "INCONCLUSIVE", "message": "why"}]
+
+
+def test_text_shows_counts_samples_and_the_verdict_last() -> None:
+    lines = verdict(lost=2, recovered=1).as_text().splitlines()
+    assert lines[0] == "12,345 records sent by 4 producers, 12,001 served from 6 partitions"
+    assert any(line.startswith("lost") and "2  acknowledged, nowhere" in line for line in lines)
+    assert "  t-0 offset 17 p record 3: why" in lines
+    assert not any("record 3" in line for line in verdict(recovered=1).as_text().splitlines())
+    assert lines[-1] == "VERDICT: LOST: acknowledged records are gone (exit code 4)"
+    assert verdict().as_text().splitlines()[-1].endswith("(exit code 0)")
