@@ -45,7 +45,7 @@ ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KN
         (ONLINE, candidates((2, 3), elr=(2, 3), replicas=(1, 3, 2)), Elected(3, ELR)),
         # fenced ELR members are waited for
         (ONLINE, candidates((1,), elr=(2, 3), known=1), NoLeader()),
-        # the last known leader, once nobody is eligible (D8 Q8), if it is active and assigned (KAFKA-19522, B28)
+        # the last known leader, once nobody is eligible (D8 Q8), if active and assigned (KAFKA-19522, B28)
         (ONLINE, candidates((1, 2), known=2), Elected(2, KNOWN)),
         (ONLINE, candidates((1,), known=2), NoLeader()),
         (ONLINE, candidates((1, 9), known=9), NoLeader()),
