@@ -51,6 +51,11 @@ class Flusher:
         """A segment grows no more and waits to be flushed whole."""
         self._rolled.append(segment)
 
+    @property
+    def has_rolled(self) -> bool:
+        """Some rolled segment, or its index, is not durable yet."""
+        return bool(self._rolled)
+
     def forget(self, segments: list[Segment]) -> None:
         """Segments are about to be deleted."""
         self._rolled = [segment for segment in self._rolled if segment not in segments]

@@ -367,7 +367,7 @@ class Log:
             await self._no_change.wait()
         self._check_usable()
         end_offset = self._log_end_offset
-        if self._flushed_offset == end_offset:
+        if self._flushed_offset == end_offset and not self._flusher.has_rolled:
             return end_offset
         self.flush_policy.flush_started()
         try:

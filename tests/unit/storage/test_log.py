@@ -216,13 +216,24 @@ async def test_concurrent_flushes_share_fsyncs() -> None:
 
 
 async def test_what_was_flushed_after_a_roll_survives_with_its_name() -> None:
-    log, world = await new_log(SMALL)
-    while log.segment_count < 3:
-        await append(log, size=60)
-    end = await log.flush()
+    log, world = await new_log()
+    await append(log)
+    await log.flush()
+    await log.roll()
+    await append(log)
+    assert await log.flush() == 2
     world.disk.power_loss()
+    await settle()
     runtime, _ = memory_runtime(disk=world.disk)
-    assert (await Log.open(runtime, FOLDER, SMALL, clean=False)).log_end_offset == end
+    assert (await Log.open(runtime, FOLDER, SMALL, clean=False)).log_end_offset == 2
+
+
+async def test_a_flush_stores_new_epochs_too() -> None:
+    log, world = await new_log()
+    await append(log, 3, epoch=1)
+    await append(log, epoch=4)
+    await log.flush()
+    assert world.disk.durable_bytes(f"{FOLDER}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 3\n"
 
 
 async def test_a_full_segment_is_flushed_in_the_background_with_its_index_and_a_snapshot() -> None:
@@ -276,17 +287,18 @@ async def test_after_an_io_error_nothing_is_appended_or_counted_durable_any_more
         await log.close(True)
 
 
-async def test_a_flush_beside_one_that_failed_does_not_count() -> None:
+async def test_a_flush_that_ends_after_a_failure_does_not_count() -> None:
     log, world = await new_log()
     await append(log)
     world.disk.hold_flushes()
-    first, second = asyncio.ensure_future(log.flush()), asyncio.ensure_future(log.flush())
+    flush = asyncio.ensure_future(log.flush())
     await settle()
-    world.disk.fail("flush", ".log")
+    world.disk.fail("append", ".log")
+    with pytest.raises(DiskError):
+        await append(log)
     world.disk.release_flushes()
-    for flush in (first, second):
-        with pytest.raises(DiskError):
-            await flush
+    with pytest.raises(DiskError):
+        await flush
     assert log.flushed_offset == 0
 
 
@@ -346,6 +358,23 @@ async def test_what_is_not_flushed_is_not_deleted() -> None:
     world.disk.release_flushes()
 
 
+async def test_retention_waits_for_a_flush_that_uses_the_segment() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=200, index_interval_bytes=50, retention_ms=0))
+    await append(log)
+    await append(log)
+    await log.flush()
+    await log.roll()
+    world.disk.hold_flushes()
+    await settle()  # the index of the full segment is being flushed
+    deletion = asyncio.ensure_future(log.delete_old_segments(1 << 50, high_watermark=2))
+    await settle()
+    assert (log.log_start_offset, log.segment_count) == (0, 2)
+    world.disk.release_flushes()
+    assert await deletion == 1
+    await settle()
+    assert log.failure is None
+
+
 async def test_segments_below_the_leaders_log_start_go() -> None:
     log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None))
     for _ in range(4):
@@ -401,6 +430,41 @@ async def test_truncation_takes_producers_back_with_the_log() -> None:
     header = check_batch(batch(producer_id=1, producer_epoch=0, base_sequence=7))
     assert log.producer_state.check(header) is None
     assert isinstance(log.producer_state.check(header._replace(base_sequence=6)), Duplicate)
+
+
+async def test_a_snapshot_of_what_was_cut_off_is_never_used_again() -> None:
+    log, world = await new_log()
+
+    def send(producer_id: int, sequence: int) -> None:
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        log.append_as_leader(batch(**fields), 0)
+
+    for sequence in range(4):
+        send(1, sequence)
+    await log.roll()
+    await settle()  # the snapshot at offset 4 is written
+    await log.truncate_to(1)
+    for sequence in range(4):
+        send(2, sequence)
+    world.disk.process_kill()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
+    kept = {producer_id: [row[0] for row in rows] for producer_id, _, rows in log.producer_state.rows()}
+    assert kept == {1: [0], 2: [0, 1, 2, 3]}
+
+
+async def test_a_clean_stop_makes_a_cut_index_durable() -> None:
+    log, world = await new_log(LogConfig(index_interval_bytes=50))
+    for _ in range(8):
+        await append(log)
+    await log.flush()
+    log._active.index.store()
+    await log.truncate_to(3)
+    await log.close(True)
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=True)
+    assert (log.recovery.scanned_bytes, log.log_end_offset) == (0, 3)
 
 
 async def test_a_reset_log_begins_empty_somewhere_else() -> None:
