@@ -212,9 +212,8 @@ def describe_elsewhere(leader_id: int, raft_epoch: int) -> DescribeQuorumRespons
 # --- requests ------------------------------------------------------------------------------------------
 
 
-def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, is_first: bool) -> FetchRequest:
-    """Ask for what follows the log's end. The first one to a leader does not wait: even without records the
-    high watermark in the answer is news."""
+def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, may_wait: bool) -> FetchRequest:
+    """Ask for what follows the log's end; `may_wait`: only an answer with news is of use."""
     row = FetchPartition(
         METADATA_TOPIC_ID,
         0,
@@ -224,5 +223,5 @@ def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, is_first
         shape.flushed_offset,
         config.fetch_max_bytes,
     )
-    max_wait_ms = 0 if is_first else config.fetch_max_wait_ms
+    max_wait_ms = config.fetch_max_wait_ms if may_wait else 0
     return FetchRequest(config.cluster_id, config.node_id, -1, max_wait_ms, 1, config.fetch_max_bytes, (row,))

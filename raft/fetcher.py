@@ -39,6 +39,11 @@ class Fetcher:
         self._failures = 0
         self.ready_at_ms = 0
 
+    @property
+    def is_retry(self) -> bool:
+        """The fetch before brought nothing: an answer with news may have been lost."""
+        return self._failures > 0
+
     def choose(self, leader_id: int | None, is_voter: bool) -> int | None:
         """The voter to ask next. A voter stays with its leader; an observer whose leader does not answer asks
         the others too, in turn, for it hears of a new leader from nobody else."""

@@ -32,9 +32,9 @@ def send_fetch(member: Member) -> None:
     target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, config.is_voter)
     if target_id is None:
         return
-    # Before the first answer the high watermark may be news: do not wait for more.
-    is_first = not (isinstance(role, Follower) and role.has_fetched)
-    request = answers.fetch_request(config, member.state.raft_epoch, member.shape, is_first)
+    # The high watermark may be news that never arrived: then do not wait for more.
+    may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
+    request = answers.fetch_request(config, member.state.raft_epoch, member.shape, may_wait)
     fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
 
 

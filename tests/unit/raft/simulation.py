@@ -1,8 +1,8 @@
 """A world of pure raft nodes: one event queue, virtual time, one seed; disks that forget, networks that lie.
 
 Owns what the driver owns in production (order of effects, gates behind Persist) and everything that can go
-wrong: delay, loss, duplication, partitions, pauses, crashes that lose unsynced log and vote. After every step the
-properties Q-1 to Q-9 and D-1 of the quorum are checked against what the world itself has seen.
+wrong: delay, loss, duplication, partitions, pauses, crashes that lose unsynced log and vote. After every step
+the properties Q-1 to Q-9 and D-1 of the quorum are checked against what the world itself has seen.
 """
 
 from collections import deque
@@ -67,7 +67,7 @@ class Disk:
     batches: list[Batch] = field(default_factory=list)
     #: exclusive; what is below survives
     flushed_offset: int = 0
-    state: QuorumState = QuorumState()
+    state: QuorumState = field(default_factory=QuorumState)
     #: written, not known to be durable
     pending_states: deque[QuorumState] = field(default_factory=deque)
 
@@ -200,7 +200,9 @@ class World:
         for other in self.machines.values():
             for request_id, peer_id in list(other.outstanding.items()):
                 if peer_id == id:
-                    self._outcome(other, other.life, request_id, SendFailed(request_id, SendFailure.DISCONNECTED))
+                    self._outcome(
+                        other, other.life, request_id, SendFailed(request_id, SendFailure.DISCONNECTED)
+                    )
 
     # --- faults ----------------------------------------------------------------------------------------
 
@@ -259,6 +261,11 @@ class World:
         self.step(machine, machine.life, Propose(values))
         return value
 
+    def propose_everywhere(self) -> None:
+        """A value to each node that believes to lead: there may be two."""
+        for id in self.voter_ids:
+            self.propose(id)
+
     def resign(self, id: int) -> None:
         machine = self.machines[id]
         self.step(machine, machine.life, Resign("told to"))
@@ -274,7 +281,9 @@ class World:
                     self._append(machine, self._encode(effect))
                 case AppendFetched():
                     for header, view in iter_batches(effect.records):
-                        batch = Batch(header.base_offset, header.next_offset, header.leader_epoch, bytes(view))
+                        batch = Batch(
+                            header.base_offset, header.next_offset, header.leader_epoch, bytes(view)
+                        )
                         self._append(machine, batch)
                 case Truncate(end_offset):
                     self._truncate(machine, end_offset)
@@ -400,9 +409,7 @@ class World:
         if self.chance(0.03):
             self.later(self.random.randint(1, 600), lambda: self._arrive(machine, life, send, nobody))
 
-    def _arrive(
-        self, sender: Machine, life: int, send: Send, answer: Callable[[object], None]
-    ) -> None:
+    def _arrive(self, sender: Machine, life: int, send: Send, answer: Callable[[object], None]) -> None:
         receiver = self.machines[send.voter_id]
         if receiver.node is None:
             refused = SendFailed(send.request_id, SendFailure.REFUSED)
@@ -466,13 +473,14 @@ class World:
                     raise AssertionError(f"Q-1: epoch {now.raft_epoch} has two leaders")
                 self._check_complete(machine)
             case "Candidate":
-                assert now.voted_for == machine.id and now.leader_id is None, "Q-5"
+                assert (now.voted_for, now.leader_id) == (machine.id, None), "Q-5"
             case "Follower":
                 assert now.leader_id != machine.id, "Q-5"
             case _:
                 assert now.leader_id is None, "Q-5"
         if not machine.config.is_voter:
-            assert now.role in ("Unattached", "Follower") and now.voted_for is None, "Q-5"
+            assert now.role in ("Unattached", "Follower"), "Q-5"
+            assert now.voted_for is None, "Q-5"
 
     def _check_complete(self, machine: Machine) -> None:
         """Q-3: a leader's log holds all that was committed in earlier epochs. Looked at once a leadership."""
@@ -510,7 +518,8 @@ class World:
         holders = [
             id
             for id in self.voter_ids
-            if self.machines[id].disk.flushed_offset >= batch.end_offset and batch in self.machines[id].disk.batches
+            if self.machines[id].disk.flushed_offset >= batch.end_offset
+            and batch in self.machines[id].disk.batches
         ]
         assert len(holders) >= majority_count(len(self.voter_ids)), (
             f"Q-7: offset {batch.base_offset} committed with {holders}"

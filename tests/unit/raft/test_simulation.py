@@ -50,9 +50,7 @@ def _run(seed: int, voter_count: int) -> World:
     for _ in range(world.random.randint(5, 40)):
         world.later(world.random.randint(0, _FAULTS_MS - 1_500), lambda: _fault(world))
     for _ in range(80):
-        world.later(
-            world.random.randint(0, _FAULTS_MS), lambda: [world.propose(id) for id in world.voter_ids]
-        )
+        world.later(world.random.randint(0, _FAULTS_MS), world.propose_everywhere)
     world.run_until(_FAULTS_MS)
     world.calm = True
     world.cut()
