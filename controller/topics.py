@@ -46,6 +46,7 @@ def create_topics(
     """Make the topics that can be made; the others get an error each."""
     times = Counter(topic.name for topic in request.topics)
     room = PARTITIONS_MAX
+    placed_before = sum(len(topic.partitions) for topic in draft.image.topics.values())
     rows: list[CreatableTopicResult] = []
     for topic in request.topics:
         try:
@@ -54,7 +55,8 @@ def create_topics(
                     ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice in this request"
                 )
             overrides = _checked_overrides(draft.image, topic)
-            replica_lists = _replica_lists(draft.image, topic, config, room)
+            start = placed_before + PARTITIONS_MAX - room
+            replica_lists = _replica_lists(draft.image, topic, config, room, start)
         except _Refused as refused:
             rows.append(CreatableTopicResult(topic.name, NO_TOPIC_ID, refused.code, refused.text, -1, -1))
             continue
@@ -90,7 +92,7 @@ def _checked_overrides(image: MetadataImage, topic: CreatableTopic) -> dict[str,
 
 
 def _replica_lists(
-    image: MetadataImage, topic: CreatableTopic, config: ControllerConfig, room: int
+    image: MetadataImage, topic: CreatableTopic, config: ControllerConfig, room: int, start: int
 ) -> list[tuple[int, ...]]:
     if topic.assignments:
         if topic.num_partitions != -1 or topic.replication_factor != -1:
@@ -117,7 +119,6 @@ def _replica_lists(
         raise _Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced; wait until one is ready"
         )
-    start = sum(len(other.partitions) for other in image.topics.values())
     return place_replicas(active, fenced, partition_count=count, replication_factor=factor, start=start)
 
 

@@ -117,6 +117,7 @@ class Quorum:
         self.is_held = False
         self.notes: list[Note] = []
         self.probes: list[Probe] = []
+        self.appends: list[AppendRecords] = []
         self.resignations: list[Resign] = []
         self.answers: dict[int, Any] = {}
         self._requests = 0
@@ -129,6 +130,7 @@ class Quorum:
             match effect:
                 case AppendRecords():
                     assert (effect.base_offset, effect.raft_epoch) == (self.end_offset, self.raft_epoch)
+                    self.appends.append(effect)
                     self._extend(effect.values)
                 case Respond():
                     assert effect.request_id not in self.answers

@@ -1,0 +1,71 @@
+"""Even placement over brokers and racks (R106)."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.placement import place_replicas
+
+Broker = tuple[int, str | None]
+
+
+def without_racks(count: int) -> list[Broker]:
+    return [(broker_id, None) for broker_id in range(count)]
+
+
+@given(
+    active=st.integers(1, 7),
+    fenced=st.integers(0, 3),
+    partitions=st.integers(1, 40),
+    start=st.integers(0, 50),
+)
+def test_replicas_are_distinct_active_ones_first_and_leaders_even(
+    active: int, fenced: int, partitions: int, start: int
+) -> None:
+    for factor in range(1, active + fenced + 1):
+        spare: list[Broker] = [(100 + broker_id, None) for broker_id in range(fenced)]
+        placed = place_replicas(
+            without_racks(active), spare, partition_count=partitions, replication_factor=factor, start=start
+        )
+        assert len(placed) == partitions
+        for replicas in placed:
+            assert len(set(replicas)) == factor
+            assert list(replicas) == sorted(replicas, key=lambda replica: replica >= 100)
+            assert sum(replica < 100 for replica in replicas) == min(active, factor)
+        leaders = Counter(replicas[0] for replicas in placed)
+        assert max(leaders.values()) - min(leaders[broker_id] for broker_id in range(active)) <= 1
+
+
+def test_followers_of_one_leader_differ() -> None:
+    placed = place_replicas(without_racks(5), [], partition_count=20, replication_factor=2, start=0)
+    assert {replicas[1] for replicas in placed if replicas[0] == 0} == {1, 2, 3, 4}
+    assert set(Counter(replica for replicas in placed for replica in replicas).values()) == {8}
+
+
+def test_single_partition_topics_spread_as_one_big_topic_does() -> None:
+    one_by_one = [
+        place_replicas(without_racks(3), [], partition_count=1, replication_factor=2, start=number)[0]
+        for number in range(12)
+    ]
+    assert one_by_one == place_replicas(
+        without_racks(3), [], partition_count=12, replication_factor=2, start=0
+    )
+
+
+def test_racks_get_one_replica_each_before_any_gets_two() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    brokers: list[Broker] = list(racks.items())
+    for factor, spread in ((2, [1, 1]), (3, [1, 1, 1]), (5, [1, 2, 2])):
+        placed = place_replicas(brokers, [], partition_count=30, replication_factor=factor, start=0)
+        for replicas in placed:
+            assert sorted(Counter(racks[replica] for replica in replicas).values()) == spread
+        assert set(Counter(replicas[0] for replicas in placed).values()) == {5}
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    brokers = without_racks(4)
+    first = place_replicas(brokers, [], partition_count=9, replication_factor=3, start=5)
+    assert first == place_replicas(
+        list(reversed(brokers)), [], partition_count=9, replication_factor=3, start=5
+    )

@@ -1,0 +1,163 @@
+"""CreateTopics and DeleteTopics (R106, R107)."""
+
+from typing import Any
+
+import pytest
+
+from controller.topics import PARTITIONS_MAX
+from protocol.errors import ErrorCode
+from protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ReplicaAssignment,
+    TopicConfig,
+)
+from tests.unit.controller.harness import Quorum, make_config
+
+
+def topic(
+    name: str,
+    partitions: int = -1,
+    factor: int = -1,
+    *assignments: tuple[int, ...],
+    configs: dict[str, str | None] | None = None,
+) -> CreatableTopic:
+    rows = tuple(ReplicaAssignment(index, ids) for index, ids in enumerate(assignments))
+    overrides = tuple(TopicConfig(key, value) for key, value in (configs or {}).items())
+    return CreatableTopic(name, partitions, factor, rows, overrides)
+
+
+def create(quorum: Quorum, *arguments: Any, **more: Any) -> CreatableTopicResult:
+    made = topic(*arguments, **more)
+    answer: CreatableTopicResult = quorum.request(CreateTopicsRequest(0, False, (made,))).topics[0]
+    return answer
+
+
+def three_brokers(**properties: str) -> Quorum:
+    quorum = Quorum(make_config(**properties))
+    quorum.start_brokers(1, 2, 3)
+    return quorum
+
+
+def test_counts_default_to_the_configuration() -> None:
+    quorum = three_brokers(num_partitions="2", default_replication_factor="3", min_insync_replicas="2")
+    row = create(quorum, "t")
+    assert (row.num_partitions, row.replication_factor) == (2, 3)
+    assert quorum.topic("t").topic_id == row.topic_id != bytes(16)
+    for index in (0, 1):
+        partition = quorum.partition("t", index)
+        assert (partition.isr, partition.leader, partition.min_isr) == ((1, 2, 3), partition.replicas[0], 2)
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+
+
+def test_only_active_replicas_are_in_the_first_isr() -> None:
+    """R106: it may start below min ISR, with nobody eligible; fenced brokers are used last."""
+    quorum = three_brokers(min_insync_replicas="3")
+    quorum.vanish(1)
+    create(quorum, "t", 1, 3)
+    partition = quorum.partition("t")
+    assert (partition.isr, partition.elr, partition.replicas[-1]) == ((2, 3), (), 1)
+    create(quorum, "by-hand", -1, -1, (1, 3, 2))
+    partition = quorum.partition("by-hand")
+    assert (partition.replicas, partition.isr, partition.leader) == ((1, 3, 2), (2, 3), 3)
+
+
+def test_overrides_are_kept_and_bound_the_effective_min_isr() -> None:
+    quorum = three_brokers()
+    row = create(
+        quorum, "t", 1, 2, configs={"min.insync.replicas": "5", "retention.ms": None, "flush.messages": "1"}
+    )
+    assert row.error_code == ErrorCode.NONE
+    assert dict(quorum.image.overrides("t")) == {"min.insync.replicas": "5", "flush.messages": "1"}
+    assert quorum.partition("t").min_isr == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        (topic("a/b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("old", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", -2, 1), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", PARTITIONS_MAX + 1, 1), ErrorCode.POLICY_VIOLATION),
+        (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, 1, configs={"min.insync.replicas": "0"}), ErrorCode.INVALID_CONFIG),
+        (topic("t", 1, 1, configs={"nonsense": "0"}), ErrorCode.INVALID_CONFIG),
+        (topic("t", 1, -1, (1,)), ErrorCode.INVALID_REQUEST),
+        (topic("t", -1, -1, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, (1, 9)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, (1, 2), (3,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", -1, -1, (1, 2), (3, 3)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (
+            CreatableTopic("t", -1, -1, (ReplicaAssignment(1, (1,)), ReplicaAssignment(2, (1,))), ()),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+    ],
+    ids=str,
+)
+def test_a_topic_that_cannot_be_made_says_why_and_the_others_are_made(
+    wanted: CreatableTopic, error: ErrorCode
+) -> None:
+    quorum = three_brokers()
+    create(quorum, "old", 1, 1)
+    rows = quorum.request(CreateTopicsRequest(0, False, (wanted, topic("good", 1, 1)))).topics
+    assert (rows[0].error_code, rows[0].topic_id) == (error, bytes(16))
+    assert rows[0].error_message
+    assert rows[1].error_code == ErrorCode.NONE
+    assert quorum.image.topic("t") is None
+
+
+def test_without_an_active_broker_no_topic_can_be_made() -> None:
+    quorum = three_brokers()
+    for broker_id in (1, 2, 3):
+        quorum.vanish(broker_id)
+    assert create(quorum, "t", 1, 1).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert create(quorum, "t", -1, -1, (1,)).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_name_that_comes_twice_is_refused_both_times() -> None:
+    quorum = three_brokers()
+    rows = quorum.request(CreateTopicsRequest(0, False, (topic("t", 1, 1), topic("t", 2, 1)))).topics
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_validate_only_writes_nothing() -> None:
+    quorum = three_brokers()
+    end_offset = quorum.end_offset
+    row = quorum.request(CreateTopicsRequest(0, True, (topic("t", 2, 3),))).topics[0]
+    assert (row.error_code, row.num_partitions, row.replication_factor) == (ErrorCode.NONE, 2, 3)
+    assert quorum.end_offset == end_offset
+
+
+def test_a_topic_is_made_in_one_batch() -> None:
+    quorum = three_brokers()
+    quorum.is_held = True
+    quorum.start_request(CreateTopicsRequest(0, False, (topic("t", 500, 3),)))
+    assert quorum.core.latest.topic("t") is not None
+    assert quorum.image.topic("t") is None
+    quorum.commit()
+    assert len(quorum.topic("t").partitions) == 500
+
+
+def test_unsafe_settings_are_told_at_creation() -> None:
+    quorum = three_brokers()
+    create(quorum, "t", 1, 3)
+    assert any("one lost disk" in note.text for note in quorum.notes)
+
+
+def test_a_deleted_topic_is_gone_with_its_overrides_and_its_name_is_free() -> None:
+    """R107: the new topic of that name has another id."""
+    quorum = three_brokers()
+    first = create(quorum, "t", 1, 1, configs={"retention.ms": "5"})
+    rows = quorum.request(DeleteTopicsRequest(0, ("t", "t", "x"))).topics
+    assert [row.error_code for row in rows] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert create(quorum, "t", 1, 1).topic_id != first.topic_id
+    assert not quorum.image.overrides("t")
