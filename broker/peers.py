@@ -92,6 +92,8 @@ class Peers:
             self._send(source, effect)
 
     async def _connect(self, source_id: int, source: _SourceChannel) -> None:
+        if source.is_closed:
+            return  # dropped before this task had its first turn
         failure: Exception | None = None
         try:
             await source.channel.connect(CONNECT_TIMEOUT_MS)
