@@ -1,0 +1,381 @@
+"""One broker's core with logs in memory: its effects on logs come back as events at once, the others are kept.
+
+Broker 1 of brokers 1 to 3; the clock moves only by `now_ms`. What the core sends is in `answers`, `fetches`, `calls`.
+"""
+
+from typing import Any
+
+from broker.broker import Broker
+from broker.config import BrokerConfig
+from broker.events import (
+    AnswerFetch,
+    Append,
+    Appended,
+    AppendFetched,
+    AppendResult,
+    CallAnswered,
+    CallController,
+    ControllerChanged,
+    DeleteLog,
+    Drop,
+    Effect,
+    EpochStarted,
+    Event,
+    FetchedAppended,
+    Flush,
+    Flushed,
+    LogDeleted,
+    LogOpened,
+    LogsLoaded,
+    MetadataCommitted,
+    Note,
+    OpenLog,
+    QueueEmpty,
+    Requested,
+    Reset,
+    Respond,
+    SendFetch,
+    Started,
+    StartEpoch,
+    Stop,
+    Tick,
+    Truncate,
+    Truncated,
+)
+from broker.lifecycle import Identity
+from broker.partition import Partition, TopicPartition
+from metadata.records import (
+    RECOVERED,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    encode_record,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    ListenerEndpoint,
+)
+from protocol.messages.fetch import FetchPartition, FetchRequest
+from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from protocol.record_batch import Record, check_batch, encode_batch, iter_batches
+from storage.producer_state import Duplicate, ProducerState, Rejected
+from tests.unit.broker.harness import MemoryLog
+
+TOPIC = b"t" * 16
+KEY = TopicPartition(TOPIC, 0)
+PROPERTIES = {
+    "node.id": "1",
+    "process.roles": "broker",
+    "listeners": "PLAINTEXT://127.0.0.1:9001",
+    "controller.quorum.voters": "101@127.0.0.1:9101",
+    "log.dirs": "/data",
+    "holdfast.cluster.id": "cluster",
+}
+
+
+def config(**changes: str) -> BrokerConfig:
+    """Broker 1's settings; keys with `_` for `.`."""
+    keys = {name.replace("_", "."): value for name, value in changes.items()}
+    return BrokerConfig.from_properties({**PROPERTIES, **keys})[0]
+
+
+def batch(count: int = 1, *, producer: tuple[int, int, int] = (-1, -1, -1), size: int = 10) -> memoryview:
+    """A client's batch; `producer` is (id, epoch, first sequence)."""
+    return memoryview(
+        encode_batch(
+            [Record(offset, 1, None, b"x" * size) for offset in range(count)],
+            base_offset=0,
+            leader_epoch=-1,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=producer[2],
+        )
+    )
+
+
+def fetched_batch(base_offset: int, count: int, epoch: int) -> memoryview:
+    """A batch as a leader sends it."""
+    records = [Record(base_offset + n, 1, None, b"x") for n in range(count)]
+    return memoryview(encode_batch(records, base_offset=base_offset, leader_epoch=epoch))
+
+
+def register(broker_id: int, epoch: int, port: int = 0) -> RegisterBrokerRecord:
+    endpoint = ListenerEndpoint("PLAINTEXT", "127.0.0.1", port or 9000 + broker_id)
+    return RegisterBrokerRecord(broker_id, bytes([broker_id]) * 16, epoch, (endpoint,), None, (), (), True)
+
+
+def partition(
+    leader: int,
+    isr: tuple[int, ...] = (1, 2, 3),
+    *,
+    index: int = 0,
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    min_isr: int = 2,
+    replicas: tuple[int, ...] = (1, 2, 3),
+) -> PartitionRecord:
+    return PartitionRecord(
+        TOPIC,
+        index,
+        replicas,
+        isr,
+        (),
+        (),
+        (),
+        (),
+        -1,
+        leader,
+        RECOVERED,
+        leader_epoch,
+        partition_epoch,
+        min_isr,
+        None,
+    )
+
+
+def change(
+    *, leader: int | None = None, isr: tuple[int, ...] | None = None, index: int = 0
+) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        TOPIC, index, isr, leader, None, None, None, None, None, None, None, None, None
+    )
+
+
+class CoreHarness:
+    """Broker 1 and what it sends."""
+
+    def __init__(self, **changes: str) -> None:
+        self.now_ms = 1_000_000
+        identity = Identity(1, "cluster", b"i" * 16, (), None, (), (b"d" * 16,), previous_broker_epoch=-1)
+        self.core = Broker(config(**changes), identity, self.now_ms)
+        self.logs: dict[TopicPartition, MemoryLog] = {}
+        self.producers: dict[TopicPartition, ProducerState] = {}
+        #: {reply_to: message or AnswerFetch}
+        self.answers: dict[object, Any] = {}
+        self.dropped: list[object] = []
+        self.fetches: list[SendFetch] = []
+        self.calls: list[CallController] = []
+        self.others: list[Effect] = []
+        self.notes: list[str] = []
+        #: flushes take until `finish_flushes`, cuts until `finish_cuts`
+        self.flushes: list[Flush] = []
+        self.cuts: list[Truncate | Reset] = []
+        self._metadata_offset = 0
+        self._requests = 0
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def post(self, *events: Event) -> None:
+        """Handle the events, those that their effects cause, and then QueueEmpty."""
+        queue: list[Event] = [*events]
+        while queue:
+            while queue:
+                self._carry_out(self.core.handle(queue.pop(0), self.now_ms), queue)
+            self._carry_out(self.core.handle(QueueEmpty(), self.now_ms), queue)
+
+    def tick(self, duration_ms: int = 0) -> None:
+        self.now_ms += duration_ms
+        self.post(Tick())
+
+    def metadata(self, *records: MetadataRecord) -> None:
+        """Commit records at the next offsets."""
+        entries = []
+        for record in records:
+            entries.append((self._metadata_offset, 1, encode_record(record)))
+            self._metadata_offset += 1
+        self.post(MetadataCommitted(tuple(entries), self._metadata_offset))
+
+    def request(self, message: Any) -> object:
+        """Send a request; its answer is in `answers` under the returned name."""
+        self._requests += 1
+        name = f"request {self._requests}"
+        self.post(Requested(name, message))
+        return name
+
+    def answer_call(self, response: Any) -> None:
+        """Answer the oldest unanswered call to the controller."""
+        self.post(CallAnswered(self.calls.pop(0).call_id, response))
+
+    # --- common beginnings ---------------------------------------------------------------------------------
+
+    def join(self, *records: MetadataRecord) -> "CoreHarness":
+        """Brokers 2, 3 (epochs 0, 1), a topic with `records`, our own registration; then all are unfenced."""
+        epoch = 3 + len(records)
+        self.post(Started(), LogsLoaded(self.logs, {}), ControllerChanged(101, 1))
+        self.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, True))
+        self.metadata(register(2, 0), register(3, 1), TopicRecord("t", TOPIC), *records, register(1, epoch))
+        self.metadata(*(UnfenceBrokerRecord(b, e) for b, e in ((1, epoch), (2, 0), (3, 1))))
+        self.answer_heartbeats()
+        return self
+
+    def answer_heartbeats(self) -> None:
+        while self.calls and type(self.calls[0].request).__name__ == "BrokerHeartbeatRequest":
+            self.answer_call(BrokerHeartbeatResponse(ErrorCode.NONE, None, True, False, False))
+
+    def topic_config(self, name: str, value: str) -> ConfigRecord:
+        return ConfigRecord(2, "t", name, value)
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def produce(self, *batches: memoryview, acks: int = -1, timeout_ms: int = 1000, index: int = 0) -> object:
+        rows = tuple(ProducePartition(TOPIC, index, data) for data in batches)
+        return self.request(ProduceRequest(acks, timeout_ms, rows))
+
+    def row(self, name: object) -> tuple[str, int]:
+        """(error, base offset) of the first row of a produce answer."""
+        response = self.answers[name]
+        assert isinstance(response, ProduceResponse)
+        first = response.partitions[0]
+        return ErrorCode(first.error_code).name, first.base_offset
+
+    def fetch(
+        self,
+        replica_id: int,
+        offset: int | None,
+        *,
+        session: int = 1,
+        number: int = 0,
+        epoch: int = 0,
+        last_epoch: int = -1,
+        wait_ms: int = 500,
+        flushed: int | None = None,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+    ) -> object:
+        """A fetch of partition 0 by a follower, or by a consumer (-1); without offset no row is listed."""
+        rows: tuple[FetchPartition, ...] = ()
+        if offset is not None:
+            flushed = offset if flushed is None else flushed
+            rows = (FetchPartition(TOPIC, 0, epoch, offset, last_epoch, flushed, max_bytes),)
+        is_follower = replica_id >= 0
+        return self.request(
+            FetchRequest(
+                None,
+                replica_id,
+                replica_id - 2 if is_follower else -1,
+                wait_ms,
+                min_bytes,
+                10 << 20,
+                rows,
+                session if is_follower else -1,
+                number,
+            )
+        )
+
+    def fetch_rows(self, name: object) -> list[tuple[str, int, int, int]]:
+        """(error, high watermark, from, to) of each row of a fetch answer; from = to without records."""
+        answer = self.answers[name]
+        assert isinstance(answer, AnswerFetch)
+        return [
+            (
+                ErrorCode(row.error_code).name,
+                row.high_watermark,
+                row.fetch_offset if row.max_bytes else -1,
+                row.end_offset if row.max_bytes else -1,
+            )
+            for row in answer.rows
+        ]
+
+    @property
+    def partition(self) -> Partition:
+        return self.core.partitions[KEY]
+
+    # --- effects ---------------------------------------------------------------------------------------------
+
+    def finish_flushes(self) -> None:
+        flushes, self.flushes = self.flushes, []
+        for effect in flushes:
+            log = self.logs[effect.key]
+            log.flushed_offset = log.log_end_offset
+            self.post(Flushed(effect.key))
+
+    def finish_cuts(self) -> None:
+        cuts, self.cuts = self.cuts, []
+        for effect in cuts:
+            log = self.logs[effect.key]
+            if isinstance(effect, Truncate):
+                log.truncate_to(effect.end_offset)
+            else:
+                log.reset_to(effect.start_offset)
+            self.post(Truncated(effect.key))
+
+    def _carry_out(self, effects: list[Effect], queue: list[Event]) -> None:
+        for effect in effects:
+            match effect:
+                case Respond(reply_to, message):
+                    assert reply_to not in self.answers, "answered twice"
+                    self.answers[reply_to] = message
+                case AnswerFetch(reply_to):
+                    assert reply_to not in self.answers, "answered twice"
+                    self.answers[reply_to] = effect
+                case Drop(reply_to):
+                    self.dropped.append(reply_to)
+                case Append(context, batches):
+                    queue.append(Appended(context, tuple(self._append(item) for item in batches)))
+                case AppendFetched(fetched):
+                    queue.append(FetchedAppended(tuple(self._append_fetched(item) for item in fetched)))
+                case StartEpoch(key, epoch):
+                    queue.append(EpochStarted(key, epoch, self.logs[key].start_epoch(epoch)))
+                case OpenLog(key):
+                    log = self.logs.setdefault(key, MemoryLog())
+                    queue.append(LogOpened(key, log))
+                case DeleteLog(key):
+                    del self.logs[key]
+                    self.others.append(effect)
+                    queue.append(LogDeleted(key))
+                case Flush():
+                    self.flushes.append(effect)
+                case Truncate() | Reset():
+                    self.cuts.append(effect)
+                case SendFetch():
+                    self.fetches.append(effect)
+                case CallController():
+                    self.calls.append(effect)
+                case Note(_, text):
+                    self.notes.append(text)
+                case Stop():
+                    self.others.append(effect)
+                case _:
+                    self.others.append(effect)
+
+    def _append(self, item: Any) -> AppendResult:
+        state = self.producers.setdefault(item.key, ProducerState())
+        verdict = state.check(item.header)
+        if isinstance(verdict, Rejected):
+            return AppendResult(item.key, item.leader_epoch, -1, -1, 0, verdict.error_code, verdict.text)
+        if isinstance(verdict, Duplicate):
+            return AppendResult(
+                item.key,
+                item.leader_epoch,
+                verdict.base_offset,
+                verdict.last_offset + 1,
+                0,
+                is_duplicate=True,
+            )
+        log = self.logs[item.key]
+        base_offset = log.log_end_offset
+        check_batch(item.batch)
+        state.apply(item.header, base_offset)
+        log.append(item.header.record_count, item.leader_epoch)
+        return AppendResult(
+            item.key,
+            item.leader_epoch,
+            base_offset,
+            log.log_end_offset,
+            len(item.batch),
+            must_flush=self.partition.counts_flushed,
+        )
+
+    def _append_fetched(self, item: Any) -> tuple[TopicPartition, str | None, int, bool]:
+        log = self.logs[item.key]
+        for header, _ in iter_batches(item.records):
+            if header.base_offset != log.log_end_offset or header.leader_epoch > item.leader_epoch:
+                return item.key, "does not continue this log", 0, False
+            log.append(header.record_count, header.leader_epoch)
+        return item.key, None, len(item.records), False

@@ -1,0 +1,275 @@
+"""Fetches of consumers and followers, and questions about offsets (R55, R80, F6, D-4)."""
+
+from broker.events import AnswerOffsets
+from broker.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
+from broker.fetch_session import HIGH_WATERMARK_LINGER_MS
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
+from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition
+from tests.unit.broker.harness import MemoryLog
+
+
+def leader() -> CoreHarness:
+    return CoreHarness().join(partition(1))
+
+
+def replicated(harness: CoreHarness, offset: int, number: int) -> None:
+    """Both followers have everything below `offset`."""
+    harness.fetch(2, offset, number=number)
+    harness.fetch(3, offset, number=number)
+
+
+# --- followers ---------------------------------------------------------------------------------------------
+
+
+def test_parked_follower_is_answered_by_the_next_append() -> None:
+    harness = leader()
+    name = harness.fetch(2, 0)
+    assert name not in harness.answers
+    harness.produce(batch(3), acks=1)
+    assert harness.fetch_rows(name) == [("NONE", 0, 0, 3)]
+
+
+def test_follower_behind_the_end_is_answered_at_once() -> None:
+    harness = leader()
+    harness.produce(batch(3), acks=1)
+    assert harness.fetch_rows(harness.fetch(2, 0)) == [("NONE", 0, 0, 3)]
+
+
+def test_answered_row_is_quiet_until_the_follower_lists_it_again() -> None:
+    """D-4: one outstanding fetch a partition; the follower may still be appending."""
+    harness = leader()
+    harness.produce(batch(3), acks=1)
+    harness.fetch(2, 0)
+    empty = harness.fetch(2, None, number=1)
+    harness.produce(batch(3), acks=1)
+    assert empty not in harness.answers
+    listed = harness.fetch(2, 3, number=2)
+    assert harness.fetch_rows(empty) == []
+    assert harness.fetch_rows(listed) == [("NONE", 0, 3, 6)]
+
+
+def test_parked_follower_is_answered_empty_when_its_time_is_over() -> None:
+    harness = leader()
+    name = harness.fetch(2, 0)
+    harness.tick(60)
+    second = harness.fetch(2, None, number=1)
+    assert harness.fetch_rows(name) == [("NONE", 0, -1, -1)]
+    harness.tick(499)
+    assert second not in harness.answers
+    harness.tick(1)
+    assert harness.fetch_rows(second) == []
+
+
+def test_high_watermark_rides_along_or_goes_alone_after_a_moment() -> None:
+    """It reaches followers without an answer of its own for each write."""
+    harness = leader()
+    replicated(harness, 0, 0)
+    harness.produce(batch(3), acks=1)
+    second, third = harness.fetch(2, 3, number=1), harness.fetch(3, 3, number=1)
+    assert harness.partition.high_watermark == 3
+    assert second not in harness.answers
+    harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert harness.fetch_rows(second) == harness.fetch_rows(third) == [("NONE", 3, -1, -1)]
+    # The row is still open: data comes without listing it again.
+    parked = harness.fetch(2, None, number=2)
+    harness.produce(batch(1), acks=1)
+    assert harness.fetch_rows(parked) == [("NONE", 3, 3, 4)]
+
+
+def test_diverging_row_is_told_where_the_logs_part_and_gets_no_records() -> None:
+    """R80, KAFKA-13141: and it is no progress."""
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(10, 3)
+    harness.join(partition(1, leader_epoch=5))
+    harness.produce(batch(3), acks=1)
+    name = harness.fetch(2, 12, epoch=5, last_epoch=4)
+    (row,) = harness.answers[name].rows
+    assert row.diverging == (3, 10)
+    assert row.max_bytes == 0
+    leadership = harness.partition.leadership
+    assert leadership is not None
+    assert not leadership.progress[2].has_fetched
+
+
+def test_sessions_are_checked_by_id_and_number() -> None:
+    harness = leader()
+    harness.fetch(2, 0, session=7)
+    name = harness.fetch(2, 0, session=8, number=1)
+    assert harness.answers[name].error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    name = harness.fetch(2, 0, session=7, number=2)
+    assert harness.answers[name].error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_new_session_takes_the_place_of_the_former_one() -> None:
+    harness = leader()
+    old = harness.fetch(2, 0, session=7)
+    new = harness.fetch(2, 0, session=8)
+    assert harness.fetch_rows(old) == [("NONE", 0, -1, -1)]
+    harness.produce(batch(1), acks=1)
+    assert harness.fetch_rows(new) == [("NONE", 0, 0, 1)]
+
+
+def test_forgotten_row_is_not_answered() -> None:
+    harness = leader()
+    harness.fetch(2, 0)
+    name = harness.request(
+        FetchRequest(None, 2, 0, 500, 1, 1 << 20, (), 1, 1, (ForgottenPartition(TOPIC, 0),))
+    )
+    harness.produce(batch(1), acks=1)
+    assert name not in harness.answers
+
+
+def test_lost_leadership_wakes_the_followers() -> None:
+    harness = leader()
+    name = harness.fetch(2, 0)
+    harness.metadata(change(leader=3))
+    assert harness.fetch_rows(name)[0][0] == "FENCED_LEADER_EPOCH"
+
+
+def test_answer_is_bounded_and_the_rest_comes_with_the_next_request() -> None:
+    harness = CoreHarness().join(partition(1), partition(1, index=1))
+    big = batch(1, size=600_000)
+    harness.produce(big, acks=1)
+    harness.produce(big, acks=1, index=1)
+    listed = FetchRequest(
+        None,
+        2,
+        0,
+        500,
+        1,
+        500_000,
+        tuple(_row(index) for index in (0, 1)),
+        5,
+        0,
+    )
+    first = harness.request(listed)
+    assert [row.partition_index for row in harness.answers[first].rows] == [0]
+    second = harness.fetch(2, None, session=5, number=1)
+    assert [row.partition_index for row in harness.answers[second].rows] == [1]
+
+
+def _row(index: int) -> FetchPartition:
+    return FetchPartition(TOPIC, index, 0, 0, -1, 0, 1 << 20)
+
+
+# --- consumers ---------------------------------------------------------------------------------------------
+
+
+def test_consumer_waits_for_the_high_watermark_not_for_the_log_end() -> None:
+    harness = leader()
+    name = harness.fetch(-1, 0, epoch=-1)
+    replicated(harness, 0, 0)
+    harness.produce(batch(4), acks=1)
+    assert name not in harness.answers
+    replicated(harness, 4, 1)
+    assert harness.fetch_rows(name) == [("NONE", 4, 0, 4)]
+
+
+def test_consumer_without_data_gets_its_offsets_when_the_time_is_over() -> None:
+    harness = leader()
+    name = harness.fetch(-1, 0, epoch=-1, wait_ms=300)
+    harness.tick(300)
+    assert harness.fetch_rows(name) == [("NONE", 0, -1, -1)]
+
+
+def test_consumer_waits_for_its_min_bytes() -> None:
+    harness = leader()
+    replicated(harness, 0, 0)
+    size = len(batch(1))
+    name = harness.fetch(-1, 0, epoch=-1, min_bytes=size + 1)
+    harness.produce(batch(1), acks=1)
+    replicated(harness, 1, 1)
+    assert name not in harness.answers
+    harness.produce(batch(1), acks=1)
+    replicated(harness, 2, 2)
+    assert harness.fetch_rows(name) == [("NONE", 2, 0, 2)]
+
+
+def test_new_leader_hides_its_high_watermark_but_serves_what_it_knows() -> None:
+    """F6, A-6."""
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(20, 0)
+    harness.join(partition(2))
+    harness.partition.leader_answered(12)
+    harness.metadata(change(leader=1, isr=(1, 3)))
+    assert harness.fetch_rows(harness.fetch(-1, 5, epoch=-1)) == [("NONE", -1, 5, 12)]
+    assert _latest(harness) == ("OFFSET_NOT_AVAILABLE", -1)
+    harness.fetch(3, 20, epoch=1, last_epoch=0)
+    assert harness.fetch_rows(harness.fetch(-1, 5, epoch=-1)) == [("NONE", 20, 5, 20)]
+    assert _latest(harness) == ("NONE", 20)
+
+
+def test_errors_of_consumers_do_not_wait() -> None:
+    harness = leader()
+    assert harness.fetch_rows(harness.fetch(-1, 1, epoch=-1))[0][0] == "OFFSET_OUT_OF_RANGE"
+    assert harness.fetch_rows(harness.fetch(-1, 0, epoch=4))[0][0] == "UNKNOWN_LEADER_EPOCH"
+    harness.metadata(change(leader=2))
+    assert harness.fetch_rows(harness.fetch(-1, 0, epoch=-1))[0][0] == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_waiting_consumer_hears_that_the_leader_moved() -> None:
+    harness = leader()
+    name = harness.fetch(-1, 0, epoch=-1)
+    harness.metadata(change(leader=2))
+    assert harness.fetch_rows(name)[0][0] == "NOT_LEADER_OR_FOLLOWER"
+
+
+# --- questions ---------------------------------------------------------------------------------------------
+
+
+def _latest(harness: CoreHarness) -> tuple[str, int]:
+    harness.request(ListOffsetsRequest((ListOffsetsPartition(TOPIC, 0, -1, -1),)))
+    effect = harness.others.pop()
+    assert isinstance(effect, AnswerOffsets)
+    return ErrorCode(effect.rows[0].error_code).name, effect.rows[0].offset
+
+
+def test_first_and_timed_offsets() -> None:
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(20, 0, 5)
+    harness.join(partition(1, (1,), min_isr=1))
+    asked = tuple(ListOffsetsPartition(TOPIC, 0, -1, timestamp) for timestamp in (-2, -1, 1234))
+    harness.request(ListOffsetsRequest(asked))
+    effect = harness.others.pop()
+    assert isinstance(effect, AnswerOffsets)
+    assert [(row.offset, row.timestamp, row.end_offset) for row in effect.rows] == [
+        (5, -1, 5),
+        (20, -1, 20),
+        (-1, 1234, 20),
+    ]
+
+
+def test_end_of_an_epoch_is_told_by_the_leader_only() -> None:
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(20, 3)
+    harness.join(partition(1, leader_epoch=5))
+    question = OffsetForLeaderEpochRequest(
+        -1, (EpochPartition(TOPIC, 0, 5, 4), EpochPartition(TOPIC, 0, 4, 4))
+    )
+    rows = harness.answers[harness.request(question)].partitions
+    assert (rows[0].leader_epoch, rows[0].end_offset) == (3, 20)
+    assert rows[1].error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+# --- sizes -------------------------------------------------------------------------------------------------
+
+
+def test_recent_sizes_tell_what_a_reader_would_get() -> None:
+    sizes = RecentSizes(100)
+    sizes.appended(105, 50)
+    sizes.appended(110, 70)
+    assert sizes.between(100, 110) == 120
+    assert sizes.between(105, 110) == 70
+    assert sizes.between(110, 110) == 0
+    assert sizes.between(99, 110) == PLENTY_BYTES
+
+
+def test_recent_sizes_are_bounded() -> None:
+    sizes = RecentSizes(0)
+    for end_offset in range(1, 5 * SIZES_KEPT):
+        sizes.appended(end_offset, 10)
+    assert sizes.between(0, 10) == PLENTY_BYTES
+    assert sizes.between(5 * SIZES_KEPT - 11, 5 * SIZES_KEPT - 1) == 100

@@ -1,0 +1,173 @@
+"""Produce requests: checks, acks, waiting, duplicates (F5, R90-R92, A-18, D12)."""
+
+import pytest
+
+from metadata.records import FenceBrokerRecord
+from protocol.errors import ErrorCode
+from protocol.messages.produce import ProducePartition, ProduceRequest
+from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
+
+LEADER = partition(1)
+
+
+def caught_up_leader() -> CoreHarness:
+    """Broker 1 leads; both followers have fetched in this epoch and wait at offset 0."""
+    harness = CoreHarness().join(LEADER)
+    harness.fetch(2, 0)
+    harness.fetch(3, 0)
+    return harness
+
+
+def test_acks_all_waits_for_every_follower_in_the_isr() -> None:
+    harness = caught_up_leader()
+    name = harness.produce(batch(5))
+    assert name not in harness.answers
+    harness.fetch(2, 5, number=1)
+    assert name not in harness.answers
+    harness.fetch(3, 5, number=1)
+    assert harness.row(name) == ("NONE", 0)
+
+
+def test_acks_one_is_answered_when_the_leader_has_it() -> None:
+    harness = caught_up_leader()
+    assert harness.row(harness.produce(batch(2), acks=1)) == ("NONE", 0)
+    assert harness.row(harness.produce(batch(2), acks=1)) == ("NONE", 2)
+
+
+def test_acks_zero_is_never_answered_but_appended() -> None:
+    harness = caught_up_leader()
+    name = harness.produce(batch(3), acks=0)
+    assert harness.dropped == [name]
+    assert name not in harness.answers
+    assert harness.partition.log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_unknown_acks_are_refused(acks: int) -> None:
+    harness = caught_up_leader()
+    assert harness.row(harness.produce(batch(), acks=acks)) == ("INVALID_REQUIRED_ACKS", -1)
+
+
+def test_writes_are_refused_before_the_append_while_the_isr_is_too_small() -> None:
+    """F5; acks=1 goes on and stays invisible (F4)."""
+    harness = CoreHarness().join(partition(1, (1,)))
+    assert harness.row(harness.produce(batch())) == ("NOT_ENOUGH_REPLICAS", -1)
+    assert harness.partition.log.log_end_offset == 0
+    assert harness.row(harness.produce(batch(), acks=1)) == ("NONE", 0)
+    assert harness.partition.high_watermark == 0
+
+
+def test_waiting_write_is_answered_negatively_when_the_isr_falls_below_min_isr() -> None:
+    """A-18, KAFKA-15021."""
+    harness = caught_up_leader()
+    name = harness.produce(batch())
+    harness.metadata(change(isr=(1, 2)))
+    assert name not in harness.answers
+    harness.metadata(change(isr=(1,)))
+    assert harness.row(name) == ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", -1)
+
+
+def test_waiting_write_is_answered_negatively_when_leadership_is_lost() -> None:
+    """A-18. The answer names the new leader."""
+    harness = caught_up_leader()
+    name = harness.produce(batch())
+    harness.metadata(change(leader=2))
+    assert harness.row(name) == ("NOT_LEADER_OR_FOLLOWER", -1)
+    row = harness.answers[name].partitions[0]
+    assert (row.leader_id, row.leader_epoch) == (2, 1)
+
+
+def test_a_shrink_to_min_isr_releases_what_only_the_lost_follower_held_up() -> None:
+    harness = caught_up_leader()
+    name = harness.produce(batch())
+    harness.fetch(2, 1, number=1)
+    harness.metadata(change(isr=(1, 2)), FenceBrokerRecord(3, 1))
+    assert harness.row(name) == ("NONE", 0)
+
+
+def test_write_times_out_and_says_that_it_may_still_commit() -> None:
+    harness = caught_up_leader()
+    name = harness.produce(batch(), timeout_ms=300)
+    harness.tick(299)
+    assert name not in harness.answers
+    harness.tick(11)
+    assert harness.row(name) == ("REQUEST_TIMED_OUT", -1)
+    harness.fetch(2, 1, number=1)
+    harness.fetch(3, 1, number=1)
+    assert harness.partition.high_watermark == 1
+
+
+def test_duplicate_answers_the_first_offset_and_still_waits_for_the_high_watermark() -> None:
+    """R91."""
+    harness = caught_up_leader()
+    first = harness.produce(batch(2, producer=(9, 0, 0)))
+    again = harness.produce(batch(2, producer=(9, 0, 0)))
+    assert harness.partition.log.log_end_offset == 2
+    assert again not in harness.answers
+    harness.fetch(2, 2, number=1)
+    harness.fetch(3, 2, number=1)
+    assert harness.row(first) == harness.row(again) == ("NONE", 0)
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_sequences_are_checked_at_every_acks_level(acks: int) -> None:
+    """R92, D12."""
+    harness = caught_up_leader()
+    harness.produce(batch(2, producer=(9, 0, 0)), acks=acks)
+    name = harness.produce(batch(2, producer=(9, 0, 5)), acks=acks)
+    assert harness.partition.log.log_end_offset == 2
+    if acks != 0:
+        assert harness.row(name) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
+
+
+def test_damaged_and_strange_batches_are_refused() -> None:
+    harness = caught_up_leader()
+    damaged = bytearray(batch(3))
+    damaged[-1] ^= 1
+    assert harness.row(harness.produce(memoryview(damaged)))[0] == "CORRUPT_MESSAGE"
+    assert harness.row(harness.produce(memoryview(b"short")))[0] == "CORRUPT_MESSAGE"
+    two = memoryview(bytes(batch()) + bytes(batch()))
+    assert harness.row(harness.produce(two))[0] == "INVALID_RECORD"
+    assert harness.partition.log.log_end_offset == 0
+
+
+def test_batch_above_the_topics_limit_is_too_large() -> None:
+    harness = CoreHarness().join(LEADER)
+    harness.metadata(harness.topic_config("max.message.bytes", "200"))
+    assert harness.row(harness.produce(batch(size=300), acks=1))[0] == "MESSAGE_TOO_LARGE"
+    assert harness.row(harness.produce(batch(size=100), acks=1))[0] == "NONE"
+
+
+def test_one_batch_a_partition_and_request() -> None:
+    harness = caught_up_leader()
+    name = harness.produce(batch(), batch(), acks=1)
+    codes = [ErrorCode(row.error_code).name for row in harness.answers[name].partitions]
+    assert codes == ["NONE", "INVALID_REQUEST"]
+
+
+def test_rows_are_answered_together_and_in_order() -> None:
+    harness = CoreHarness().join(LEADER, partition(2, index=1))
+    harness.fetch(2, 0)
+    harness.fetch(3, 0)
+    name = harness.request(
+        ProduceRequest(
+            -1,
+            1000,
+            (
+                ProducePartition(TOPIC, 1, batch()),
+                ProducePartition(TOPIC, 0, batch()),
+                ProducePartition(b"?" * 16, 0, batch()),
+            ),
+        )
+    )
+    assert name not in harness.answers
+    harness.fetch(2, 1, number=1)
+    harness.fetch(3, 1, number=1)
+    codes = [ErrorCode(row.error_code).name for row in harness.answers[name].partitions]
+    assert codes == ["NOT_LEADER_OR_FOLLOWER", "NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_request_without_rows_is_answered() -> None:
+    harness = caught_up_leader()
+    name = harness.request(ProduceRequest(-1, 1000, ()))
+    assert harness.answers[name].partitions == ()
