@@ -81,6 +81,7 @@ class Source:
         "forgotten",
         "host",
         "in_flight",
+        "open_count",
         "port",
         "ready",
         "resume_ms",
@@ -97,6 +98,8 @@ class Source:
         self.rows: dict[TopicPartition, FollowedRow] = {}
         #: rows to be listed in the next request, in order
         self.ready: dict[TopicPartition, FollowedRow] = {}
+        #: rows that the leader is to answer
+        self.open_count = 0
         #: rows that left since the last request
         self.forgotten: dict[TopicPartition, None] = {}
         #: 0 while no session is open
@@ -167,7 +170,8 @@ class Fetchers:
         source = self._source_of.pop(key, None)
         if source is None:
             return
-        del source.rows[key]
+        if source.rows.pop(key).state is RowState.OPEN:
+            source.open_count -= 1
         source.ready.pop(key, None)
         self._paused.pop(key, None)
         source.forgotten[key] = None
@@ -217,6 +221,8 @@ class Fetchers:
             if row is None or row.state is not RowState.OPEN or row.listed_in > event.session_epoch:
                 continue
             self._row_answered(row, answer, fetched, effects, now_ms)
+            if row.state is not RowState.OPEN:
+                source.open_count -= 1
         if fetched:
             effects.append(AppendFetched(tuple(fetched)))
         return effects
@@ -356,7 +362,7 @@ class Fetchers:
         if now_ms < source.resume_ms:
             self._touched[source.source_id] = source  # looked at again when the pause is over
             return None
-        if source.in_flight and not (source.ready or source.forgotten):
+        if not source.ready and not source.forgotten and (source.in_flight or not source.open_count):
             return None
         if len(source.in_flight) >= IN_FLIGHT_MAX:
             return None  # the next answer touches the source again
@@ -372,6 +378,7 @@ class Fetchers:
         for key, row in source.ready.items():
             log = row.partition.log
             row.state = RowState.OPEN
+            source.open_count += 1
             row.listed_in = epoch
             source.forgotten.pop(key, None)
             rows.append(
@@ -464,6 +471,7 @@ class Fetchers:
             return []
         source.session_id = 0
         source.in_flight.clear()
+        source.open_count = 0
         for row in source.rows.values():
             if row.state is RowState.OPEN:
                 self._make_ready(source, row)

@@ -1,6 +1,8 @@
-"""One broker's core with logs in memory: its effects on logs come back as events at once, the others are kept.
+"""One broker's core with logs in memory: its effects on logs come back as events at once, the others are
+kept.
 
-Broker 1 of brokers 1 to 3; the clock moves only by `now_ms`. What the core sends is in `answers`, `fetches`, `calls`.
+Broker 1 of brokers 1 to 3; the clock moves only by `now_ms`. What the core sends is in `answers`,
+`fetches`, `calls`.
 """
 
 from typing import Any
@@ -286,7 +288,7 @@ class CoreHarness:
     def partition(self) -> Partition:
         return self.core.partitions[KEY]
 
-    # --- effects ---------------------------------------------------------------------------------------------
+    # --- effects --------------------------------------------------------------------------------------------
 
     def finish_flushes(self) -> None:
         flushes, self.flushes = self.flushes, []

@@ -1,0 +1,65 @@
+"""What a broker takes from server.properties (interfaces 3.4)."""
+
+import pytest
+
+from broker.config import BrokerConfig, log_config, max_message_bytes
+from metadata.configs import ConfigError
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
+from metadata.records import ConfigRecord
+from tests.unit.broker.core_harness import PROPERTIES, config
+
+
+def test_defaults_are_kafkas() -> None:
+    found = config()
+    assert found.replica_lag_ms_max == 30_000
+    assert (found.replica_fetch_wait_ms, found.replica_fetch_max_bytes) == (500, 1 << 20)
+    assert found.heartbeat_ms == 2000
+    assert found.inter_broker_listener_name == "PLAINTEXT"
+    assert found.advertised_listeners == found.listeners
+    assert found.metadata_log_dir == "/data"
+    assert found.voters == {101: ("127.0.0.1", 9101)}
+
+
+def test_environment_wins_and_unknown_keys_warn() -> None:
+    found, warnings = BrokerConfig.from_properties(
+        {**PROPERTIES, "no.such.key": "1"}, {"HOLDFAST_NODE_ID": "7"}
+    )
+    assert found.node_id == 7
+    assert len(warnings) == 1
+    assert "no.such.key" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("process.roles", "controller"),
+        ("node.id", "101"),
+        ("inter.broker.listener.name", "INSIDE"),
+        ("replica.lag.time.max.ms", "0"),
+        ("log.dirs", ""),
+    ],
+)
+def test_bad_values_name_their_key(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        BrokerConfig.from_properties({**PROPERTIES, key: value})
+
+
+def test_topic_settings_win_over_the_file_and_that_over_the_default() -> None:
+    static = config(log_segment_bytes="5000", log_flush_interval_messages="7").static
+    delta = MetadataDelta(MetadataImage())
+    delta.replay(ConfigRecord(2, "t", "flush.messages", "1"), 0, 1)
+    delta.replay(ConfigRecord(2, "t", "max.message.bytes", "200"), 1, 1)
+    image = delta.apply()
+    assert log_config(image, "t", static).flush_messages == 1
+    assert log_config(image, "other", static).flush_messages == 7
+    assert log_config(image, "t", static).segment_bytes == 5000
+    assert max_message_bytes(image, "t", static) == 200
+    assert max_message_bytes(image, "other", static) == 1_048_588
+
+
+def test_no_limit_is_none() -> None:
+    found = log_config(MetadataImage(), "t", config().static)
+    assert found.retention_bytes is None
+    assert found.flush_messages is None
+    assert found.flush_ms is None

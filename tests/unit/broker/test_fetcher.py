@@ -1,0 +1,293 @@
+"""The follower's side (R80-R84, D-4, D6)."""
+
+import pytest
+
+from broker.events import (
+    CloseSource,
+    Failure,
+    FetchAnswered,
+    FetchFailed,
+    Reset,
+    SendFetch,
+    Truncate,
+)
+from broker.fetcher import PAUSE_MS_MIN
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, change, fetched_batch, partition
+from tests.unit.broker.harness import MemoryLog
+
+
+NO_RECORDS = memoryview(b"")
+
+
+def follower(log: MemoryLog | None = None, *, leader_epoch: int = 5, high_watermark: int = 0) -> CoreHarness:
+    """Broker 1 follows broker 2 in epoch 5 and has sent its first fetch."""
+    harness = CoreHarness()
+    if log is not None:
+        harness.logs[KEY] = log
+    harness.join(partition(2, leader_epoch=leader_epoch))
+    harness.partition.leader_answered(high_watermark)
+    return harness
+
+
+def take(harness: CoreHarness) -> SendFetch:
+    """The one fetch that was sent since the last look."""
+    (sent,) = harness.fetches
+    harness.fetches.clear()
+    return sent
+
+
+def row(
+    records: memoryview = NO_RECORDS,
+    *,
+    high_watermark: int = 0,
+    error: ErrorCode = ErrorCode.NONE,
+    diverging: tuple[int, int] | None = None,
+    start: int = 0,
+    end: int = 0,
+    index: int = 0,
+) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        TOPIC,
+        index,
+        error,
+        high_watermark,
+        start,
+        end,
+        None if diverging is None else EpochEndOffset(*diverging),
+        2,
+        5,
+        records,
+    )
+
+
+def answer(harness: CoreHarness, sent: SendFetch, *rows: FetchPartitionResponse, error: int = 0) -> None:
+    request = sent.request
+    response = FetchResponse(error, None, rows)
+    harness.post(FetchAnswered(sent.source_id, request.session_id, request.session_epoch, response))
+
+
+def fail(harness: CoreHarness, sent: SendFetch) -> None:
+    request = sent.request
+    harness.post(
+        FetchFailed(sent.source_id, request.session_id, request.session_epoch, Failure.DISCONNECTED, "gone")
+    )
+
+
+def test_first_fetch_lists_what_the_follower_has() -> None:
+    sent = take(follower(MemoryLog(10, 3)))
+    assert (sent.source_id, sent.host, sent.port) == (2, "127.0.0.1", 9002)
+    request = sent.request
+    assert (request.replica_id, request.session_epoch) == (1, 0)
+    (listed,) = request.partitions
+    assert (listed.current_leader_epoch, listed.fetch_offset, listed.last_fetched_epoch) == (5, 10, 3)
+    assert listed.flushed_offset == 10
+
+
+def test_fetched_records_are_appended_and_the_next_fetch_proves_it() -> None:
+    harness = follower()
+    answer(harness, take(harness), row(fetched_batch(0, 4, 5), high_watermark=2))
+    assert harness.partition.log.log_end_offset == 4
+    assert harness.partition.high_watermark == 2
+    sent = take(harness)
+    assert sent.request.session_epoch == 1
+    assert [listed.fetch_offset for listed in sent.request.partitions] == [4]
+
+
+def test_high_watermark_is_never_above_the_own_log() -> None:
+    """R52: min(leader's, own end)."""
+    harness = follower()
+    answer(harness, take(harness), row(fetched_batch(0, 4, 5), high_watermark=9))
+    assert harness.partition.high_watermark == 4
+
+
+def test_answer_without_records_leaves_the_row_listed() -> None:
+    harness = follower(MemoryLog(10, 5))
+    answer(harness, take(harness), row(high_watermark=7))
+    assert harness.partition.high_watermark == 7
+    assert take(harness).request.partitions == ()
+
+
+def test_answers_of_other_requests_count_for_nothing() -> None:
+    """D-4, A-15: matched by identity, each once."""
+    harness = follower()
+    sent = take(harness)
+    late = fetched_batch(0, 4, 5)
+    harness.post(FetchAnswered(2, sent.request.session_id + 1, 0, FetchResponse(0, None, (row(late),))))
+    harness.post(FetchAnswered(3, sent.request.session_id, 0, FetchResponse(0, None, (row(late),))))
+    harness.post(FetchAnswered(2, sent.request.session_id, 1, FetchResponse(0, None, (row(late),))))
+    assert harness.partition.log.log_end_offset == 0
+    answer(harness, sent, row(late))
+    answer(harness, sent, row(late))
+    assert harness.partition.log.log_end_offset == 4
+
+
+def test_after_a_failure_the_connection_is_closed_before_the_next_fetch() -> None:
+    """D-4: a late answer of the old connection must not be heard. D9: the first retry is at once."""
+    harness = follower(MemoryLog(10, 5))
+    first = take(harness)
+    fail(harness, first)
+    assert CloseSource(2) in harness.others
+    second = take(harness)
+    assert second.request.session_id != first.request.session_id
+    assert second.request.session_epoch == 0
+    assert [listed.fetch_offset for listed in second.request.partitions] == [10]
+    answer(harness, first, row(fetched_batch(10, 4, 5)))
+    assert harness.partition.log.log_end_offset == 10
+
+
+def test_repeated_failures_wait_ever_longer() -> None:
+    harness = follower()
+    fail(harness, take(harness))
+    fail(harness, take(harness))
+    assert harness.fetches == []
+    harness.tick(PAUSE_MS_MIN)
+    fail(harness, take(harness))
+    harness.tick(PAUSE_MS_MIN)
+    assert harness.fetches == []
+    harness.tick(PAUSE_MS_MIN)
+    take(harness)
+
+
+def test_unknown_session_begins_a_new_one() -> None:
+    harness = follower()
+    first = take(harness)
+    answer(harness, first, error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    second = take(harness)
+    assert second.request.session_epoch == 0
+    assert len(second.request.partitions) == 1
+
+
+def test_diverging_log_is_truncated_before_the_high_watermark_is_looked_at() -> None:
+    """R81, R82, KAFKA-14704."""
+    log = MemoryLog(10, 3)
+    log.append(5, 4)
+    harness = follower(log, high_watermark=8)
+    answer(harness, take(harness), row(diverging=(3, 12), high_watermark=14))
+    assert harness.cuts == [Truncate(KEY, 10)]
+    assert harness.partition.high_watermark == 8
+    assert harness.fetches == []
+    harness.finish_cuts()
+    (listed,) = take(harness).request.partitions
+    assert (listed.fetch_offset, listed.last_fetched_epoch) == (10, 3)
+    assert harness.core.fetchers.truncated_above == 5
+
+
+def test_truncation_below_the_high_watermark_is_counted() -> None:
+    """R84: committed data of this replica is gone; somebody must hear of it."""
+    harness = follower(MemoryLog(10, 3), high_watermark=8)
+    answer(harness, take(harness), row(diverging=(3, 6)))
+    harness.finish_cuts()
+    assert harness.partition.high_watermark == 6
+    assert (harness.core.fetchers.truncated_below, harness.core.fetchers.truncated_above) == (2, 2)
+
+
+def test_out_of_range_log_is_dropped_and_begins_at_the_leaders_start() -> None:
+    """R83 as D8 decides it."""
+    harness = follower(MemoryLog(10, 3))
+    answer(harness, take(harness), row(error=ErrorCode.OFFSET_OUT_OF_RANGE, start=50, end=90))
+    assert harness.cuts == [Reset(KEY, 50)]
+    harness.finish_cuts()
+    (listed,) = take(harness).request.partitions
+    assert (listed.fetch_offset, listed.last_fetched_epoch) == (50, -1)
+
+
+def test_records_that_do_not_fit_are_refused_and_fetched_again() -> None:
+    """R84, KAFKA-18723: a batch of a later epoch than the fetch was made in."""
+    harness = follower()
+    answer(harness, take(harness), row(fetched_batch(0, 4, 6), high_watermark=4))
+    assert harness.partition.log.log_end_offset == 0
+    assert harness.partition.high_watermark == 0
+    assert harness.fetches == []
+    harness.tick(PAUSE_MS_MIN)
+    (listed,) = take(harness).request.partitions
+    assert listed.fetch_offset == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH],
+)
+def test_row_with_an_error_pauses_alone(code: ErrorCode) -> None:
+    harness = CoreHarness().join(partition(2), partition(2, index=1))
+    sent = take(harness)
+    answer(harness, sent, row(error=code), row(fetched_batch(0, 1, 0), index=1))
+    assert [listed.partition_index for listed in take(harness).request.partitions] == [1]
+    harness.tick(PAUSE_MS_MIN)
+    assert [listed.partition_index for listed in take(harness).request.partitions] == [0]
+
+
+def test_new_leader_epoch_is_fetched_in_and_the_old_answer_forgotten() -> None:
+    harness = follower()
+    old = take(harness)
+    harness.metadata(change(leader=2))
+    new = take(harness)
+    assert [listed.current_leader_epoch for listed in new.request.partitions] == [6]
+    answer(harness, old, row(fetched_batch(0, 4, 5)))
+    assert harness.partition.log.log_end_offset == 0
+    harness.fetches.clear()
+    answer(harness, new, row(fetched_batch(0, 4, 6)))
+    assert harness.partition.log.log_end_offset == 4
+
+
+def test_follower_moves_to_the_new_leader() -> None:
+    harness = CoreHarness().join(partition(2), partition(2, index=1))
+    take(harness)
+    harness.metadata(change(leader=3))
+    by_source = {sent.source_id: sent for sent in harness.fetches}
+    assert [gone.partition_index for gone in by_source[2].request.forgotten] == [0]
+    assert [listed.partition_index for listed in by_source[3].request.partitions] == [0]
+
+
+def test_source_without_partitions_is_closed() -> None:
+    harness = follower()
+    take(harness)
+    harness.metadata(change(leader=3))
+    assert CloseSource(2) in harness.others
+    assert take(harness).source_id == 3
+
+
+def test_leader_does_not_fetch() -> None:
+    """I-4."""
+    harness = follower()
+    sent = take(harness)
+    harness.metadata(change(leader=1))
+    answer(harness, sent, row(fetched_batch(0, 4, 5)))
+    assert harness.partition.log.log_end_offset == 0
+    assert harness.fetches == []
+    assert harness.core.fetchers.partition_count == 0
+
+
+def test_row_waits_for_a_cut_of_an_earlier_role() -> None:
+    """The log that a fetch would tell of is being truncated."""
+    log = MemoryLog(10, 3)
+    harness = follower(log)
+    answer(harness, take(harness), row(diverging=(3, 4)))
+    harness.metadata(change(leader=3))
+    assert harness.fetches == []
+    harness.finish_cuts()
+    (listed,) = take(harness).request.partitions
+    assert listed.fetch_offset == 4
+
+
+def test_with_every_write_flushed_only_durable_records_are_shown() -> None:
+    """D6: the row is listed when the flush that covers the append is done, A-21."""
+    harness = follower()
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    answer(harness, take(harness), row(fetched_batch(0, 4, 5), high_watermark=4))
+    assert harness.fetches == []
+    harness.finish_flushes()
+    (listed,) = take(harness).request.partitions
+    assert (listed.fetch_offset, listed.flushed_offset) == (4, 4)
+
+
+def test_rows_that_are_ready_do_not_wait_for_a_parked_request() -> None:
+    """A partition whose flush is done must not wait for the long poll of another one (D-4 is per
+    partition)."""
+    harness = CoreHarness().join(partition(2), partition(2, index=1))
+    take(harness)
+    harness.metadata(change(leader=2))
+    second = take(harness)
+    assert second.request.session_epoch == 1
+    assert [listed.partition_index for listed in second.request.partitions] == [0]
