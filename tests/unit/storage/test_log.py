@@ -293,9 +293,9 @@ async def test_a_flush_that_ends_after_a_failure_does_not_count() -> None:
     world.disk.hold_flushes()
     flush = asyncio.ensure_future(log.flush())
     await settle()
-    world.disk.fail("append", ".log")
+    world.disk.fail("read", ".log")
     with pytest.raises(DiskError):
-        await append(log)
+        log.read(0, 100, 1)
     world.disk.release_flushes()
     with pytest.raises(DiskError):
         await flush

@@ -1,0 +1,425 @@
+"""The logs of a broker over its life: start, kill, clean stop, lost dirs (R33-R36, R86, R87, A-19, A-20)."""
+
+import asyncio
+import errno
+
+import pytest
+
+from broker.log_manager import Key, LogManager, LogManagerConfig
+from runtime.api import Disk, DiskError, Runtime
+from runtime.memory import memory_runtime, settle
+from runtime.memory_disk import MemoryDisk
+from storage.config import LogConfig
+from storage.meta_properties import LogDirRefused
+from tests.unit.storage.batches import batch, offsets, read_all
+from tests.unit.storage.crashing_disk import CrashingDisk
+
+TOPIC, OTHER = b"t" * 16, b"o" * 16
+DIRS = ("/a", "/b")
+SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100)
+
+
+class Process:
+    """One life of a broker's log manager on a disk that outlives it."""
+
+    def __init__(
+        self, disk: Disk, log_dirs: tuple[str, ...] = DIRS, config: LogConfig = SMALL, seed: int = 1
+    ) -> None:
+        runtime, self.world = memory_runtime(seed)
+        self.runtime = Runtime(runtime.clock, runtime.random, runtime.network, disk, runtime.tasks)
+        self.manager = LogManager(self.runtime, LogManagerConfig(log_dirs), "cluster", 1)
+        self.config = config
+        self.high_watermarks: dict[Key, int] = {}
+
+    async def start(self) -> int:
+        await self.manager.open_dirs()
+        broker_epoch = await self.manager.take_clean_shutdown()
+        self.high_watermarks = await self.manager.load(lambda topic: self.config)
+        self.manager.start(self.high_watermarks.get)
+        return broker_epoch
+
+    async def kill(self, disk: MemoryDisk, *, loses_power: bool = False) -> None:
+        disk.power_loss() if loses_power else disk.process_kill()
+        await settle()
+        await self.world.tasks.cancel_all()
+
+
+def write(process: Process, key: Key, count: int) -> None:
+    for _ in range(count):
+        process.manager.logs[key].append_as_leader(batch(2), 1)
+
+
+async def broker_with_two_logs() -> tuple[Process, MemoryDisk]:
+    disk = MemoryDisk()
+    process = Process(disk)
+    assert await process.start() == -1
+    for index in (0, 1):
+        await process.manager.create("topic", TOPIC, index, SMALL)
+        write(process, (TOPIC, index), 3 + index)
+    return process, disk
+
+
+# --- stop and start ------------------------------------------------------------------------------------
+
+
+async def test_after_a_clean_stop_everything_is_there_without_a_scan() -> None:
+    process, disk = await broker_with_two_logs()
+    process.high_watermarks.update({(TOPIC, 0): 6, (TOPIC, 1): 4})
+    assert await process.manager.close(41)
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    assert await process.start() == 41
+    assert {key: log.log_end_offset for key, log in process.manager.logs.items()} == {
+        (TOPIC, 0): 6,
+        (TOPIC, 1): 8,
+    }
+    assert process.high_watermarks == {(TOPIC, 0): 6, (TOPIC, 1): 4}
+    assert all(log.recovery.scanned_bytes == 0 for log in process.manager.logs.values())
+
+
+async def test_after_a_kill_the_page_cache_is_recovered_and_the_stop_counts_as_unclean() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.kill(disk)
+    process = Process(disk)
+    assert await process.start() == -1
+    log = process.manager.logs[TOPIC, 1]
+    assert (log.log_end_offset, log.flushed_offset) == (8, 8)
+    assert log.recovery.scanned_bytes > 0
+
+
+async def test_after_a_power_loss_what_was_flushed_is_there() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.manager.logs[TOPIC, 1].flush()
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    assert await process.start() == -1
+    assert [log.log_end_offset for _, log in sorted(process.manager.logs.items())] == [0, 8]
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_crash_at_any_step_of_a_clean_stop_never_leaves_a_false_proof() -> None:
+    """A-19, I-17: a proof that is durable means that every log is, as it was."""
+    broker_epoch, proofs, crash_at = 5, [], 0
+    while True:
+        disk = MemoryDisk()
+        crashing = CrashingDisk(disk)
+        process = Process(crashing)
+        await process.start()
+        contents = {}
+        for index in (0, 1):
+            log = await process.manager.create("topic", TOPIC, index, SMALL)
+            for number in range(6):
+                data = batch(2, size=60)
+                if log.needs_roll(len(data)):
+                    await process.manager.serial((TOPIC, index)).run(log.roll)
+                log.append_as_leader(data, number)
+            contents[TOPIC, index] = read_all(log)
+        crashing.crash_at = len(crashing.steps) + crash_at
+        stopped = await process.manager.close(broker_epoch)
+        was_dead = crashing.is_dead
+        await process.kill(disk, loses_power=True)
+        process = Process(disk)
+        proven = await process.start()
+        proofs.append(proven)
+        if proven != -1:
+            assert proven == broker_epoch
+            found = {key: read_all(log) for key, log in process.manager.logs.items()}
+            assert found == contents
+            assert all(log.recovery.scanned_bytes == 0 for log in process.manager.logs.values())
+        if not was_dead:
+            assert stopped
+            break
+        await process.kill(disk)
+        crash_at += 1
+    assert crash_at > 20
+    assert proofs[-1] == broker_epoch
+    assert proofs[: crash_at // 2] == [-1] * (crash_at // 2)
+
+
+async def test_a_process_that_never_got_an_epoch_leaves_no_proof() -> None:
+    process, disk = await broker_with_two_logs()
+    assert not await process.manager.close(None)
+    await process.kill(disk)
+    assert await Process(disk).start() == -1
+
+
+async def test_a_log_that_failed_leaves_no_proof() -> None:
+    process, disk = await broker_with_two_logs()
+    disk.fail("flush", "topic-1/00000000000000000000.log", errno.EIO)
+    assert not await process.manager.close(41)
+    await process.kill(disk)
+    assert await Process(disk).start() == -1
+
+
+async def test_a_clean_start_that_stops_before_it_loads_is_still_clean() -> None:
+    process, disk = await broker_with_two_logs()
+    assert await process.manager.close(41)
+    await process.kill(disk)
+    early = Process(disk)
+    await early.manager.open_dirs()
+    assert await early.manager.take_clean_shutdown() == 41
+    assert await early.manager.close(42)
+    await early.kill(disk)
+    process = Process(disk)
+    assert await process.start() == 42
+    assert process.manager.logs[TOPIC, 1].log_end_offset == 8
+
+
+async def test_an_unclean_start_that_stops_before_it_loads_proves_nothing() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.kill(disk)
+    early = Process(disk)
+    await early.manager.open_dirs()
+    await early.manager.take_clean_shutdown()
+    assert not await early.manager.close(42)
+
+
+# --- whose dirs ----------------------------------------------------------------------------------------
+
+
+async def test_a_dir_of_another_node_or_cluster_is_refused() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.kill(disk)
+    for cluster_id, node_id, story in (("other", 1, "cluster.id is cluster"), ("cluster", 2, "node.id is 1")):
+        runtime, _ = memory_runtime(disk=disk)
+        manager = LogManager(runtime, LogManagerConfig(DIRS), cluster_id, node_id)
+        with pytest.raises(LogDirRefused, match=story):
+            await manager.open_dirs()
+        disk.process_kill()
+
+
+async def test_directory_ids_stay_and_a_copied_dir_is_refused() -> None:
+    process, disk = await broker_with_two_logs()
+    ids = process.manager.directory_ids
+    assert len(set(ids)) == 2
+    await process.kill(disk)
+    process = Process(disk, seed=9)
+    await process.start()
+    assert process.manager.directory_ids == ids
+    await process.kill(disk)
+    original = await disk.open("/a/meta.properties", create=False)
+    copy = await disk.open("/b/meta.properties", create=False)
+    await copy.truncate(0)
+    copy.append([original.read_at(0, original.size)])
+    with pytest.raises(LogDirRefused, match="same directory.id"):
+        await Process(disk).manager.open_dirs()
+
+
+async def test_two_processes_never_share_a_dir() -> None:
+    _, disk = await broker_with_two_logs()
+    with pytest.raises(DiskError, match="another process"):
+        await Process(disk).manager.open_dirs()
+
+
+async def test_a_log_without_its_topic_id_is_refused_and_an_empty_folder_swept_away() -> None:
+    process, disk = await broker_with_two_logs()
+    folder = process.manager.logs[TOPIC, 0].folder
+    await disk.make_folder("/a/half-3")
+    await disk.make_folder("/a/__cluster_metadata-0")
+    await process.kill(disk)
+    process = Process(disk)
+    await process.start()
+    assert not await disk.exists("/a/half-3")
+    assert await disk.exists("/a/__cluster_metadata-0")
+    await process.kill(disk)
+    await disk.unlink(f"{folder}/partition.metadata")
+    with pytest.raises(LogDirRefused, match=r"partition\.metadata"):
+        await Process(disk).start()
+
+
+# --- create and delete ---------------------------------------------------------------------------------
+
+
+async def test_new_logs_go_to_the_dir_with_fewest_and_survive_at_once() -> None:
+    process, disk = await broker_with_two_logs()
+    folders = [log.folder for _, log in sorted(process.manager.logs.items())]
+    assert folders == ["/a/topic-0", "/b/topic-1"]
+    again = await process.manager.create("topic", TOPIC, 1, SMALL)
+    assert again is process.manager.logs[TOPIC, 1]
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    await process.start()
+    assert sorted(process.manager.logs) == [(TOPIC, 0), (TOPIC, 1)]
+
+
+async def test_a_topic_of_the_same_name_needs_the_old_folder_deleted_first() -> None:
+    process, disk = await broker_with_two_logs()
+    with pytest.raises(LogDirRefused, match="another topic id"):
+        await process.manager.create("topic", OTHER, 0, SMALL)
+    deletion = process.runtime.tasks.start("delete", process.manager.delete(TOPIC, 0))
+    await asyncio.sleep(0)
+    log = await process.manager.create("topic", OTHER, 0, SMALL)
+    await deletion.wait()
+    assert (log.topic_id, log.log_end_offset) == (OTHER, 0)
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    await process.start()
+    assert sorted(process.manager.logs) == [(OTHER, 0), (TOPIC, 1)]
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start() -> None:
+    crash_at = 0
+    while True:
+        disk = MemoryDisk()
+        crashing = CrashingDisk(disk)
+        process = Process(crashing, ("/a",))
+        await process.start()
+        await process.manager.create("topic", TOPIC, 0, SMALL)
+        write(process, (TOPIC, 0), 2)
+        await process.manager.logs[TOPIC, 0].flush()
+        process.manager.on_dir_offline(lambda directory_id, keys: None)
+        crashing.crash_at = len(crashing.steps) + crash_at
+        try:
+            await process.manager.delete(TOPIC, 0)
+        except DiskError:
+            crash_at += 1
+        await process.kill(disk, loses_power=True)
+        was_dead = crashing.is_dead
+        process = Process(disk, ("/a",))
+        await process.start()
+        remaining = process.manager.logs
+        # All of it or nothing: never a shorter log.
+        assert {key: log.log_end_offset for key, log in remaining.items()} in ({}, {(TOPIC, 0): 4})
+        if not remaining:
+            assert [name for name in await disk.listdir("/a") if name.startswith("topic")] == []
+        if not was_dead:
+            assert not remaining
+            break
+
+
+# --- housekeeping --------------------------------------------------------------------------------------
+
+
+async def test_recovery_points_bound_what_the_next_start_reads() -> None:
+    process, disk = await broker_with_two_logs()
+    key = (TOPIC, 0)
+    log = process.manager.logs[key]
+    for _ in range(6):
+        if log.needs_roll(100):
+            await process.manager.serial(key).run(log.roll)
+        log.append_as_leader(batch(2), 1)
+    await settle()
+    await log.flush()
+    await process.world.clock.advance(60_000)
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    await process.start()
+    recovered = process.manager.logs[key]
+    assert recovered.log_end_offset == 18
+    assert 0 < recovered.recovery.scanned_bytes < recovered.size_bytes
+
+
+async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
+    process, disk = await broker_with_two_logs()
+    key = (TOPIC, 1)
+    log = process.manager.logs[key]
+    await log.flush()
+    await process.manager.checkpoint_log_offsets()
+    await process.manager.serial(key).run(lambda: log.truncate_to(2))
+    process.manager.logs[key].append_as_leader(batch(6), 2)
+    text = disk.durable_bytes("/b/recovery-point-offset-checkpoint")
+    assert text is not None
+    assert b"topic 1 2\n" in text
+
+
+async def test_high_watermarks_are_stored_every_few_seconds_and_never_above_the_log() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.manager.logs[TOPIC, 0].flush()
+    process.high_watermarks.update({(TOPIC, 0): 4, (TOPIC, 1): 8})
+    await process.world.clock.advance(5_000)
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    await process.start()
+    assert process.high_watermarks == {(TOPIC, 0): 4, (TOPIC, 1): 0}
+
+
+async def test_logs_with_flush_ms_are_flushed_in_time_and_the_others_left_alone() -> None:
+    disk = MemoryDisk()
+    process = Process(disk)
+    await process.start()
+    timed = await process.manager.create("timed", TOPIC, 0, LogConfig(flush_ms=300))
+    other = await process.manager.create("other", OTHER, 0, LogConfig())
+    await process.world.clock.advance(1_000)
+    for log in (timed, other):
+        log.append_as_leader(batch(2), 0)
+    await process.world.clock.advance(250)
+    timed.append_as_leader(batch(1), 0)
+    assert timed.flushed_offset == 0
+    await process.world.clock.advance(51)
+    assert (timed.flushed_offset, other.flushed_offset) == (3, 0)
+
+
+async def test_retention_deletes_what_is_committed() -> None:
+    disk = MemoryDisk()
+    process = Process(disk, config=LogConfig(segment_bytes=100, retention_ms=1))
+    await process.start()
+    key = (TOPIC, 0)
+    log = await process.manager.create("topic", TOPIC, 0, process.config)
+    for _ in range(4):
+        if log.needs_roll(100):
+            await process.manager.serial(key).run(log.roll)
+        log.append_as_leader(batch(1), 0)
+    await log.flush()
+    await process.world.clock.advance(300_000)
+    assert log.log_start_offset == 0, "nothing is deleted while the high watermark is unknown"
+    process.high_watermarks[key] = 3
+    await process.world.clock.advance(300_000)
+    assert log.log_start_offset == 3
+
+
+# --- failing dirs --------------------------------------------------------------------------------------
+
+
+async def test_a_failed_dir_goes_offline_and_the_others_go_on() -> None:
+    process, disk = await broker_with_two_logs()
+    heard: list[tuple[bytes, list[Key]]] = []
+    process.manager.on_dir_offline(lambda directory_id, keys: heard.append((directory_id, list(keys))))
+    disk.fail("append", "/a/topic-0/00000000000000000000.log", errno.ENOSPC)
+    with pytest.raises(DiskError):
+        write(process, (TOPIC, 0), 1)
+    first, _ = process.manager.directory_ids
+    assert heard == [(first, [(TOPIC, 0)])]
+    assert sorted(process.manager.logs) == [(TOPIC, 1)]
+    assert process.manager.offline_directory_ids == [first]
+    write(process, (TOPIC, 1), 1)
+    log = await process.manager.create("new", OTHER, 0, SMALL)
+    assert log.folder == "/b/new-0"
+    assert not await process.manager.close(7), "all dirs must agree (R33)"
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_the_node_ends_with_its_last_dir() -> None:
+    disk = MemoryDisk()
+    process = Process(disk, ("/a",))
+    await process.start()
+    await process.manager.create("topic", TOPIC, 0, SMALL)
+    disk.fail("append", ".log", errno.ENOSPC)
+    with pytest.raises(DiskError):
+        write(process, (TOPIC, 0), 1)
+    failure = await process.world.tasks.failure()
+    assert isinstance(failure, DiskError)
+    assert failure.errno == errno.ENOSPC
+    assert not await process.manager.close(7)
+
+
+async def test_a_dir_that_cannot_be_read_at_the_start_is_left_out() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.kill(disk)
+    disk.fail("read", "/a/topic-0/00000000000000000000.log", errno.EIO)
+    process = Process(disk)
+    await process.start()
+    assert sorted(process.manager.logs) == [(TOPIC, 1)]
+    assert not await process.manager.close(7)
+
+
+async def test_progress_of_loading_is_told() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.kill(disk)
+    process = Process(disk)
+    await process.manager.open_dirs()
+    await process.manager.take_clean_shutdown()
+    told: list[tuple[int, int]] = []
+    await process.manager.load(lambda topic: SMALL, lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
+    assert offsets(process.manager.logs[TOPIC, 0]) == [(0, 1), (2, 1), (4, 1)]
