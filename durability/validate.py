@@ -158,6 +158,7 @@ def replicas(
         .option("rows", "batches")
         .option("topics", ",".join(topics))
         .load(",".join(f"{broker}={path}" for broker, path in paths))
+        .cache()  # several rules look at it, and files of a live broker change
     )
     return batches, spark.createDataFrame(marks, MARKS_SCHEMA), notes
 
@@ -211,6 +212,8 @@ def judge(
             {key: shown[key] for key in ("topic", "partition", "offset", "run", "producer", "pseq", "detail")}
         )
     facts = _facts(totals, seen.get, counts, partitions)
+    if replica is not None:
+        facts["replica_batches"] = spark.table("replica").where("base_offset IS NOT NULL").count()
     return Verdict(counts=counts, samples=samples, facts=facts, notes=_notes(totals))
 
 

@@ -33,7 +33,13 @@ Log = Sequence[bytes]
 class PlantedLogs:
     """`with PlantedLogs({("t", 0): [batch, ...]}) as node: node.address`."""
 
-    def __init__(self, logs: Mapping[tuple[str, int], Log]) -> None:
+    def __init__(
+        self,
+        logs: Mapping[tuple[str, int], Log],
+        silent_from: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
+        #: partitions that have nothing to say from this offset on, although they claim a later end
+        self._silent_from = dict(silent_from or {})
         self._logs = {place: [(parse_header(batch), batch) for batch in log] for place, log in logs.items()}
         self._topics = sorted({topic for topic, _ in logs})
         self._ids = {topic: index.to_bytes(16, "big") for index, topic in enumerate(self._topics, 7)}
@@ -141,6 +147,8 @@ class PlantedLogs:
         code = ErrorCode.NONE if start <= asked.fetch_offset <= end else ErrorCode.OFFSET_OUT_OF_RANGE
         if code is ErrorCode.NONE:
             for header, batch in self._logs[place]:
+                if header.next_offset > self._silent_from.get(place, end):
+                    break
                 if header.next_offset > asked.fetch_offset and (
                     not found or size + len(batch) <= asked.max_bytes
                 ):

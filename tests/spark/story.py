@@ -11,6 +11,7 @@ from typing import Any
 
 from client.history import RowWriter, make_value, parse_value, value_crc32c
 from client.outcomes import Outcome
+from protocol.record_batch import Record, encode_batch
 
 RUN = "demo"
 VALUE_BYTES = 64
@@ -100,6 +101,34 @@ def write_ledger(folder: Path, stories: Iterable[Story]) -> Path:
     folder.mkdir(exist_ok=True)
     for story in stories:
         (folder / f"{RUN}.{story.topic}.0.jsonl").write_text("".join(story.ledger_lines()))
+    return folder
+
+
+def story_batches(story: Story, size: int = 5) -> dict[tuple[str, int], list[bytes]]:
+    """The log as batches of `size` records, ready to serve or to write into segment files."""
+    made: dict[tuple[str, int], list[bytes]] = {}
+    for partition, values in story.log.items():
+        made[story.topic, partition] = [
+            encode_batch(
+                [Record(offset, 1_700_000_000_000 + offset, None, values[offset]) for offset in offsets],
+                base_offset=offsets[0],
+                leader_epoch=3,
+            )
+            for start in range(0, len(values), size)
+            if (offsets := range(start, min(start + size, len(values))))
+        ]
+    return made
+
+
+def write_log_dir(folder: Path, logs: dict[tuple[str, int], list[bytes]], high_watermark: int) -> Path:
+    """A broker's log dir: one segment for each partition, and the checkpoint of high watermarks."""
+    for (topic, partition), batches in logs.items():
+        place = folder / f"{topic}-{partition}"
+        place.mkdir(parents=True)
+        (place / "00000000000000000000.log").write_bytes(b"".join(batches))
+        (place / "00000000000000000000.index").write_bytes(b"")
+    lines = [f"{topic} {partition} {high_watermark}" for topic, partition in logs]
+    (folder / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
     return folder
 
 

@@ -76,13 +76,13 @@ def recompressed(data: bytes, codec: int, payload: bytes) -> bytes:
 def test_records_of_every_compression_are_read(codec: int) -> None:
     values = [b"value %d " % index * 20 for index in range(50)]
     plain = batch_of(100, values)
-    compress: Callable[[bytes], Any] = {
+    codecs: dict[int, Callable[[bytes], Any]] = {
         1: gzip.compress,
         2: cramjam.snappy.compress_raw,
         3: cramjam.lz4.compress,
         4: cramjam.zstd.compress,
-    }[codec]
-    batch = only_batch(recompressed(plain, codec, bytes(compress(plain[61:]))))
+    }
+    batch = only_batch(recompressed(plain, codec, bytes(codecs[codec](plain[61:]))))
     assert batch.crc_ok
     assert [row.value for row in batch_records(batch)] == values
 

@@ -1,0 +1,123 @@
+"""`format("holdfast")` reads what a node serves over the wire, in Spark's own worker processes."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from client.errors import ClientError
+from durability.read_options import BadOption, parse_options
+from durability.source import plan_ranges
+from protocol.record_batch import Record, encode_batch
+from tests.spark.planted_log import PlantedLogs, damaged
+
+pytestmark = [pytest.mark.spark]
+
+
+def batches(base_offset: int, count: int, size: int = 10) -> list[bytes]:
+    """`count` batches of `size` records `value <offset>`."""
+    made = []
+    for start in range(base_offset, base_offset + count * size, size):
+        records = [
+            Record(o, 1_700_000_000_000 + o, None, b"value %d" % o, (("h", b"x"),))
+            for o in range(start, start + size)
+        ]
+        made.append(encode_batch(records, base_offset=start, leader_epoch=3))
+    return made
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[PlantedLogs]:
+    broken = batches(0, 3)
+    logs = {
+        ("t", 0): batches(0, 10),
+        ("t", 1): batches(50, 3),
+        ("t", 2): [],
+        ("other", 0): batches(0, 1),
+        ("broken", 0): [broken[0], damaged(broken[1]), broken[2]],
+    }
+    with PlantedLogs(logs) as node:
+        yield node
+
+
+def read(spark: Any, node: PlantedLogs, **options: str) -> Any:
+    reader = spark.read.format("holdfast").option("kafka.bootstrap.servers", node.address)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def test_a_topic_is_a_table_with_the_columns_of_sparks_kafka_source(spark: Any, node: PlantedLogs) -> None:
+    table = read(spark, node, subscribe="t", includeHeaders="true")
+    assert table.columns == [
+        *(
+            "key",
+            "value",
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "timestampType",
+            "headers",
+            "leaderEpoch",
+        ),
+    ]
+    rows = {(row.partition, row.offset): row for row in table.collect()}
+    assert sorted(rows) == [(0, o) for o in range(100)] + [(1, o) for o in range(50, 80)]
+    row = rows[1, 57]
+    assert (row.key, row.value, row.topic, row.leaderEpoch) == (None, bytearray(b"value 57"), "t", 3)
+    assert row.headers[0].key == "h"
+    assert row.timestamp.timestamp() == pytest.approx(1_700_000_000.057)
+
+
+def test_offset_ranges_and_min_partitions_cut_without_loss_or_overlap(spark: Any, node: PlantedLogs) -> None:
+    table = read(
+        spark,
+        node,
+        assign='{"t":[0,1]}',
+        startingOffsets='{"t":{"0":7,"1":-2}}',
+        endingOffsets='{"t":{"0":93,"1":-1}}',
+        minPartitions="5",
+    )
+    rows = sorted((row.partition, row.offset) for row in table.select("partition", "offset").collect())
+    assert rows == [(0, o) for o in range(7, 93)] + [(1, o) for o in range(50, 80)]
+    assert table.rdd.getNumPartitions() >= 5
+
+
+def test_offsets_below_the_log_are_loss_unless_that_is_allowed(spark: Any, node: PlantedLogs) -> None:
+    options = {"assign": '{"t":[1]}', "startingOffsets": json.dumps({"t": {"1": 40}})}
+    with pytest.raises(PySparkException, match="no offset 40"):
+        read(spark, node, **options).count()
+    assert read(spark, node, failOnDataLoss="false", **options).count() == 30
+
+
+def test_a_batch_whose_crc_does_not_hold_fails_a_read_and_is_rows_for_the_verdict(
+    spark: Any, node: PlantedLogs
+) -> None:
+    with pytest.raises(PySparkException, match="CorruptBatch"):
+        read(spark, node, subscribe="broken").count()
+    table = read(spark, node, subscribe="broken", parseValues="true", includePayload="false")
+    assert "value" not in table.columns
+    states = {row.state: row["count"] for row in table.groupBy("state").count().collect()}
+    assert states == {"foreign": 20, "damaged": 10}
+
+
+def test_topics_are_planned_by_name_by_pattern_and_refused_when_unknown(node: PlantedLogs) -> None:
+    def planned(**options: str) -> list[tuple[str, int, int, int]]:
+        ranges = plan_ranges(parse_options({"kafka.bootstrap.servers": node.address, **options}))
+        return [(item.topic, item.partition, item.start, item.end) for item in ranges]
+
+    assert planned(subscribePattern="t|other") == [
+        *(("other", 0, 0, 10), ("t", 0, 0, 100), ("t", 1, 50, 80), ("t", 2, 0, 0)),
+    ]
+    assert planned(subscribe="t", startingOffsets="latest") == [
+        *(("t", 0, 100, 100), ("t", 1, 80, 80), ("t", 2, 0, 0)),
+    ]
+    for options, reason in (
+        ({"subscribe": "nothing"}, "nothing"),
+        ({"subscribePattern": "x.*"}, "no topic matches"),
+    ):
+        with pytest.raises((ClientError, BadOption), match=reason):
+            planned(**options)

@@ -1,0 +1,158 @@
+"""The whole job: ledger files, a node on the wire, segment files of replicas, a verdict."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.outcomes import Outcome
+from durability.validate import ValidateOptions, validate
+from durability.verdict import Verdict
+from tests.spark.planted_log import PlantedLogs, damaged
+from tests.spark.story import Story, clean_story, story_batches, write_ledger, write_log_dir
+
+pytestmark = [pytest.mark.spark]
+
+TIMEOUT_MS = 3_000
+
+
+def verdict_of(spark: Any, folder: Path, node: PlantedLogs, story: Story, **options: Any) -> Verdict:
+    ledger = write_ledger(folder / "ledger", [story])
+    return validate(
+        spark,
+        ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS, **options),
+    )
+
+
+def test_a_clean_run_is_good_replicas_included_and_reported(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t")
+    logs = story_batches(story)
+    dirs = {broker: str(write_log_dir(tmp_path / f"b{broker}", logs, 20)) for broker in (1, 2, 3)}
+    # a tail that is torn behind the high watermark is no business of a verdict
+    segment = tmp_path / "b2" / "t-0" / "00000000000000000000.log"
+    segment.write_bytes(segment.read_bytes() + logs["t", 0][0][:33])
+    with PlantedLogs(logs) as node:
+        report = tmp_path / "report"
+        verdict = verdict_of(spark, tmp_path, node, story, log_dirs=dirs, report=str(report))
+    assert verdict.exit_code == 0, verdict.as_text()
+    assert verdict.facts["ok"] == verdict.facts["served"] == 40
+    assert verdict.facts["replica_batches"] == 3 * 8
+    assert not any(verdict.counts.values())
+    assert json.loads((report / "verdict.json").read_text())["ok"] is True
+    assert "VERDICT: good" in (report / "verdict.txt").read_text()
+
+
+def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t")
+    whole = story_batches(story)
+    served = {
+        ("t", 0): whole["t", 0][:-1],  # five records fewer
+        ("t", 1): [whole["t", 1][0], damaged(whole["t", 1][1]), *whole["t", 1][2:]],
+    }
+    dirs = {1: str(write_log_dir(tmp_path / "b1", whole, 20))}
+    # the other replica has the batches of another leader in the place of its last one
+    other = clean_story("t")
+    other.log[0][15:] = other.log[0][:5]
+    dirs[2] = str(write_log_dir(tmp_path / "b2", story_batches(other), 20))
+    with PlantedLogs(served) as node:
+        report = tmp_path / "report"
+        verdict = verdict_of(spark, tmp_path, node, story, log_dirs=dirs, report=str(report))
+    assert {name: count for name, count in verdict.counts.items() if count} == {
+        "lost": 5,
+        "corrupt": 5,
+        "diverged": 1,
+    }
+    assert verdict.exit_code == 4
+    assert verdict.samples["diverged"][0]["detail"] == "replicas 1, 2 hold different batches"
+    assert spark.read.parquet(str(report / "violations")).count() == 11
+
+
+def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t")
+    with PlantedLogs(story_batches(story)) as node:
+        ledger = write_ledger(tmp_path / "ledger", [story])
+        (path,) = ledger.iterdir()
+        path.write_text(path.read_text()[:-20])
+        options = ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS)
+        verdict = validate(spark, options)
+    assert verdict.exit_code == 0, verdict.as_text()
+    assert (verdict.facts["acked"], verdict.facts["unanswered"], verdict.counts["recovered"]) == (39, 1, 1)
+    assert any("cut line" in note for note in verdict.notes)
+
+
+# --- inconclusive --------------------------------------------------------------------------------------
+
+
+def broken_line(path: Path) -> None:
+    path.write_text("no ledger line\n" + path.read_text())
+
+
+def line_without_number(path: Path) -> None:
+    path.write_text(path.read_text() + '{"kind":"invoke","run":"demo","producer":"p9","topic":"t"}\n')
+
+
+def lost_first_line(path: Path) -> None:
+    path.write_text(path.read_text().partition("\n")[2])
+
+
+def same_names_in_another_run(path: Path) -> None:
+    path.write_text(path.read_text() + path.read_text().replace('"run":"demo"', '"run":"again"'))
+
+
+def sent_twice(path: Path) -> None:
+    path.write_text(path.read_text() + path.read_text().partition("\n")[0] + "\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (broken_line, "no ledger lines.*no ledger line"),
+        (line_without_number, "without run, producer, pseq"),
+        (lost_first_line, "never written down"),
+        (same_names_in_another_run, "same numbers in runs again and demo"),
+        (sent_twice, "written down more than once"),
+    ],
+)
+def test_an_unreadable_ledger_proves_nothing(
+    spark: Any, tmp_path: Path, change: Callable[[Path], None], reason: str
+) -> None:
+    ledger = write_ledger(tmp_path / "ledger", [clean_story("t", 8)])
+    (path,) = ledger.iterdir()
+    change(path)
+    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=TIMEOUT_MS))
+    assert verdict.exit_code == 6
+    (said,) = verdict.inconclusive
+    assert said.startswith("ledger: ")
+    assert re.search(reason, said), said
+
+
+def test_without_an_acknowledgement_nothing_was_checked(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t", 4)
+    for index in range(4):
+        story.change(index, outcome=Outcome.INFO, offset=-1)
+    ledger = write_ledger(tmp_path / "ledger", [story])
+    verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1"))
+    assert verdict.exit_code == 6
+    assert "no acknowledged send" in verdict.inconclusive[0]
+
+
+def test_a_cluster_that_does_not_answer_or_know_the_topic_proves_nothing(spark: Any, tmp_path: Path) -> None:
+    ledger = write_ledger(tmp_path / "ledger", [clean_story("t", 4)])
+    nobody = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=500))
+    with PlantedLogs({("other", 0): []}) as node:
+        stranger = validate(spark, ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS))
+    assert (nobody.exit_code, stranger.exit_code) == (6, 6)
+    assert nobody.inconclusive[0].startswith("cluster: ")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in stranger.inconclusive[0]
+
+
+def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t")
+    logs = story_batches(story)
+    with PlantedLogs(logs, silent_from={("t", 1): 10}) as node:
+        verdict = verdict_of(spark, tmp_path, node, story)
+    assert verdict.exit_code == 6
+    assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
