@@ -1,0 +1,62 @@
+"""Drafts: scratch replay before anything is written (D7), and a bounded number of lines."""
+
+import pytest
+
+from controller import answers
+from controller.draft import NOTES_MAX, Draft
+from controller.events import Severity
+from controller.partition_change import InvariantBroken
+from controller.producer_ids import BLOCK_LENGTH, allocate
+from metadata.image import MetadataImage
+from metadata.partition import PartitionRegistration
+from metadata.records import TopicRecord, UnfenceBrokerRecord
+from protocol.errors import ErrorCode
+from protocol.messages.producer_ids import AllocateProducerIdsRequest
+from tests.unit.metadata.test_delta import register
+
+
+def test_later_steps_see_what_earlier_ones_have_drafted() -> None:
+    base = MetadataImage()
+    draft = Draft(base, 5, 1)
+    assert draft.image is base
+    draft.write(register(7, 5))
+    draft.write(UnfenceBrokerRecord(7, 5))
+    assert draft.image.is_active(7)
+    assert (draft.base_offset, draft.next_offset, draft.image.offset) == (5, 7, 7)
+    assert not base.brokers
+
+
+def test_a_record_that_replay_would_complain_about_cannot_be_drafted() -> None:
+    draft = Draft(MetadataImage(), 0, 1)
+    draft.write(TopicRecord("t", b"t" * 16))
+    leader_outside_isr = PartitionRegistration((1, 2), (2,), 1, 0, 0, 1)
+    with pytest.raises(InvariantBroken, match="leader must be in isr"):
+        draft.write(leader_outside_isr.to_record(b"t" * 16, 0))
+
+
+def test_lines_are_bounded_and_the_rest_is_counted() -> None:
+    draft = Draft(MetadataImage(), 0, 1)
+    for number in range(NOTES_MAX + 5):
+        if draft.has_room_for_note():
+            draft.note(str(number))
+    draft.note("important", Severity.WARNING)
+    texts = [note.text for note in draft.all_notes()]
+    assert texts[NOTES_MAX - 1 :] == [str(NOTES_MAX - 1), "important", "... and 5 more transitions"]
+
+
+def test_blocks_of_producer_ids_never_overlap() -> None:
+    """D12."""
+    draft = Draft(MetadataImage(), 0, 1)
+    draft.write(register(7, 0))
+    starts = [allocate(draft, AllocateProducerIdsRequest(7, 0)).producer_id_start for _ in range(3)]
+    assert starts == [0, BLOCK_LENGTH, 2 * BLOCK_LENGTH]
+    assert allocate(draft, AllocateProducerIdsRequest(7, 9)).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_every_write_has_an_answer_that_refuses_it() -> None:
+    for request_class in answers.WRITES:
+        request = object.__new__(request_class)
+        refused = answers.refusal(request, ErrorCode.NOT_CONTROLLER, "ask another")
+        assert (refused.error_code, refused.error_message) == (ErrorCode.NOT_CONTROLLER, "ask another")
+    with pytest.raises(AssertionError):
+        answers.refusal(object(), ErrorCode.NOT_CONTROLLER, "")

@@ -1,0 +1,68 @@
+"""What the controller reports: cluster-wide series from the active controller only."""
+
+from controller.metrics import families
+from controller.quorum_controller import QuorumController
+from tests.unit.controller.harness import NODE_ID, Quorum, make_config
+from tests.unit.controller.test_topics import create
+
+
+def values(core: QuorumController) -> dict[str, dict[str, float]]:
+    """{name without prefix: {label values joined: value}}."""
+    found: dict[str, dict[str, float]] = {}
+    for family in families(core):
+        name = family.name.removeprefix("kafka_controller_")
+        assert name not in found
+        found[name] = {}
+        for sample in family.samples:
+            assert isinstance(sample.value, (int, float))
+            found[name][",".join(value for _, value in sample.labels)] = sample.value
+    return found
+
+
+def test_the_active_controller_counts_the_cluster() -> None:
+    quorum = Quorum(make_config(min_insync_replicas="2"))
+    quorum.start_brokers(1, 2, 3)
+    create(quorum, "t", -1, -1, (1, 2, 3), (2, 3, 1))
+    create(quorum, "alone", -1, -1, (3,))
+    quorum.vanish(3)
+    quorum.register(3)
+    quorum.vanish(1)
+    seen = values(quorum.core)
+    assert {name: row[""] for name, row in seen.items() if "" in row} | {} == {
+        "active_controller": 1,
+        "metadata_offset": quorum.image.offset,
+        "events_total": quorum.core.counts.events,
+        "records_appended_total": len(quorum.entries),
+        "replay_violations_total": 0,
+        "active_brokers": 1,
+        "fenced_brokers": 2,
+        "controlled_shutdown_brokers": 0,
+        "offline_partitions": 1,
+        "global_under_min_isr_partition_count": 3,
+        "preferred_replica_imbalance": 2,
+        "global_topics": 2,
+        "global_partitions": 3,
+    }
+    assert seen["leader_elections_total"]["isr"] == 1
+    assert seen["unclean_shutdown_registrations_total"] == {"3": 1}
+    assert seen["partition_leader"] == {"alone,0": -1, "t,0": 2, "t,1": 2}
+    assert seen["partition_leader_epoch"] == {"alone,0": 1, "t,0": 1, "t,1": 0}
+    assert seen["partition_electable_leaders"] == {"alone,0": 0, "t,0": 2, "t,1": 2}
+    assert seen["partition_effective_min_isr"]["alone,0"] == 1
+
+
+def test_a_standby_reports_itself_only() -> None:
+    quorum = Quorum(make_config())
+    quorum.start_brokers(1)
+    quorum.lose(NODE_ID + 1)
+    seen = values(quorum.core)
+    assert seen["active_controller"][""] == 0
+    assert "global_topics" not in seen
+    assert "partition_leader" not in seen
+
+
+def test_series_of_partitions_can_be_switched_off() -> None:
+    config = make_config(**{"holdfast_metrics_partition_level": "false"})
+    quorum = Quorum(config)
+    assert "global_partitions" in values(quorum.core)
+    assert "partition_leader" not in values(quorum.core)
