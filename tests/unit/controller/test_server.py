@@ -1,0 +1,209 @@
+"""The shell: real rpc, raft and logs on the in-memory runtime. Nothing here waits for real time."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from controller.__main__ import raft_config
+from controller.config import ControllerConfig
+from controller.server import ControllerServer
+from metadata.broker import SUPPORTED_FEATURES
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ListenerEndpoint,
+)
+from protocol.messages.metadata import DescribeClusterRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from rpc.channel import Channel
+from runtime.api import Connection, NetworkError
+from runtime.memory import ManualClock, memory_runtime, settle
+from runtime.memory_disk import MemoryDisk
+from runtime.memory_network import MemoryNetwork
+from storage.config import LogConfig
+from storage.log import Log
+
+VOTERS = (101, 102, 103)
+FOLDER = "/metadata"
+
+
+class Node:
+    """One controller on a disk of its own."""
+
+    def __init__(self, cluster: "Cluster", node_id: int) -> None:
+        self._cluster = cluster
+        self.node_id = node_id
+        self.disk = MemoryDisk()
+
+    async def boot(self) -> None:
+        cluster = self._cluster
+        self.runtime, _ = memory_runtime(
+            self.node_id, clock=cluster.clock, network=cluster.network, disk=self.disk
+        )
+        voters = ",".join(f"{voter}@c{voter}:9093" for voter in VOTERS)
+        properties = {
+            "node.id": str(self.node_id),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://c{self.node_id}:9093",
+            "controller.quorum.voters": voters,
+            "metadata.log.dir": FOLDER,
+            "holdfast.cluster.id": "x",
+        }
+        config, _ = ControllerConfig.from_properties(properties, {})
+        self.log = await Log.open(self.runtime, FOLDER, LogConfig(segment_ms=None), clean=False)
+        self.server = ControllerServer(self.runtime, config, raft_config(config, FOLDER), self.log)
+        await self.server.start()
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        await self.runtime.tasks.cancel_all()
+        await self.log.close(flush=True)
+
+
+class Cluster:
+    """Three controllers, and brokers played by channels and bare listeners."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.network = MemoryNetwork(self.clock)
+        self.nodes = {node_id: Node(self, node_id) for node_id in VOTERS}
+        self.runtime, _ = memory_runtime(1, clock=self.clock, network=self.network)
+        self.channels: list[Channel] = []
+        self.epochs: dict[int, int] = {}
+
+    async def active(self, *candidates: int) -> Node:
+        """The active controller, once there is one."""
+        for _ in range(100):
+            for node_id in candidates or VOTERS:
+                if self.nodes[node_id].server.core.is_active:
+                    return self.nodes[node_id]
+            await self.clock.advance(100)
+        raise AssertionError("no controller became active")
+
+    async def channel(self, node: Node) -> Channel:
+        channel = Channel(self.runtime, f"c{node.node_id}", 9093, "test")
+        await channel.connect(1000)
+        self.channels.append(channel)
+        return channel
+
+    async def start_broker(self, channel: Channel, broker_id: int, listens: bool = True) -> None:
+        """Listen at its port, register, unfence."""
+        if listens:
+            await self.network.listen(f"b{broker_id}", 9092, _Nobody)
+        request = BrokerRegistrationRequest(
+            broker_id,
+            "x",
+            broker_id.to_bytes(16, "big"),
+            (ListenerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),),
+            None,
+            SUPPORTED_FEATURES,
+            ((1 << 70 | broker_id).to_bytes(16, "big"),),
+            -1,
+        )
+        answer = await channel.call(request, 1000)
+        assert answer.error_code == ErrorCode.NONE
+        self.epochs[broker_id] = answer.broker_epoch
+        assert not (await self.heartbeat(channel, broker_id)).is_fenced
+
+    async def heartbeat(self, channel: Channel, broker_id: int) -> Any:
+        epoch = self.epochs[broker_id]
+        return await channel.call(BrokerHeartbeatRequest(broker_id, epoch, 1 << 40, False, False), 1000)
+
+
+class _Nobody:
+    """A listener's handler that says nothing."""
+
+    def connection_made(self, connection: Connection) -> None: ...
+
+    def bytes_received(self, data: bytes) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: NetworkError | None) -> None: ...
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    for node in made.nodes.values():
+        await node.boot()
+    yield made
+    for channel in made.channels:
+        channel.close()
+    for node in made.nodes.values():
+        await node.stop()
+
+
+def fenced(node: Node) -> list[int]:
+    return [broker.broker_id for broker in node.server.core.committed.sorted_brokers() if broker.is_fenced]
+
+
+async def test_a_topic_is_made_by_the_quorum_and_known_to_every_controller(cluster: Cluster) -> None:
+    active = await cluster.active()
+    channel = await cluster.channel(active)
+    for broker_id in (1, 2, 3):
+        await cluster.start_broker(channel, broker_id)
+    request = CreateTopicsRequest(0, False, (CreatableTopic("t", 4, 3, (), ()),))
+    answer = await channel.call(request, 1000)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    await cluster.clock.advance(600)
+    images = [node.server.core.committed for node in cluster.nodes.values()]
+    assert len(images[0].topics) == 1
+    assert images[0].topics == images[1].topics == images[2].topics
+    assert active.server.core.latest.topics == images[0].topics
+    assert active.server.is_ready() == (True, "active")
+
+
+async def test_a_standby_names_the_active_controller(cluster: Cluster) -> None:
+    active = await cluster.active()
+    await cluster.clock.advance(600)
+    standby = next(node for node in cluster.nodes.values() if node is not active)
+    channel = await cluster.channel(standby)
+    answer = await channel.call(CreateTopicsRequest(0, False, ()), 1000)
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+    assert f"controller {active.node_id} is active" in answer.error_message
+    assert (await channel.call(DescribeClusterRequest(), 1000)).controller_id == active.node_id
+    assert standby.server.is_ready()[0]
+
+
+async def test_a_broker_process_that_is_gone_is_fenced_without_waiting(cluster: Cluster) -> None:
+    """D9: the connection closed, and nobody listens."""
+    active = await cluster.active()
+    await cluster.start_broker(await cluster.channel(active), 1)
+    channel = await cluster.channel(active)
+    await cluster.start_broker(channel, 2, listens=False)
+    at_ms = cluster.clock.now_ms()
+    channel.close()
+    await settle()
+    assert fenced(active) == [2]
+    assert cluster.clock.now_ms() == at_ms
+
+
+async def test_a_broker_that_still_listens_keeps_its_session(cluster: Cluster) -> None:
+    active = await cluster.active()
+    channel = await cluster.channel(active)
+    await cluster.start_broker(channel, 1)
+    channel.close()
+    await cluster.clock.advance(8000)
+    assert fenced(active) == []
+    await cluster.clock.advance(1500)
+    assert fenced(active) == [1]
+
+
+async def test_another_controller_goes_on_when_the_active_one_stops(cluster: Cluster) -> None:
+    """K22, R26: brokers stay what they are; a stopped controller catches up from its own disk."""
+    active = await cluster.active()
+    await cluster.start_broker(await cluster.channel(active), 1)
+    await active.stop()
+    successor = await cluster.active(*(node_id for node_id in VOTERS if node_id != active.node_id))
+    channel = await cluster.channel(successor)
+    assert not (await cluster.heartbeat(channel, 1)).is_fenced
+    await active.boot()
+    await cluster.clock.advance(3000)
+    assert active.server.core.committed.brokers == successor.server.core.committed.brokers
+    names = {family.name for family in active.server.metrics()}
+    assert {"kafka_controller_active_controller", "kafka_raft_current_epoch"} <= names
