@@ -17,7 +17,6 @@ from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, Fetc
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, change, fetched_batch, partition
 from tests.unit.broker.harness import MemoryLog
 
-
 NO_RECORDS = memoryview(b"")
 
 
