@@ -1,0 +1,124 @@
+"""The cluster under load: a local one of its own or one that runs already, and what its processes use."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from cli.local_cluster import LocalCluster
+from client.admin import Admin
+from client.errors import ClientError
+from protocol.errors import ErrorCode
+from runtime.api import Runtime
+from runtime.real import run
+
+T = TypeVar("T")
+
+PARTITIONS = 6
+REPLICATION_FACTOR = 3
+MIN_ISR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of one process since it started; `rss_mb` is its highest so far."""
+
+    cpu_s: float
+    rss_mb: float
+
+
+class BenchCluster:
+    """What benchmarks do to a cluster. `local` is None for one that we only visit."""
+
+    def __init__(self, bootstrap_servers: str, local: LocalCluster | None, folder: Path) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.local = local
+        #: on the same file system as the cluster's logs, as far as we know
+        self.folder = folder
+
+    def usage(self) -> dict[str, Usage]:
+        """By node name; empty for a cluster that we only visit."""
+        found: dict[str, Usage] = {}
+        for node in self.local.nodes if self.local is not None else ():
+            pid = self.local.pid(node) if self.local is not None else None
+            if pid is not None:
+                found[node.name] = process_usage(pid)
+        return found
+
+    def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+        """The answer to an administrative question."""
+        answers: list[T] = []
+
+        async def work(runtime: Runtime) -> int:
+            admin = Admin(runtime, self.bootstrap_servers)
+            try:
+                answers.append(await question(admin))
+            finally:
+                admin.close()
+            return 0
+
+        run(work)
+        return answers[0]
+
+    def create_topic(self, topic: str) -> None:
+        """RF 3, min ISR 2, ready to be written to."""
+        configs = {"min.insync.replicas": str(MIN_ISR)}
+        self.ask(lambda a: a.create_topic(topic, PARTITIONS, REPLICATION_FACTOR, configs=configs))
+        self.wait_full_isr(topic)
+
+    def wait_full_isr(self, topic: str) -> None:
+        """Until every partition has a leader and all its replicas in sync."""
+
+        async def wait(admin: Admin) -> None:
+            while True:
+                (described,) = await admin.describe_topics([topic])
+                rows = described.partitions
+                if rows and all(len(r.isr) == len(r.replicas) and r.leader_id >= 0 for r in rows):
+                    return
+
+        self.ask(wait)
+
+    def delete_topic(self, topic: str) -> None:
+        """Gives its disk space back."""
+        try:
+            self.ask(lambda a: a.delete_topic(topic))
+        except ClientError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+
+
+def process_usage(pid: int) -> Usage:
+    """CPU seconds and peak RSS; the present RSS where the system does not keep the peak."""
+    process = psutil.Process(pid)
+    times = process.cpu_times()
+    rss = process.memory_info().rss
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                rss = int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return Usage(times.user + times.system, rss / 1e6)
+
+
+@contextlib.contextmanager
+def bench_cluster(bootstrap_servers: str | None, folder: Path | None) -> Iterator[BenchCluster]:
+    """Three brokers and three controllers in a temporary folder, gone afterwards; or the cluster given."""
+    home = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
+    try:
+        if bootstrap_servers is not None:
+            yield BenchCluster(bootstrap_servers, None, home)
+            return
+        local = LocalCluster.create(home / "cluster", 3, 3)
+        try:
+            local.up()
+            yield BenchCluster(local.bootstrap_servers, local, home)
+        finally:
+            local.kill(local.nodes)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,56 @@
+"""Options that all benchmarks share, and how they print: text for people, one JSON object with `--json`."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def common(function: F) -> F:
+    """`--bootstrap-server`, `--dir`, `--runs`, `--json`."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of tables."),
+        click.option(
+            "--runs", type=click.IntRange(1), default=5, show_default=True, help="Runs of each scenario."
+        ),
+        click.option(
+            "--dir",
+            "folder",
+            type=click.Path(file_okay=False, exists=True, path_type=Path),
+            help="Where the cluster and the raw files live; the system's temporary folder by default.",
+        ),
+        click.option(
+            "--bootstrap-server",
+            metavar="HOST:PORT[,HOST:PORT]",
+            help="Use this cluster; without it three brokers and three controllers are started.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def note(text: str) -> None:
+    """Progress, on stderr."""
+    click.echo(text, err=True)
+
+
+def finish(command: str, data: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print the answer."""
+    if as_json:
+        body = {"schema": f"holdfast.{command}/1", "ok": True, "data": data, "errors": []}
+        json.dump(body, sys.stdout, default=_plain)
+        click.echo()
+    else:
+        click.echo(text)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"cannot print {type(value).__name__}")
