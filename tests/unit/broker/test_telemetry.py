@@ -1,0 +1,40 @@
+"""What a broker shows of itself (interfaces 3.5)."""
+
+from broker.telemetry import families
+from runtime.stats import Labels
+from tests.unit.broker.core_harness import CoreHarness, batch, partition
+
+
+def samples(harness: CoreHarness) -> dict[tuple[str, Labels], object]:
+    """{(name, labels): value}."""
+    found = families(harness.core, {"t": 7}, {})
+    return {(family.name, sample.labels): sample.value for family in found for sample in family.samples}
+
+
+def test_counts_of_leaders_and_of_what_came_in() -> None:
+    harness = CoreHarness().join(partition(1, (1, 2)), partition(2, index=1))
+    harness.produce(batch(3), acks=1)
+    found = samples(harness)
+    topic = (("topic", "t"),)
+    assert found["kafka_server_partitions", ()] == 2
+    assert found["kafka_server_leader_partitions", ()] == 1
+    assert found["kafka_server_under_replicated_partitions", ()] == 1
+    assert found["kafka_server_at_min_isr_partitions", ()] == 1
+    assert found["kafka_server_messages_in_total", topic] == 3
+    assert found["kafka_server_bytes_in_total", topic] == len(batch(3))
+    assert found["kafka_server_bytes_out_total", topic] == 7
+    assert found["kafka_server_broker_state", (("state", "RUNNING"),)] == 1
+
+
+def test_records_hidden_by_min_isr_are_shown_as_blocked() -> None:
+    """F4: acknowledged with acks 1, invisible until the ISR is back."""
+    harness = CoreHarness().join(partition(1, (1,)))
+    harness.produce(batch(4), acks=1)
+    labels = (("topic", "t"), ("partition", "0"))
+    assert samples(harness)["kafka_server_partition_hwm_blocked_records", labels] == 4
+    assert samples(harness)["kafka_server_under_min_isr_partitions", ()] == 1
+
+
+def test_partition_series_can_be_left_out() -> None:
+    harness = CoreHarness(holdfast_metrics_partition_level="false").join(partition(1))
+    assert not any(name.startswith("kafka_server_partition_") for name, _ in samples(harness))
