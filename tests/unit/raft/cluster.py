@@ -1,0 +1,206 @@
+"""Real drivers, servers and logs in one process, on the in-memory runtime: a common clock, a disk each.
+
+Owns what a machine is to a test: it can boot, stop, be killed, lose its power. Nothing waits for real time.
+"""
+
+from collections.abc import Callable, Sequence
+
+from raft.committed import Entry
+from raft.config import RaftConfig
+from raft.driver import RaftDriver
+from rpc.server import Server
+from runtime.api import Connection, ConnectionHandler, Listener, NetworkError, Runtime, Timer
+from runtime.memory import ManualClock, SeededRandom, settle
+from runtime.memory_disk import MemoryDisk
+from runtime.memory_network import MemoryNetwork
+from runtime.tasks import HeldTasks
+from storage.config import LogConfig
+from storage.log import Log
+
+FOLDER = "/metadata"
+
+
+class MortalClock:
+    """The common clock as one process sees it: its timers die with it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.is_dead = False
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def now_ns(self) -> int:
+        return self._clock.now_ns()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    async def sleep(self, duration_ms: float) -> None:
+        await self._clock.sleep(duration_ms)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        def fire() -> None:
+            if not self.is_dead:
+                callback()
+
+        return self._clock.call_later(delay_ms, fire)
+
+
+class MortalNetwork:
+    """The common network as one process sees it: its connections are reset when it dies."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self._network = network
+        self._connections: list[Connection] = []
+        self._is_dead = False
+
+    async def listen(self, host: str, port: int, handler: Callable[[], ConnectionHandler]) -> Listener:
+        return await self._network.listen(host, port, handler)
+
+    async def connect(
+        self, host: str, port: int, handler: ConnectionHandler, timeout_ms: float
+    ) -> Connection:
+        if self._is_dead:
+            raise NetworkError("this process is dead")
+        connection = await self._network.connect(host, port, handler, timeout_ms)
+        self._connections.append(connection)
+        return connection
+
+    def die(self) -> None:
+        self._is_dead = True
+        for connection in self._connections:
+            connection.abort()
+
+
+class Recorder:
+    """A `RaftListener` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        #: committed offset of each call
+        self.offsets: list[int] = []
+        self.leaders: list[tuple[int | None, int, int | None]] = []
+        #: called after each change of leader
+        self.react: Callable[[int | None, int, int | None], None] = lambda *_: None
+
+    @property
+    def values(self) -> list[bytes]:
+        return [entry.value for entry in self.entries]
+
+    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+        self.entries += entries
+        self.offsets.append(committed_offset)
+
+    def on_leader_change(
+        self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
+    ) -> None:
+        self.leaders.append((leader_id, raft_epoch, epoch_start_offset))
+        self.react(leader_id, raft_epoch, epoch_start_offset)
+
+
+class Machine:
+    """One member: its disk outlives its processes."""
+
+    def __init__(self, cluster: "Cluster", node_id: int, *, is_voter: bool, log_config: LogConfig) -> None:
+        self.id = node_id
+        self.disk = MemoryDisk()
+        self.recorder = Recorder()
+        self.tasks = HeldTasks()
+        self._cluster = cluster
+        self._is_voter = is_voter
+        self._log_config = log_config
+        self._clock = MortalClock(cluster.clock)
+        self._network = MortalNetwork(cluster.network)
+        self.driver: RaftDriver = None  # type: ignore[assignment]  # boot makes it
+        self.log: Log = None  # type: ignore[assignment]
+        self.server: Server | None = None
+        self.is_running = False
+
+    @property
+    def config(self) -> RaftConfig:
+        return RaftConfig(self.id, "test", self._cluster.voters, FOLDER, self._is_voter)
+
+    async def boot(self, *, clean: bool = False) -> None:
+        """A new process on this machine's disk."""
+        self._clock = MortalClock(self._cluster.clock)
+        self._network = MortalNetwork(self._cluster.network)
+        self.tasks = HeldTasks()
+        self.recorder = Recorder()
+        random = SeededRandom(self.id)
+        runtime = Runtime(self._clock, random, self._network, self.disk, self.tasks)
+        self.log = await Log.open(runtime, f"{FOLDER}/log", self._log_config, clean=clean)
+        self.driver = RaftDriver(runtime, self.config, self.log, self.recorder)
+        if self._is_voter:
+            self.server = Server(runtime, self.id, "CONTROLLER", self.driver.handlers())
+            await self.server.start(*self._cluster.voters[self.id])
+        await self.driver.start()
+        self.is_running = True
+
+    async def stop(self) -> None:
+        """As an entry point does it."""
+        self.is_running = False
+        await self.driver.stop()
+        if self.server is not None:
+            await self.server.close()
+        await self.log.close(flush=True)
+
+    async def kill(self) -> None:
+        """kill -9: the page cache lives, connections are reset, the port refuses."""
+        self.is_running = False
+        self._clock.is_dead = True
+        self._network.die()
+        if self._is_voter:
+            self._cluster.network.kill(self._cluster.voters[self.id][1])
+        await self.tasks.cancel_all()
+        await settle()
+        await self.tasks.cancel_all()
+        self.disk.process_kill()
+
+    async def lose_power(self) -> None:
+        """As `kill`, and what was not flushed is gone."""
+        await self.kill()
+        self.disk.power_loss()
+
+
+class Cluster:
+    """Voters 1, 2, ... and observers 101, 102, ..."""
+
+    def __init__(
+        self, voter_count: int = 3, observer_count: int = 0, log_config: LogConfig | None = None
+    ) -> None:
+        self.clock = ManualClock()
+        self.network = MemoryNetwork(self.clock)
+        log_config = log_config or LogConfig(retention_ms=None)
+        self.voters = {id: ("localhost", 9000 + id) for id in range(1, voter_count + 1)}
+        ids = [*self.voters, *range(101, 101 + observer_count)]
+        self.machines = {
+            id: Machine(self, id, is_voter=id in self.voters, log_config=log_config) for id in ids
+        }
+
+    def __getitem__(self, node_id: int) -> Machine:
+        return self.machines[node_id]
+
+    async def boot(self) -> Machine:
+        """Start all and wait for a leader; returns it."""
+        for machine in self.machines.values():
+            await machine.boot()
+        return await self.leader(within_ms=1_000)
+
+    async def leader(self, within_ms: int) -> Machine:
+        """Let time pass until one running voter leads and has committed its LeaderChange."""
+        for _ in range(0, within_ms + 1, 5):
+            await settle()
+            for machine in self.machines.values():
+                if machine.is_running and machine.driver.is_leader:
+                    driver = machine.driver
+                    if driver.committed_offset == driver.log_end_offset:
+                        return machine
+            await self.clock.advance(5)
+        raise AssertionError(f"no leader within {within_ms} ms")
+
+    async def stop(self) -> None:
+        """Stop what runs."""
+        for machine in self.machines.values():
+            if machine.is_running:
+                await machine.kill()

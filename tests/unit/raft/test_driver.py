@@ -1,0 +1,273 @@
+"""The driver on real logs, servers and channels, over the in-memory runtime."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from protocol.messages.quorum import DescribeQuorumRequest, VoteRequest
+from raft.driver import NotLeader
+from raft.quorum import BadQuorumState, QuorumState
+from rpc.channel import Channel
+from runtime.api import DiskError
+from runtime.memory import memory_runtime, settle
+from storage.checkpoint import read_text, write_atomically
+from storage.config import LogConfig
+from tests.unit.raft.cluster import FOLDER, Cluster, Machine
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    cluster = Cluster(voter_count=3, observer_count=1)
+    yield cluster
+    await cluster.stop()
+
+
+def append(machine: Machine, *values: bytes) -> int:
+    return machine.driver.append(values, machine.driver.raft_epoch)
+
+
+def others(cluster: Cluster, leader: Machine) -> list[Machine]:
+    return [cluster[id] for id in cluster.voters if id != leader.id]
+
+
+async def test_committed_records_reach_every_member_in_order_and_once(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    first = append(leader, b"a", b"b")
+    second = append(leader, b"c")
+    await cluster.clock.advance(100)
+    assert second == first + 2
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == [b"a", b"b", b"c"]
+        assert [entry.offset for entry in machine.recorder.entries] == [first, first + 1, second]
+        assert {entry.raft_epoch for entry in machine.recorder.entries} == {leader.driver.raft_epoch}
+        assert machine.recorder.offsets == sorted(set(machine.recorder.offsets))
+
+
+async def test_a_commit_needs_no_timer(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    await cluster.clock.advance(1_000)
+    append(leader, b"a")
+    assert leader.recorder.values == []
+    await settle()
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == [b"a"], f"{machine.id} waits for the clock"
+
+
+async def test_nothing_commits_before_a_majority_has_flushed_it(cluster: Cluster) -> None:
+    """K11, K13: the leader's own page cache and those of the followers do not count."""
+    leader = await cluster.boot()
+    for machine in cluster.machines.values():
+        machine.disk.hold_flushes()
+    append(leader, b"a")
+    await settle()
+    assert leader.recorder.values == []
+    leader.disk.release_flushes()
+    await settle()
+    assert leader.recorder.values == []
+    others(cluster, leader)[0].disk.release_flushes()
+    await settle()
+    assert leader.recorder.values == [b"a"]
+
+
+async def test_killed_leader_is_replaced_at_once_and_nothing_is_lost(cluster: Cluster) -> None:
+    """D9: reset and then refused is evidence; nobody waits for the fetch timeout of 2 s."""
+    leader = await cluster.boot()
+    append(leader, b"a")
+    await cluster.clock.advance(50)
+    await leader.kill()
+    successor = await cluster.leader(within_ms=200)
+    append(successor, b"b")
+    await leader.boot()
+    await cluster.clock.advance(300)
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == [b"a", b"b"]
+
+
+async def test_cut_off_leader_resigns_and_its_tail_is_cut(cluster: Cluster) -> None:
+    """K7, K14: it cannot commit alone, resigns, and later takes the log of the new leader."""
+    leader = await cluster.boot()
+    cluster.network.cut_off(cluster.voters[leader.id][1])
+    lost = append(leader, b"never acknowledged")
+    for machine in others(cluster, leader):
+        assert machine.recorder.values == []
+    await cluster.clock.advance(3_100)
+    assert not leader.driver.is_leader
+    successor = await cluster.leader(within_ms=4_000)
+    assert successor is not leader
+    kept = append(successor, b"acknowledged")
+    await cluster.clock.advance(100)
+    cluster.network.mend(cluster.voters[leader.id][1])
+    await cluster.clock.advance(3_000)
+    assert kept >= lost
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == [b"acknowledged"]
+
+
+async def test_power_loss_of_all_keeps_what_was_committed(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    for number in range(20):
+        append(leader, b"%d" % number)
+        await cluster.clock.advance(3)
+    append(leader, b"perhaps")
+    for machine in cluster.machines.values():
+        await machine.lose_power()
+    await cluster.boot()
+    await cluster.clock.advance(200)
+    for machine in cluster.machines.values():
+        assert machine.recorder.values[:20] == [b"%d" % number for number in range(20)]
+        assert machine.recorder.values == cluster[1].recorder.values
+
+
+async def test_stopping_leader_hands_over(cluster: Cluster) -> None:
+    """K6: the first successor runs at once."""
+    leader = await cluster.boot()
+    await leader.stop()
+    successor = await cluster.leader(within_ms=20)
+    assert successor is not leader
+    assert leader.recorder.leaders[-1][0] is None
+
+
+async def test_a_vote_is_durable_before_the_answer_leaves(cluster: Cluster) -> None:
+    """Q-9, K1."""
+    await cluster.boot()
+    voter = cluster[2]
+    voter.disk.hold_flushes()
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    channel = Channel(runtime, *cluster.voters[2], "candidate")
+    await channel.connect(1_000)
+    epoch = voter.driver.raft_epoch + 5
+    answer = channel.call_soon(VoteRequest("test", epoch, 1, 2, epoch - 1, 1_000, False), 1_000)
+    await settle()
+    assert not answer.done()
+    voter.disk.release_flushes()
+    await settle()
+    assert answer.result().vote_granted
+    text = await read_text(voter.disk, f"{FOLDER}/quorum-state")
+    assert text is not None
+    assert QuorumState.from_json(text, "test") == QuorumState(epoch, voted_for=1)
+    channel.close()
+
+
+async def test_a_failed_flush_ends_the_node_and_its_leadership(
+    cluster: Cluster, failures_logged: list[str]
+) -> None:
+    """A-20: never retried as if it had worked; the others go on."""
+    leader = await cluster.boot()
+    leader.disk.fail("flush", ".log")
+    append(leader, b"a")
+    assert isinstance(await leader.tasks.failure(), DiskError)
+    assert not leader.driver.is_leader
+    with pytest.raises(NotLeader):
+        append(leader, b"b")
+    await leader.kill()
+    await cluster.leader(within_ms=200)
+
+
+async def test_a_failed_append_is_told_to_the_caller(cluster: Cluster, failures_logged: list[str]) -> None:
+    leader = await cluster.boot()
+    leader.disk.fail("append", ".log")
+    with pytest.raises(DiskError):
+        append(leader, b"a")
+    assert isinstance(await leader.tasks.failure(), DiskError)
+
+
+async def test_only_the_leader_of_the_epoch_appends(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    with pytest.raises(NotLeader) as refused:
+        append(others(cluster, leader)[0], b"a")
+    assert refused.value.leader_id == leader.id
+    with pytest.raises(NotLeader):
+        leader.driver.append([b"a"], leader.driver.raft_epoch - 1)
+
+
+async def test_the_owner_may_append_as_soon_as_it_hears_that_it_leads(cluster: Cluster) -> None:
+    """The epoch's LeaderChange lies before it in the log (K12)."""
+    for machine in cluster.machines.values():
+        await machine.boot()
+
+        def react(
+            leader_id: int | None, raft_epoch: int, start: int | None, machine: Machine = machine
+        ) -> None:
+            if start is not None:
+                assert machine.driver.append([b"claimed"], raft_epoch) == start + 1
+
+        machine.recorder.react = react
+    await cluster.leader(within_ms=1_000)
+    await cluster.clock.advance(50)
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == [b"claimed"]
+
+
+async def test_a_long_log_is_handed_over_in_chunks(cluster: Cluster) -> None:
+    leader = await cluster.boot()
+    values = [bytes([number]) * 400_000 for number in range(6)]
+    for value in values:
+        append(leader, value)
+    await cluster.clock.advance(50)
+    follower = others(cluster, leader)[0]
+    await follower.kill()
+    await follower.boot()
+    await cluster.clock.advance(100)
+    assert follower.recorder.values == values
+    assert len(follower.recorder.offsets) > 2
+
+
+async def test_segments_roll_between_appends() -> None:
+    cluster = Cluster(log_config=LogConfig(retention_ms=None, segment_bytes=1_000))
+    leader = await cluster.boot()
+    values = [b"%d" % number * 100 for number in range(60)]
+    for value in values:
+        append(leader, value)
+        if value[0] % 3 == 0:
+            await cluster.clock.advance(1)
+    await cluster.clock.advance(100)
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == values
+        assert machine.log.segment_count > 3
+    await cluster.stop()
+
+
+async def test_one_voter_is_a_quorum() -> None:
+    cluster = Cluster(voter_count=1, observer_count=1)
+    leader = await cluster.boot()
+    append(leader, b"a")
+    await settle()
+    epoch = leader.driver.raft_epoch
+    await leader.lose_power()
+    await leader.boot()
+    leader = await cluster.leader(within_ms=50)
+    assert leader.driver.raft_epoch > epoch
+    append(leader, b"b")
+    await cluster.clock.advance(300)
+    for machine in cluster.machines.values():
+        assert machine.recorder.values == [b"a", b"b"]
+    await cluster.stop()
+
+
+async def test_quorum_is_described_by_its_leader(cluster: Cluster) -> None:
+    """K16."""
+    leader = await cluster.boot()
+    await cluster.clock.advance(600)
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    channel = Channel(runtime, *cluster.voters[leader.id], "tool")
+    await channel.connect(1_000)
+    call = channel.call_soon(DescribeQuorumRequest(), 1_000)
+    await settle()
+    described = call.result()
+    assert (described.leader_id, described.high_watermark) == (leader.id, leader.driver.committed_offset)
+    assert [row.replica_id for row in described.voters] == [1, 2, 3]
+    assert [row.replica_id for row in described.observers] == [101]
+    now_ms = cluster.clock.wall_ms()
+    assert all(now_ms - row.last_caught_up_timestamp_ms <= 600 for row in described.voters)
+    channel.close()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"clusterId": "test"}', QuorumState(3).to_json("another")])
+async def test_an_unreadable_vote_is_not_taken_for_none(text: str) -> None:
+    """K5: this voter may have promised its vote; it must not start as if it had not."""
+    cluster = Cluster()
+    machine = cluster[1]
+    await machine.disk.make_folder(FOLDER)
+    await write_atomically(machine.disk, f"{FOLDER}/quorum-state", text)
+    with pytest.raises(BadQuorumState):
+        await machine.boot()

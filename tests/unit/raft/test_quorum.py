@@ -1,0 +1,86 @@
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raft.quorum import BadQuorumState, LogPosition, QuorumState, Votes, majority_count, majority_offset
+
+
+def offset_by_counting(offsets: Iterable[int]) -> int:
+    """The slow, obvious second version."""
+    held = list(offsets)
+    return max(o for o in held if sum(other >= o for other in held) * 2 > len(held))
+
+
+@given(st.lists(st.integers(-1, 20), min_size=1, max_size=7))
+def test_majority_offset_is_the_largest_that_a_majority_holds(offsets: list[int]) -> None:
+    assert majority_offset(offsets) == offset_by_counting(offsets)
+
+
+@pytest.mark.parametrize(("voters", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_two_majorities_always_share_a_voter(voters: int, majority: int) -> None:
+    assert majority_count(voters) == majority
+    assert 2 * majority > voters
+
+
+def test_logs_compare_by_last_epoch_and_then_by_end() -> None:
+    """K5."""
+    assert LogPosition(3, 1) > LogPosition(2, 100)
+    assert LogPosition(3, 2) > LogPosition(3, 1)
+
+
+def test_an_election_is_won_or_lost_by_majority_and_may_stay_open() -> None:
+    votes = Votes(5, own_id=1)
+    votes.record(2, granted=True)
+    votes.record(3, granted=False)
+    votes.record(4, granted=False)
+    assert (votes.is_won, votes.is_lost) == (False, False)
+    votes.record(5, granted=True)
+    assert (votes.is_won, votes.is_lost) == (True, False)
+    assert votes.granting_voters == (1, 2, 5)
+
+
+def test_an_election_is_lost_once_a_majority_is_out_of_reach() -> None:
+    votes = Votes(3, own_id=1)
+    votes.record(2, granted=False)
+    assert not votes.is_lost
+    votes.record(3, granted=False)
+    assert votes.is_lost
+
+
+def test_within_an_epoch_vote_and_leader_are_set_once() -> None:
+    """Q-6: what was promised is not forgotten before the epoch is over."""
+    voted = QuorumState(4, voted_for=2)
+    assert QuorumState(4).allows(voted)
+    assert voted.allows(QuorumState(4, voted_for=2, leader_id=3))
+    assert not voted.allows(QuorumState(4, voted_for=3))
+    assert not voted.allows(QuorumState(4))
+    assert not QuorumState(4, leader_id=3).allows(QuorumState(4, leader_id=1))
+    assert voted.allows(QuorumState(5))
+    assert not voted.allows(QuorumState(3, voted_for=2))
+
+
+@pytest.mark.parametrize(
+    "state", [QuorumState(), QuorumState(7, 2), QuorumState(7, 2, 3), QuorumState(7, None, 0)]
+)
+def test_stored_state_comes_back(state: QuorumState) -> None:
+    assert QuorumState.from_json(state.to_json("c"), "c") == state
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", QuorumState(3).to_json("c").replace('"data_version": 0', '"data_version": 9')]
+    + [
+        QuorumState(3).to_json("c").replace('"leaderEpoch": 3', f'"leaderEpoch": {epoch}')
+        for epoch in (-1, '"x"')
+    ],
+)
+def test_damaged_state_is_refused(text: str) -> None:
+    with pytest.raises(BadQuorumState):
+        QuorumState.from_json(text, "c")
+
+
+def test_state_of_another_cluster_is_refused() -> None:
+    with pytest.raises(BadQuorumState, match="correct cluster.id"):
+        QuorumState.from_json(QuorumState(3).to_json("a"), "b")
