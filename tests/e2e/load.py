@@ -15,7 +15,10 @@ from client.errors import ProduceFailed
 from client.history import make_value, parse_value
 from client.outcomes import Outcome
 from client.producer import Producer, ProducerConfig
-from runtime.api import Runtime
+from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
+from protocol.messages.metadata import MetadataRequest
+from rpc.channel import CallRefused, Pool
+from runtime.api import NetworkError, Runtime
 from runtime.real import run
 
 VALUE_SIZE = 256
@@ -92,6 +95,50 @@ class Load:
                 self.answers.acked[batch.partition, batch.base_offset + index] = number
         else:
             self.answers.failed.append(f"{batch.outcome}: {batch.error_text}")
+
+
+class HighWatermarks:
+    """Reads raw fetch answers in the background: every known high watermark in order of the answers."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+        self._stop = threading.Event()
+        self.known: list[int] = []
+        self._thread = threading.Thread(target=lambda: run(self._work), daemon=True)
+
+    def __enter__(self) -> "HighWatermarks":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    async def _work(self, runtime: Runtime) -> int:
+        pool = Pool(runtime, "high-watermarks")
+        addresses = [address.rsplit(":", 1) for address in self._bootstrap_servers.split(",")]
+        while not self._stop.is_set():
+            for host, port in addresses:
+                await self._ask(pool, host, int(port))
+            await runtime.clock.sleep(2)
+        pool.close()
+        return 0
+
+    async def _ask(self, pool: Pool, host: str, port: int) -> None:
+        """One fetch at the end of the log; whoever does not lead answers with an error row."""
+        try:
+            metadata = await pool.call(host, port, MetadataRequest((self._topic,)), 1_000)
+            row = FetchPartition(
+                metadata.topics[0].topic_id, 0, -1, self.known[-1] if self.known else 0, -1, -1, 1
+            )
+            request = FetchRequest(None, CONSUMER_REPLICA_ID, -1, 0, 0, 1, (row,))
+            answer = await pool.call(host, port, request, 1_000)
+        except (NetworkError, CallRefused):
+            return
+        for found in answer.partitions:
+            if found.error_code == 0 and found.high_watermark >= 0:
+                self.known.append(found.high_watermark)
 
 
 def produce(

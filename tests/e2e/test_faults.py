@@ -4,11 +4,13 @@ import resource
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cli.__main__ import main
 from cli.local_cluster import LocalCluster
 from protocol.messages.topics import DescribedPartition
 from storage.clean_shutdown import FILE_NAME
-from tests.e2e.load import Load, assert_nothing_lost, produce, read_all, wait_until, watch
+from tests.e2e.load import HighWatermarks, Load, assert_nothing_lost, produce, read_all, wait_until, watch
 
 pytestmark = pytest.mark.e2e
 
@@ -45,7 +47,12 @@ def test_below_min_isr_acks_all_is_refused_and_acks_1_stays_invisible(cluster: L
     wait_until(lambda: only_partition(cluster, "t").isr == (leader_id,))
     row = only_partition(cluster, "t")
     # F8: who left below min ISR still holds all that was acknowledged
-    assert len(row.eligible_leader_replicas or ()) == 1
+    (eligible,) = row.eligible_leader_replicas or ()
+    arguments = ["topics", "--bootstrap-server", servers, "--describe", "--topic", "t"]
+    replicas = ",".join(map(str, row.replicas))
+    head = f"\tTopic: t\tPartition: 0\tLeader: {leader_id}\tReplicas: {replicas}"
+    line = f"{head}\tIsr: {leader_id}\tElr: {eligible}\tLastKnownElr: \n"
+    assert line in CliRunner().invoke(main, arguments).output
     refused = produce(servers, "t", 1, name="refused")
     assert not refused.acked
     assert "NOT_ENOUGH_REPLICAS" in refused.failed[0]
@@ -59,6 +66,22 @@ def test_below_min_isr_acks_all_is_refused_and_acks_1_stays_invisible(cluster: L
     wait_until(lambda: len(read_all(servers, "t", 1)) == 150)
     assert_nothing_lost(servers, "t", 1, before, hidden)
     assert only_partition(cluster, "t").eligible_leader_replicas == ()
+
+
+def test_the_high_watermark_never_moves_back_for_a_consumer(cluster: LocalCluster) -> None:
+    look = watch(cluster.bootstrap_servers)
+    look.create_topic("t", 1, 3, 2)
+    with Load(cluster.bootstrap_servers, "t") as load, HighWatermarks(cluster.bootstrap_servers, "t") as seen:
+        for _ in range(3):
+            leader = cluster.broker(only_partition(cluster, "t").leader_id)
+            cluster.kill([leader])
+            load.wait_acked(500)
+            cluster.start(leader)
+            look.wait_full_isr("t")
+    assert len(set(seen.known)) > 10
+    # a new leader whose own high watermark lags says "unknown" (-1) until it has caught up
+    assert seen.known == sorted(seen.known)
+    assert_nothing_lost(cluster.bootstrap_servers, "t", 1, load.answers)
 
 
 def test_a_broker_that_cannot_write_ends_without_marker_and_catches_up_later(cluster: LocalCluster) -> None:
