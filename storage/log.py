@@ -25,6 +25,7 @@ from storage.flusher import Flusher
 from storage.leader_epoch_cache import EpochEnd, LeaderEpochCache
 from storage.producer_state import ProducerState
 from storage.recovery import RecoveryReport, open_segments
+from storage.retention import SegmentAge, is_past_time, old_count
 from storage.segment import RELATIVE_OFFSET_MAX, Segment
 
 #: Room left for the records of one batch before relative offsets run out of bits.
@@ -435,11 +436,18 @@ class Log:
         """
         self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
         async with self._change("retention"):
-            active = self._active
-            is_all_committed = self._log_end_offset <= min(high_watermark, self._flushed_offset)
-            if active.size and is_all_committed and self._is_expired(active, wall_ms, active.size):
+            kept_offset = min(high_watermark, self._flushed_offset)
+            is_all_safe = self._log_end_offset <= kept_offset
+            if self._active.size and is_all_safe and is_past_time(_age(self._active), self._config, wall_ms):
                 await self._roll()
-            old = self._old_segments(wall_ms, high_watermark)
+            count = old_count(
+                [_age(segment) for segment in self._segments],
+                self._config,
+                wall_ms=wall_ms,
+                log_start_offset=self._log_start_offset,
+                kept_offset=kept_offset,
+            )
+            old = self._segments[:count]
             if not old:
                 return 0
             await self._flusher.wait_idle()
@@ -465,33 +473,6 @@ class Log:
         if offset > self._log_start_offset:
             self._log_start_offset = offset
             self._epochs.truncate_from_start(offset)
-
-    def _old_segments(self, wall_ms: int, high_watermark: int) -> list[Segment]:
-        old: list[Segment] = []
-        size_bytes = self.size_bytes
-        kept_offset = min(high_watermark, self._flushed_offset)
-        for segment in self._segments[:-1]:
-            is_old = segment.next_offset <= self._log_start_offset or self._is_expired(
-                segment, wall_ms, size_bytes
-            )
-            if not is_old or segment.next_offset > kept_offset:
-                break
-            size_bytes -= segment.size
-            old.append(segment)
-        return old
-
-    def _is_expired(self, segment: Segment, wall_ms: int, log_size_bytes: int) -> bool:
-        """Whether the oldest segment of a log of that size is beyond retention. Time needs timestamps."""
-        config = self._config
-        if (
-            config.retention_ms is not None
-            and segment.max_timestamp >= 0
-            and wall_ms - segment.max_timestamp > config.retention_ms
-        ):
-            return True
-        if config.retention_bytes is None or segment is self._active:
-            return False
-        return log_size_bytes - segment.size >= config.retention_bytes
 
     # --- truncate --------------------------------------------------------------------------------------
 
@@ -522,7 +503,7 @@ class Log:
             for later in reversed(dropped):
                 await later.delete(self._disk)
             await segment.trim()
-            await self._finish_rewind()
+            await self._finish_rewind(last_snapshot_offset=self._log_end_offset)
             return self._log_end_offset
 
     async def reset_to(self, offset: int) -> None:
@@ -542,7 +523,8 @@ class Log:
             self._segments.append(self._active)
             self._bases.append(offset)
             self._flushed_offset = offset
-            await self._finish_rewind()
+            # Also a snapshot at this very offset, or below it, is of another life.
+            await self._finish_rewind(last_snapshot_offset=-1)
 
     async def _prepare_rewind(self, offset: int) -> None:
         await self._flusher.wait_idle()
@@ -556,9 +538,9 @@ class Log:
         self._truncation_count += 1
         self._find_last_epoch()
 
-    async def _finish_rewind(self) -> None:
+    async def _finish_rewind(self, last_snapshot_offset: int) -> None:
         async with self._flusher.small_files:
-            await snapshots.drop_above(self._disk, self.folder, self._log_end_offset)
+            await snapshots.drop_above(self._disk, self.folder, last_snapshot_offset)
         await self._flusher.store_epochs(self._epochs)
         await self._disk.sync_folder(self.folder)
         self._producers = await snapshots.load(self._disk, self.folder, self._segments)
@@ -634,3 +616,7 @@ class Log:
             _log.error("%s: no more appends in this process: %s", self.folder, error)
             if self._on_failure is not None:
                 self._on_failure(error)
+
+
+def _age(segment: Segment) -> SegmentAge:
+    return SegmentAge(segment.next_offset, segment.size, segment.max_timestamp)

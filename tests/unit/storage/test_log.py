@@ -483,6 +483,19 @@ async def test_a_reset_log_begins_empty_somewhere_else() -> None:
     assert (log.log_start_offset, offsets(log)) == (1000, [(1000, 3)])
 
 
+async def test_a_reset_log_knows_no_producer_of_its_former_life() -> None:
+    log, world = await new_log()
+    log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, base_sequence=0), 0)
+    await log.roll()
+    await settle()  # the snapshot at offset 2 is written
+    await log.reset_to(2)
+    assert log.producer_state.producer_count == 0
+    world.disk.process_kill()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
+    assert log.producer_state.producer_count == 0
+
+
 async def test_appends_during_a_roll_are_our_own_bug() -> None:
     log, _ = await new_log()
     await append(log)
