@@ -61,6 +61,7 @@ from broker.produce_path import ProducePath
 from broker.producer_ids import ProducerIds
 from metadata.delta import LocalPartition, MetadataDelta, local_view
 from metadata.image import RESOURCE_TOPIC, MetadataImage
+from metadata.partition import PartitionRegistration
 from metadata.records import decode_record
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
@@ -430,24 +431,25 @@ class Broker:
             partition = self._make_partition(key, local.topic_name, log)
         before = partition.registration
         change = partition.apply_registration(local.registration, now_ms)
-        if change is not RoleChange.IGNORED and before is not None:
-            self._note(Level.INFO, f"{_name(partition)}: {local.registration.diff(before)}")
-        self._registered(partition, change, now_ms)
+        self._registered(partition, change, before, now_ms)
 
-    def _registered(self, partition: Partition, change: RoleChange, now_ms: int) -> None:
-        key = partition.key
-        if change is RoleChange.IGNORED:
+    def _registered(
+        self, partition: Partition, change: RoleChange, before: PartitionRegistration | None, now_ms: int
+    ) -> None:
+        key, registration = partition.key, partition.registration
+        if change is RoleChange.IGNORED or registration is None:
             return
         if change is RoleChange.UPDATED:
             if partition.role is Role.LEADER:
+                if before is not None:
+                    self._note(Level.INFO, f"{_name(partition)}: {registration.diff(before)}")
                 self._leader_updated(partition, now_ms)
             return
-        registration = partition.registration
-        assert registration is not None
         self._alter.withdraw(key)
         self.fetchers.unfollow(key)
         if change is RoleChange.BECAME_LEADER:
-            self._note(Level.INFO, f"{_name(partition)}: leads in epoch {registration.leader_epoch}")
+            story = "" if before is None else f", {registration.diff(before)}"
+            self._note(Level.INFO, f"{_name(partition)}: leads in epoch {registration.leader_epoch}{story}")
             self._effects.append(StartEpoch(key, registration.leader_epoch))
         else:
             self._follow(partition)
@@ -649,9 +651,7 @@ class Broker:
                 self._note(
                     Level.WARNING, f"{_name(partition)}: ISR {proposal.isr} refused with {row.error_code}"
                 )
-            elif before is not None and partition.registration is not None:
-                self._note(Level.INFO, f"{_name(partition)}: {partition.registration.diff(before)}")
-            self._registered(partition, change, now_ms)
+            self._registered(partition, change, before, now_ms)
 
     # --- inside --------------------------------------------------------------------------------------------
 

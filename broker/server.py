@@ -55,7 +55,7 @@ from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, Fetc
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
 from rpc.channel import CallRefused
 from rpc.server import Exchange
-from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Timer
+from runtime.api import ConnectionRefused, ConnectTimeout, DiskError, NetworkError, Runtime, Timer
 from storage.log import OffsetOutOfRange
 
 #: Forwarded requests under way; further ones are refused.
@@ -138,6 +138,9 @@ class BrokerServer:
                     self._run(core.handle(queue.popleft(), clock.now_ms()))
                 self._run(core.handle(_QUEUE_EMPTY, clock.now_ms()))
             self._arm_timer()
+        except DiskError:
+            # The log manager has heard of it and ends the node with its story.
+            self._is_ended = True
         except BaseException:
             self._is_ended = True
             raise
