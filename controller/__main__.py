@@ -64,7 +64,7 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSign
             return 1
     failure = await real.until_stopped(runtime, signals)
     if failure is not None:
-        _log.error("controller %d failed: %s", config.node_id, failure, exc_info=failure)
+        _log.error("controller %d failed: %s", config.node_id, failure)
         return 1
     if admin is not None:
         await admin.close()

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from runtime.api import DiskError
+
 _log = logging.getLogger("holdfast.tasks")
 
 
@@ -81,7 +83,8 @@ class HeldTasks:
         asyncio.get_running_loop().set_exception_handler(hear)
 
     def _fail(self, who: str, error: BaseException) -> None:
-        _log.error("%s: %r", who, error, exc_info=error)
+        if not isinstance(error, DiskError):  # the world's failure is one line of the entry point's
+            _log.error("%s: %r", who, error, exc_info=error)
         if self._failure is None:
             self._failure = error
             for listener in self._listeners:
