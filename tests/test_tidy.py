@@ -20,6 +20,8 @@ LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 TESTED_WITH = {
     "protocol.schema_compiler": "protocol/test_schema.py",
     "protocol.schema_types": "protocol/test_schema.py",
+    "raft.following": "raft/test_scenarios.py",
+    "raft.serving": "raft/test_scenarios.py",
 }
 
 
