@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 
 import click
 
-from cli.local_cluster import ClusterError, LocalCluster
+from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError
 from cli.options import Answer, output, pairs, run_client
 
 folder_option = click.option(

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.local_cluster import ClusterError, Node
 from cli.node_health import probe
+from cli.nodes import ClusterError, Node, Nodes
 
 #: (service, role, node id, port published on the host or 0, HTTP port published on the host or 0)
 SERVICES = (
@@ -21,26 +21,14 @@ SERVICES = (
 )
 
 
-class ComposeCluster:
+class ComposeCluster(Nodes):
     """Containers of one Compose project; kills are `docker kill`."""
 
     def __init__(self, project_folder: Path, project: str = "holdfast") -> None:
+        super().__init__([Node(role, node_id, port, http) for _, role, node_id, port, http in SERVICES])
         self.folder = project_folder
         self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": project}
         self._services = {node_id: service for service, _, node_id, _, _ in SERVICES}
-        self.nodes = tuple(Node(role, node_id, port, http) for _, role, node_id, port, http in SERVICES)
-
-    @property
-    def brokers(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role == "broker")
-
-    @property
-    def controllers(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role == "controller")
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
 
     def data_folder(self, node: Node) -> Path | None:
         """None: the segment files are inside a volume, not readable from here without privileges."""

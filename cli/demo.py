@@ -20,7 +20,8 @@ import click
 from cli.compose_cluster import ComposeCluster
 from cli.demo_producers import Producers
 from cli.demo_watch import ClusterWatch, describe_wait
-from cli.local_cluster import ClusterError, LocalCluster, Node
+from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError, Node
 
 TOPIC = "demo"
 PRODUCERS = 4

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.local_cluster import ClusterError
+from cli.nodes import ClusterError
 
 
 @dataclass

@@ -4,7 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cli.local_cluster import ClusterError
+from cli.nodes import ClusterError
 from client.admin import Admin
 from client.errors import ClientError
 from protocol.messages.topics import DescribedTopic

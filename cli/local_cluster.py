@@ -16,10 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from cli.node_health import probe
+from cli.nodes import ClusterError, Node, Nodes
 
 #: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free.
 PORTS = range(20_000, 31_000)
@@ -28,31 +29,13 @@ STATE_FILE = "cluster.json"
 FIRST_CONTROLLER_ID = 101
 
 
-class ClusterError(Exception):
-    """The cluster could not do what was asked. The text says what to look at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One process of the cluster."""
-
-    role: str
-    node_id: int
-    port: int
-    http_port: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.role}-{self.node_id}"
-
-
-class LocalCluster:
+class LocalCluster(Nodes):
     """The nodes of one folder. Processes are found by their pid files, whoever started them."""
 
     def __init__(self, folder: Path, cluster_id: str, nodes: Sequence[Node]) -> None:
+        super().__init__(nodes)
         self.folder = folder
         self.cluster_id = cluster_id
-        self.nodes = tuple(nodes)
         #: children of this very process: they must be reaped, or a dead one looks alive
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -131,18 +114,6 @@ class LocalCluster:
 
     # --- looking --------------------------------------------------------------------------------------
 
-    @property
-    def brokers(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role == "broker")
-
-    @property
-    def controllers(self) -> tuple[Node, ...]:
-        return tuple(node for node in self.nodes if node.role == "controller")
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
-
     def home(self, node: Node) -> Path:
         return self.folder / node.name
 
@@ -154,16 +125,6 @@ class LocalCluster:
 
     def log_file(self, node: Node) -> Path:
         return self.home(node) / "node.log"
-
-    def node(self, name: str) -> Node:
-        """The node called `broker-1` or `controller-101`."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise ClusterError(f"no node {name} here; there are {', '.join(n.name for n in self.nodes)}")
-
-    def broker(self, broker_id: int) -> Node:
-        return self.node(f"broker-{broker_id}")
 
     def pid(self, node: Node) -> int | None:
         """Pid of the running process of a node, None when it does not run."""

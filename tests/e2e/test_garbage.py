@@ -6,7 +6,8 @@ import struct
 import psutil
 import pytest
 
-from cli.local_cluster import LocalCluster, Node
+from cli.local_cluster import LocalCluster
+from cli.nodes import Node
 from runtime.api import Runtime
 from runtime.real import run
 from tests.e2e.load import assert_nothing_lost, produce, wait_until, watch

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.local_cluster import ClusterError, LocalCluster
+from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError
 
 
 def test_a_cluster_is_found_again_in_its_folder(tmp_path: Path) -> None:

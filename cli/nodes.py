@@ -1,0 +1,51 @@
+"""The nodes of a cluster, whichever way they run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class ClusterError(Exception):
+    """The cluster could not do what was asked. The text says what to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One process of the cluster; a port is 0 where it cannot be reached from here."""
+
+    role: str
+    node_id: int
+    port: int
+    http_port: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}-{self.node_id}"
+
+
+class Nodes:
+    """Who is there and where."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(nodes)
+
+    @property
+    def brokers(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.role == "broker")
+
+    @property
+    def controllers(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.role == "controller")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
+
+    def node(self, name: str) -> Node:
+        """The node called `broker-1` or `controller-101`. Raises: ClusterError."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise ClusterError(f"no node {name} here; there are {', '.join(n.name for n in self.nodes)}")
+
+    def broker(self, broker_id: int) -> Node:
+        return self.node(f"broker-{broker_id}")
