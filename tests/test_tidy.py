@@ -262,6 +262,7 @@ def pure_modules() -> list[Path]:
     ]
 
 
+@cache
 def imports(path: Path) -> set[str]:
     found: set[str] = set()
     for node in nodes(path, (ast.Import, ast.ImportFrom)):
@@ -272,6 +273,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+@cache
 def is_async(path: Path) -> bool:
     if module_name(path) == "runtime.api":  # declares the seam, does nothing
         return False
@@ -310,25 +312,22 @@ def has_behaviour(path: Path) -> bool:
     return any(True for _ in nodes(path, ast.FunctionDef))
 
 
-def users_in_tests(module: str) -> list[Path]:
-    found = []
-    for path in files("tests"):
-        if "unit" in path.parts:
-            for node in nodes(path, (ast.Import, ast.ImportFrom)):
-                if isinstance(node, ast.ImportFrom) and node.module is not None:
-                    names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-                else:
-                    assert isinstance(node, (ast.Import, ast.ImportFrom))
-                    names = {alias.name for alias in node.names}
-                if module in names:
-                    found.append(path)
+@cache
+def used_by_unit_tests() -> set[str]:
+    """Modules that a unit test or its harness imports, in whichever form."""
+    found: set[str] = set()
+    for path in files("tests/unit"):
+        for node in nodes(path, ast.ImportFrom):
+            assert isinstance(node, ast.ImportFrom)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        found |= imports(path)
     return found
 
 
 def is_tested(path: Path) -> bool:
     package, *rest = module_name(path).split(".")
     own = ROOT / "tests" / "unit" / package / f"test_{'_'.join(rest)}.py"
-    return own.exists() or bool(users_in_tests(module_name(path)))
+    return own.exists() or module_name(path) in used_by_unit_tests()
 
 
 def test_pure_modules_are_tested_by_themselves_or_with_what_they_are_part_of() -> None:
