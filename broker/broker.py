@@ -6,15 +6,13 @@ comes in as committed values and changes roles only after our own registration r
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
-from broker.alter_partition import AlterPartitionQueue
 from broker.config import BrokerConfig, log_config, max_message_bytes
+from broker.controller_link import ControllerLink
 from broker.events import (
     Appended,
     CallAnswered,
-    CallController,
     CallFailed,
     ConfigureLog,
     ControllerChanged,
@@ -36,7 +34,6 @@ from broker.events import (
     OpenLog,
     QueueEmpty,
     Requested,
-    Respond,
     ShutdownWanted,
     Started,
     StartEpoch,
@@ -58,7 +55,6 @@ from broker.partition import (
     TopicPartition,
 )
 from broker.produce_path import ProducePath
-from broker.producer_ids import ProducerIds
 from metadata.delta import LocalPartition, MetadataDelta, local_view
 from metadata.image import RESOURCE_TOPIC, MetadataImage
 from metadata.partition import PartitionRegistration
@@ -71,21 +67,12 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.messages.producer_ids import (
-    AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
 
 #: Produce requests that may wait for replication, and consumers' fetches that may wait for data.
 PURGATORY_MAX = 20_000
-
-
-class Purpose(Enum):
-    """What a call to the controller is for."""
-
-    LIFECYCLE = "lifecycle"
-    ALTER_PARTITION = "alter partition"
-    PRODUCER_IDS = "producer ids"
 
 
 class Counts:
@@ -119,9 +106,6 @@ class Broker:
         self.broker_id = config.node_id
         #: metadata as far as it was applied
         self.image = MetadataImage()
-        #: the quorum's leader as our observer knows it
-        self.controller_id: int | None = None
-        self.controller_epoch = 0
         self.lifecycle = Lifecycle(
             identity,
             heartbeat_ms=config.heartbeat_ms,
@@ -144,18 +128,15 @@ class Broker:
             backoff_ms=config.replica_fetch_backoff_ms,
             timeout_ms=config.replica_socket_timeout_ms,
         )
-        self._alter = AlterPartitionQueue()
-        self._producer_ids = ProducerIds()
+        self._link = ControllerLink(config.node_id, self.lifecycle, config.request_timeout_ms)
+        self._alter = self._link.alter
         #: open logs without a role yet; None until all are loaded
         self._logs: dict[TopicPartition, LogView] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._opening: dict[TopicPartition, None] = {}
         #: roles are taken from metadata: the image holds our own registration (D-2)
         self._has_roles = False
-        self._calls: dict[int, Purpose] = {}
-        self._last_call_id = 0
         self._shrink_ms = now_ms
-        self._is_running = False
         self._effects: list[Effect] = []
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             Requested: self._on_request,
@@ -198,18 +179,22 @@ class Broker:
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
-            self._alter.next_deadline_ms() if self._can_call_controller else None,
         )
-        may_send = self._is_running and self.controller_id is not None
-        deadline_ms = min(self.lifecycle.next_deadline_ms(may_send), self._shrink_ms)
+        deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
         for part in parts:
             if part is not None and part < deadline_ms:
                 deadline_ms = part
         return deadline_ms
 
     @property
-    def _can_call_controller(self) -> bool:
-        return self.controller_id is not None and self.lifecycle.is_registered
+    def controller_id(self) -> int | None:
+        """The quorum's leader as our observer knows it."""
+        return self._link.controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """Raft epoch of that leader."""
+        return self._link.controller_epoch
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -239,9 +224,7 @@ class Broker:
         self._effects.append(self.fetch_path.offset_for_leader_epoch(reply_to, request))
 
     def _on_init_producer_id(self, reply_to: object, request: InitProducerIdRequest, now_ms: int) -> None:
-        response = self._producer_ids.request(reply_to, request)
-        if response is not None:
-            self._effects.append(Respond(reply_to, response))
+        self._effects += self._link.init_producer_id(reply_to, request)
 
     # --- logs ----------------------------------------------------------------------------------------------
 
@@ -322,8 +305,7 @@ class Broker:
     def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
-        if self._is_running:
-            self._call_controller(now_ms)
+        self._effects += self._link.requests(self.image.offset, now_ms)
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:
         self._effects += self.produce_path.expire(now_ms)
@@ -384,8 +366,7 @@ class Broker:
 
     def _drop_roles(self) -> None:
         self._has_roles = False
-        self._alter.clear()
-        self._forget_calls(Purpose.ALTER_PARTITION)
+        self._link.drop_proposals()
         self._effects += self.fetchers.restart(-1)
         for key, partition in self.partitions.items():
             partition.drop_role()
@@ -528,65 +509,23 @@ class Broker:
     # --- controller ----------------------------------------------------------------------------------------
 
     def _on_started(self, event: Started, now_ms: int) -> None:
-        self._is_running = True
+        self._link.is_started = True
 
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
 
     def _on_controller(self, event: ControllerChanged, now_ms: int) -> None:
-        self.controller_epoch = event.raft_epoch
-        if event.controller_id == self.controller_id:
-            return
-        self.controller_id = event.controller_id
-        self.lifecycle.controller_changed(now_ms)
-        if self._alter.is_in_flight:
-            self._alter.retry(self._alter.take_in_flight().items(), now_ms)
-        if self._producer_ids.is_allocating:
-            self._refuse_producers("the active controller has changed")
-        self._calls.clear()
-
-    def _call_controller(self, now_ms: int) -> None:
-        if self.controller_id is None:
-            return
-        request: Any = self.lifecycle.next_request(self.image.offset, now_ms)
-        if request is not None:
-            self._call(Purpose.LIFECYCLE, request)
-        if not self.lifecycle.is_registered:
-            return
-        epoch = self.lifecycle.broker_epoch
-        request = self._alter.next_request(self.broker_id, epoch, now_ms)
-        if request is not None:
-            self._call(Purpose.ALTER_PARTITION, request)
-        if self._producer_ids.wants_block:
-            self._producer_ids.is_allocating = True
-            self._call(Purpose.PRODUCER_IDS, AllocateProducerIdsRequest(self.broker_id, epoch))
-
-    def _call(self, purpose: Purpose, request: Any) -> None:
-        assert self.controller_id is not None
-        self._last_call_id += 1
-        self._calls[self._last_call_id] = purpose
-        self._effects.append(
-            CallController(self._last_call_id, self.controller_id, request, self.config.request_timeout_ms)
-        )
-
-    def _forget_calls(self, purpose: Purpose) -> None:
-        for call_id in [call_id for call_id, known in self._calls.items() if known is purpose]:
-            del self._calls[call_id]
+        self._effects += self._link.changed(event.controller_id, event.raft_epoch, now_ms)
 
     def _on_call_answered(self, event: CallAnswered, now_ms: int) -> None:
-        purpose = self._calls.pop(event.call_id, None)
+        if not self._link.is_awaited(event):
+            return
         response = event.response
         match response:
-            case _ if purpose is None:
-                return
             case AlterPartitionResponse():
                 self._alter_answered(response, now_ms)
             case AllocateProducerIdsResponse():
-                if response.error_code != ErrorCode.NONE:
-                    self._refuse_producers(response.error_message or "refused")
-                else:
-                    for reply_to, granted in self._producer_ids.allocated(response):
-                        self._effects.append(Respond(reply_to, granted))
+                self._effects += self._link.producer_ids_answered(response)
             case BrokerRegistrationResponse():
                 self._registration_answered(response, now_ms)
             case BrokerHeartbeatResponse():
@@ -595,17 +534,7 @@ class Broker:
                 raise AssertionError(f"unexpected answer {type(response).__name__}")
 
     def _on_call_failed(self, event: CallFailed, now_ms: int) -> None:
-        purpose = self._calls.pop(event.call_id, None)
-        if purpose is Purpose.LIFECYCLE:
-            self.lifecycle.failed(now_ms)
-        elif purpose is Purpose.ALTER_PARTITION:
-            self._alter.failed(now_ms)
-        elif purpose is Purpose.PRODUCER_IDS:
-            self._refuse_producers(event.text)
-
-    def _refuse_producers(self, text: str) -> None:
-        for reply_to, refused in self._producer_ids.failed(text):
-            self._effects.append(Respond(reply_to, refused))
+        self._effects += self._link.failed(event, now_ms)
 
     def _registration_answered(self, response: BrokerRegistrationResponse, now_ms: int) -> None:
         self._stop_for(self.lifecycle.registered(response, now_ms))

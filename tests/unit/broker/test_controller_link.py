@@ -1,0 +1,99 @@
+"""Calls to the active controller: one of each kind, none to a former one (K27, R45)."""
+
+from typing import Any
+
+from broker.controller_link import ControllerLink
+from broker.events import CallAnswered, CallController, CallFailed, Effect, Failure, Respond
+from broker.lifecycle import Lifecycle
+from broker.partition import Proposal, TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import BrokerRegistrationResponse
+from protocol.messages.producer_ids import InitProducerIdRequest
+from tests.unit.broker.test_lifecycle import IDENTITY
+
+KEY = TopicPartition(b"t" * 16, 0)
+PROPOSAL = Proposal((1, 2), (-1, 20), 0, 0)
+
+
+def link() -> ControllerLink:
+    """Registered with epoch 12 at controller 101."""
+    lifecycle = Lifecycle(
+        IDENTITY,
+        heartbeat_ms=2000,
+        registration_timeout_ms=60_000,
+        controlled_shutdown=True,
+        shutdown_timeout_ms=30_000,
+        now_ms=0,
+    )
+    made = ControllerLink(1, lifecycle, 30_000)
+    made.is_started = True
+    made.changed(101, 1, 0)
+    (call,) = calls(made.requests(0, 0))
+    assert made.is_awaited(CallAnswered(call.call_id, None))
+    lifecycle.registered(BrokerRegistrationResponse(ErrorCode.NONE, None, 12, True), 0)
+    (heartbeat,) = calls(made.requests(0, 0))
+    assert made.is_awaited(CallAnswered(heartbeat.call_id, None))
+    return made
+
+
+def calls(effects: list[Effect]) -> list[CallController]:
+    return [effect for effect in effects if isinstance(effect, CallController)]
+
+
+def kinds(effects: list[Effect]) -> list[str]:
+    return [type(call.request).__name__ for call in calls(effects)]
+
+
+def test_nothing_is_said_before_the_start_and_without_a_controller() -> None:
+    made = link()
+    made.alter.submit(KEY, PROPOSAL)
+    made.changed(None, 2, 10)
+    assert made.requests(0, 10) == []
+    made.changed(102, 3, 20)
+    made.is_started = False
+    assert made.requests(0, 20) == []
+
+
+def test_an_answer_counts_once() -> None:
+    made = link()
+    made.alter.submit(KEY, PROPOSAL)
+    (call,) = calls(made.requests(0, 10))
+    assert made.is_awaited(CallAnswered(call.call_id, None))
+    assert not made.is_awaited(CallAnswered(call.call_id, None))
+
+
+def test_what_a_former_controller_was_asked_goes_to_the_new_one() -> None:
+    made = link()
+    made.alter.submit(KEY, PROPOSAL)
+    (call,) = calls(made.requests(0, 10))
+    made.changed(102, 2, 1000)
+    assert not made.is_awaited(CallAnswered(call.call_id, None))
+    assert "AlterPartitionRequest" in kinds(made.requests(0, 1050))
+
+
+def test_the_same_leader_in_a_new_epoch_is_still_asked() -> None:
+    made = link()
+    made.alter.submit(KEY, PROPOSAL)
+    (call,) = calls(made.requests(0, 10))
+    made.changed(101, 2, 20)
+    assert made.controller_epoch == 2
+    assert made.is_awaited(CallAnswered(call.call_id, None))
+
+
+def test_proposals_of_a_lost_registration_are_void() -> None:
+    made = link()
+    made.alter.submit(KEY, PROPOSAL)
+    (call,) = calls(made.requests(0, 10))
+    made.drop_proposals()
+    assert not made.is_awaited(CallAnswered(call.call_id, None))
+    assert made.requests(0, 1000) == []
+
+
+def test_waiting_producers_are_told_when_the_call_fails() -> None:
+    made = link()
+    assert made.init_producer_id("client", InitProducerIdRequest(-1, -1)) == []
+    (call,) = calls(made.requests(0, 10))
+    (answer,) = made.failed(CallFailed(call.call_id, Failure.TIMED_OUT, "silence"), 20)
+    assert isinstance(answer, Respond)
+    response: Any = answer.message
+    assert ErrorCode(response.error_code).is_retriable
