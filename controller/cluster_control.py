@@ -258,9 +258,9 @@ class ClusterControl:
             draft.note(f"broker {broker.broker_id} unfenced, epoch {broker.broker_epoch}")
             self._replication.elect_leaderless(draft, f"broker {broker.broker_id} was unfenced")
         elif next_state is _NextState.FENCED and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, "it asked for it")
+            self.fence(draft, broker.broker_id, "it asked for it", Severity.INFO)
         elif next_state is _NextState.SHUTDOWN_NOW and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, "its controlled shutdown is complete")
+            self.fence(draft, broker.broker_id, "its controlled shutdown is complete", Severity.INFO)
         elif next_state is _NextState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             draft.write(_change_record(broker, in_controlled_shutdown=True))
             draft.note(f"broker {broker.broker_id} began a controlled shutdown, epoch {broker.broker_epoch}")
@@ -310,7 +310,7 @@ class ClusterControl:
 
     # --- fencing -----------------------------------------------------------------------------------------
 
-    def fence(self, draft: Draft, broker_id: int, cause: str) -> None:
+    def fence(self, draft: Draft, broker_id: int, cause: str, severity: Severity = Severity.WARNING) -> None:
         """Take an unfenced broker out of all ISRs, then fence it (R20)."""
         broker = draft.image.brokers[broker_id]
         assert not broker.is_fenced
@@ -318,7 +318,7 @@ class ClusterControl:
             draft, broker_id, Departure.CLEAN, f"broker {broker_id} was fenced: {cause}"
         )
         draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
-        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {cause}", Severity.WARNING)
+        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {cause}", severity)
 
     def check_sessions(self, draft: Draft, now_ms: int) -> None:
         """Fence every broker whose session has ended, the one heard of longest ago first (B13)."""
