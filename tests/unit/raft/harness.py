@@ -158,7 +158,7 @@ class Harness:
         self.node: RaftNode = None  # type: ignore[assignment]  # the first command makes it
         self.now_ms = 0
         self._tokens: dict[int, str] = {}
-        #: voter -> its outstanding requests, oldest first
+        #: voter -> its outstanding requests, oldest first; answers go to the newest
         self._sent: dict[int, list[Send]] = {}
 
     def execute(self, command: Command) -> list[str]:
@@ -290,7 +290,7 @@ class Harness:
         return self.give(Received(token, request, 1_000_000 + self.now_ms))
 
     def _take(self, voter_id: int, *, is_fetch: bool) -> Send:
-        for send in self._sent[voter_id]:
+        for send in reversed(self._sent[voter_id]):
             if isinstance(send.request, FetchRequest) is is_fetch:
                 self._sent[voter_id].remove(send)
                 return send

@@ -69,6 +69,18 @@ async def test_nothing_commits_before_a_majority_has_flushed_it(cluster: Cluster
     assert leader.recorder.values == [b"a"]
 
 
+async def test_appends_of_one_turn_share_one_flush_and_one_answer(cluster: Cluster) -> None:
+    """D6: five records cost every voter one fsync."""
+    leader = await cluster.boot()
+    await cluster.clock.advance(1_000)
+    before = {id: cluster[id].disk.flush_count for id in cluster.voters}
+    for number in range(5):
+        append(leader, b"%d" % number)
+    await settle()
+    assert len(leader.recorder.values) == 5
+    assert {id: cluster[id].disk.flush_count - before[id] for id in cluster.voters} == {1: 1, 2: 1, 3: 1}
+
+
 async def test_killed_leader_is_replaced_at_once_and_nothing_is_lost(cluster: Cluster) -> None:
     """D9: reset and then refused is evidence; nobody waits for the fetch timeout of 2 s."""
     leader = await cluster.boot()

@@ -1,0 +1,49 @@
+from collections.abc import Sequence
+
+from raft.committed import CHUNK_BYTES, CommittedReader, Entry
+from runtime.memory import memory_runtime, settle
+from storage.config import LogConfig
+from storage.log import Log
+from tests.unit.raft.harness import batches
+
+
+async def make_log(records: bytes) -> Log:
+    runtime, _ = memory_runtime()
+    log = await Log.open(runtime, "/m/log", LogConfig(retention_ms=None), clean=False)
+    log.append_as_follower(records)
+    return log
+
+
+async def test_nothing_above_the_commit_is_handed_over() -> None:
+    """Q-10: what is only in the log may still be cut."""
+    calls: list[tuple[list[int], int]] = []
+
+    def deliver(entries: Sequence[Entry], committed_offset: int) -> None:
+        calls.append(([entry.offset for entry in entries], committed_offset))
+
+    failures: list[Exception] = []
+    reader = CommittedReader(await make_log(batches(0, "1:3,2:3")), deliver, failures.append)
+    reader.read_on()
+    reader.advance(2)
+    reader.read_on()
+    reader.advance(5)
+    await settle()
+    assert calls == [([0, 1], 2), ([2, 3, 4], 5)]
+    assert failures == []
+
+
+async def test_owner_that_breaks_in_a_later_turn_ends_the_node() -> None:
+    """Nobody would hear of it there otherwise."""
+    failures: list[Exception] = []
+    seen: list[int] = []
+
+    def deliver(entries: Sequence[Entry], committed_offset: int) -> None:
+        seen.append(committed_offset)
+        assert len(seen) < 2, "the owner's bug"
+
+    count = CHUNK_BYTES // len(batches(0, "1:1")) + 10
+    reader = CommittedReader(await make_log(batches(0, f"1:{count}")), deliver, failures.append)
+    reader.advance(count)
+    await settle()
+    assert len(seen) == 2
+    assert isinstance(failures[0], AssertionError)

@@ -1,0 +1,111 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from protocol.record_batch import decode_records, iter_batches
+from raft.control_records import LEADER_CHANGE_KEY
+from raft.effects import Append, AppendFetched, Truncate
+from raft.log_writer import LogWriter
+from runtime.api import DiskError, Runtime
+from runtime.memory import MemoryWorld, memory_runtime, settle
+from storage.config import LogConfig
+from storage.log import Log
+from tests.unit.raft.harness import batches
+
+
+class Written:
+    """A writer on a fresh log and what it tells."""
+
+    def __init__(self, log: Log, runtime: Runtime, world: MemoryWorld) -> None:
+        self.log = log
+        self.world = world
+        self.flushed: list[int] = []
+        self.truncated: list[int] = []
+        self.failures: list[Exception] = []
+        self.writer = LogWriter(
+            runtime,
+            log,
+            lambda: None,
+            self.flushed.append,
+            self.truncated.append,
+            self.failures.append,
+        )
+
+
+@pytest.fixture
+async def written() -> AsyncIterator[Written]:
+    runtime, world = memory_runtime()
+    log = await Log.open(runtime, "/m/log", LogConfig(retention_ms=None, segment_bytes=300), clean=False)
+    yield Written(log, runtime, world)
+    await settle()
+
+
+async def test_batch_carries_offsets_epoch_and_the_mark_of_control_records(written: Written) -> None:
+    written.writer.append(Append(0, 4, (b"change",), is_control=True))
+    written.writer.append(Append(1, 4, (b"a", b"b")))
+    await settle()
+    read = [pair for start in (0, 1) for pair in iter_batches(written.log.read(start, 1, 9))]
+    assert [(h.base_offset, h.next_offset, h.leader_epoch, h.is_control) for h, _ in read] == [
+        (0, 1, 4, True),
+        (1, 3, 4, False),
+    ]
+    assert [(r.key, r.value) for _, view in read for r in decode_records(view)] == [
+        (LEADER_CHANGE_KEY, b"change"),
+        (None, b"a"),
+        (None, b"b"),
+    ]
+
+
+async def test_appends_that_come_while_a_flush_runs_share_the_next_one(written: Written) -> None:
+    """A-21, D6: the one under way does not count for them."""
+    written.world.disk.hold_flushes()
+    written.writer.append(Append(0, 1, (b"a",)))
+    written.writer.flush()
+    await settle()
+    for offset in (1, 2):
+        written.writer.append(Append(offset, 1, (b"b",)))
+        written.writer.flush()
+    await settle()
+    assert written.flushed == []
+    written.world.disk.release_flushes()
+    await settle()
+    assert written.flushed == [1, 3]
+
+
+async def test_order_is_kept_over_rolls_and_cuts(written: Written) -> None:
+    """D2: an append behind a roll or a cut waits for it, and a flush covers it all the same."""
+    for offset in range(12):
+        written.writer.append(Append(offset, 1, (b"x" * 100,)))
+    written.writer.flush()
+    await settle()
+    assert written.flushed[-1] == 12
+    written.writer.truncate(Truncate(5))
+    await settle()
+    records = memoryview(batches(5, "2:2"))
+    written.writer.append_fetched(AppendFetched(5, 7, records))
+    written.writer.flush()
+    await settle()
+    assert written.truncated == [5]
+    assert (written.log.log_end_offset, written.log.flushed_offset, written.log.last_epoch) == (7, 7, 2)
+    assert written.log.segment_count > 1
+    assert written.failures == []
+
+
+@pytest.mark.parametrize("operation", ["append", "flush", "truncate"])
+async def test_first_failure_of_the_disk_is_told(written: Written, operation: str) -> None:
+    """A-20."""
+    written.writer.append(Append(0, 1, (b"a",)))
+    written.writer.append(Append(1, 1, (b"a",)))
+    written.writer.flush()
+    await settle()
+    flushed = list(written.flushed)
+    written.world.disk.fail(operation, ".log")
+    if operation == "truncate":
+        written.writer.truncate(Truncate(1))
+    else:
+        written.writer.append(Append(2, 1, (b"b",)))
+        written.writer.flush()
+    await settle()
+    assert isinstance(written.failures[0], DiskError)
+    assert written.flushed == flushed
+    assert written.truncated == []
