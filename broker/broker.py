@@ -26,7 +26,6 @@ from broker.events import (
     Flush,
     Flushed,
     Level,
-    LogDeleted,
     LogOpened,
     LogsLoaded,
     MetadataCommitted,
@@ -155,7 +154,6 @@ class Broker:
             CallFailed: self._on_call_failed,
             LogsLoaded: self._on_logs_loaded,
             LogOpened: self._on_log_opened,
-            LogDeleted: self._on_log_deleted,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
         }
@@ -280,10 +278,6 @@ class Broker:
         elif self._has_roles:
             local = LocalPartition(topic.name, event.key.partition_index, topic.topic_id, registration)
             self._apply_local(local, now_ms)
-
-    def _on_log_deleted(self, event: LogDeleted, now_ms: int) -> None:
-        if event.key in self._opening:  # it is wanted again
-            self._open_log(event.key)
 
     # --- follower ------------------------------------------------------------------------------------------
 
@@ -478,6 +472,8 @@ class Broker:
             if topic_name is None or partition.topic_name == topic_name:
                 config = log_config(self.image, partition.topic_name, self.config.static)
                 partition.counts_flushed = config.flush_messages == 1
+                if partition.counts_flushed:
+                    self._effects.append(Flush(key))  # from now on only durable records count (D6)
                 self._max_message_bytes[key] = max_message_bytes(
                     self.image, partition.topic_name, self.config.static
                 )

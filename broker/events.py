@@ -42,6 +42,8 @@ class AppendResult(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     is_duplicate: bool = False
+    #: epoch stamped into the batch; of a duplicate that of the first time
+    batch_epoch: int = -1
     #: the flush policy wants a flush to start now (D6)
     must_flush: bool = False
 
@@ -185,13 +187,6 @@ class EpochStarted:
     key: TopicPartition
     leader_epoch: int
     start_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogDeleted:
-    """A DeleteLog is done."""
-
-    key: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +349,7 @@ class ConfigureLog:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLog:
-    """Delete the log with everything in it; LogDeleted comes back."""
+    """Delete the log with everything in it; an OpenLog behind it waits until that is done."""
 
     key: TopicPartition
 
@@ -415,7 +410,6 @@ Event: TypeAlias = (
     | Flushed
     | Truncated
     | EpochStarted
-    | LogDeleted
     | MetadataCommitted
     | ControllerChanged
     | CallAnswered

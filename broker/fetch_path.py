@@ -26,7 +26,7 @@ from protocol.messages.offset_for_leader_epoch import (
 #: Longest that a fetch may ask to wait.
 WAIT_MS_MAX = 60_000
 #: Batches whose sizes are remembered of each partition, to know how much a reader would get.
-SIZES_KEPT = 256
+SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
 PLENTY_BYTES = 1 << 40
 

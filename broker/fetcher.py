@@ -10,6 +10,7 @@ connection is closed and a new session begins.
 """
 
 from enum import Enum
+from itertools import islice
 
 from broker.events import (
     AppendFetched,
@@ -31,6 +32,8 @@ from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, Fetc
 
 #: Requests of one session that may be unanswered: one that waits at the leader and one that lists more rows.
 IN_FLIGHT_MAX = 2
+#: Rows of one request; the others follow in the next.
+ROWS_MAX = 5000
 #: First pause after an error; doubles up to the configured back-off. The first retry of a connection is at
 #: once (D9).
 PAUSE_MS_MIN = 20
@@ -375,7 +378,8 @@ class Fetchers:
             source.forgotten.clear()
         epoch = source.session_epoch
         rows: list[FetchPartition] = []
-        for key, row in source.ready.items():
+        for key, row in list(islice(source.ready.items(), ROWS_MAX)):
+            del source.ready[key]
             log = row.partition.log
             row.state = RowState.OPEN
             source.open_count += 1
@@ -392,7 +396,8 @@ class Fetchers:
                     max_bytes=self._max_bytes,
                 )
             )
-        source.ready.clear()
+        if source.ready:
+            self._touched[source.source_id] = source
         forgotten = tuple(ForgottenPartition(key.topic_id, key.partition_index) for key in source.forgotten)
         source.forgotten.clear()
         source.in_flight.append(epoch)

@@ -24,7 +24,6 @@ from broker.events import (
     FetchedRecords,
     Flush,
     Flushed,
-    LogDeleted,
     LogOpened,
     OpenLog,
     Reset,
@@ -192,7 +191,6 @@ class LogEffects:
 
     async def _delete(self, key: TopicPartition) -> None:
         await self._log_manager.delete(key.topic_id, key.partition_index)
-        self._post(LogDeleted(key))
 
     # --- order -------------------------------------------------------------------------------------------
 
@@ -221,6 +219,7 @@ def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
     if isinstance(verdict, Rejected):
         return _refused(item, verdict.error_code, verdict.text)
     if isinstance(verdict, Duplicate):
+        epoch = log.leader_epoch_cache.epoch_at(verdict.base_offset)
         return AppendResult(
             item.key,
             item.leader_epoch,
@@ -228,6 +227,7 @@ def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
             verdict.last_offset + 1,
             len(item.batch),
             is_duplicate=True,
+            batch_epoch=-1 if epoch is None else epoch,
         )
     appended = log.append_as_leader(item.batch, item.leader_epoch, header=item.header)
     return AppendResult(
@@ -236,6 +236,7 @@ def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
         appended.base_offset,
         appended.last_offset + 1,
         appended.size_bytes,
+        batch_epoch=item.leader_epoch,
         must_flush=appended.must_flush,
     )
 

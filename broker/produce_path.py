@@ -169,10 +169,11 @@ class ProducePath:
                             result.base_offset,
                             result.end_offset,
                             result.leader_epoch,
+                            result.batch_epoch,
                         )
                     )
                     continue
-            context.rows[index] = self._done(partition, result.base_offset, result.leader_epoch)
+            context.rows[index] = self._done(partition, result.base_offset, result.batch_epoch)
         if delayed is None:
             return [self._answer(context.reply_to, context.rows)]
         self._purgatory.add(delayed, context.deadline_ms)
@@ -187,7 +188,7 @@ class ProducePath:
         for row in self._purgatory.release(partition.key, partition.high_watermark):
             code = partition.check_waiting(row.leader_epoch)
             if code is ErrorCode.NONE:
-                row.delayed.rows[row.index] = self._done(partition, row.base_offset, row.leader_epoch)
+                row.delayed.rows[row.index] = self._done(partition, row.base_offset, row.batch_epoch)
             else:
                 row.delayed.rows[row.index] = self._refused(row.key, code, _advice(partition, code))
             self._decided(row, effects)

@@ -77,7 +77,16 @@ class DelayedProduce(Generic[T]):
 class WaitingRow(Generic[T]):
     """One batch of a delayed produce."""
 
-    __slots__ = ("base_offset", "delayed", "index", "is_decided", "key", "leader_epoch", "required_offset")
+    __slots__ = (
+        "base_offset",
+        "batch_epoch",
+        "delayed",
+        "index",
+        "is_decided",
+        "key",
+        "leader_epoch",
+        "required_offset",
+    )
 
     def __init__(
         self,
@@ -87,6 +96,7 @@ class WaitingRow(Generic[T]):
         base_offset: int,
         required_offset: int,
         leader_epoch: int,
+        batch_epoch: int,
     ) -> None:
         self.delayed = delayed
         #: position in `delayed.rows`
@@ -95,8 +105,10 @@ class WaitingRow(Generic[T]):
         self.base_offset = base_offset
         #: the high watermark that lets it go
         self.required_offset = required_offset
-        #: epoch in which it was appended
+        #: epoch of the leader that may acknowledge it
         self.leader_epoch = leader_epoch
+        #: epoch stamped into the batch; older for a duplicate (R91)
+        self.batch_epoch = batch_epoch
         self.is_decided = False
 
     def decide(self) -> bool:
@@ -125,8 +137,9 @@ class ProducePurgatory(Generic[T]):
         return self.size >= self._limit
 
     def add(self, delayed: DelayedProduce[T], deadline_ms: int) -> None:
-        """Let a request wait. A duplicate (R91) may need a lower offset than those already there."""
-        assert not self.is_full and delayed.undecided > 0
+        """Let a request wait. A duplicate (R91) may need a lower offset than those already there. The limit
+        is looked at before the append: what is in the log by now waits in any case."""
+        assert delayed.undecided > 0
         self.size += 1
         delayed.due_ms = self._deadlines.add(delayed, deadline_ms)
         for row in delayed.waiting:

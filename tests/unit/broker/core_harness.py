@@ -26,7 +26,6 @@ from broker.events import (
     FetchedAppended,
     Flush,
     Flushed,
-    LogDeleted,
     LogOpened,
     LogsLoaded,
     MetadataCommitted,
@@ -330,7 +329,6 @@ class CoreHarness:
                 case DeleteLog(key):
                     del self.logs[key]
                     self.others.append(effect)
-                    queue.append(LogDeleted(key))
                 case Flush():
                     self.flushes.append(effect)
                 case Truncate() | Reset():
@@ -352,6 +350,7 @@ class CoreHarness:
         if isinstance(verdict, Rejected):
             return AppendResult(item.key, item.leader_epoch, -1, -1, 0, verdict.error_code, verdict.text)
         if isinstance(verdict, Duplicate):
+            found = self.logs[item.key].epochs.epoch_at(verdict.base_offset)
             return AppendResult(
                 item.key,
                 item.leader_epoch,
@@ -359,6 +358,7 @@ class CoreHarness:
                 verdict.last_offset + 1,
                 0,
                 is_duplicate=True,
+                batch_epoch=-1 if found is None else found,
             )
         log = self.logs[item.key]
         base_offset = log.log_end_offset
@@ -371,6 +371,7 @@ class CoreHarness:
             base_offset,
             log.log_end_offset,
             len(item.batch),
+            batch_epoch=item.leader_epoch,
             must_flush=self.partition.counts_flushed,
         )
 

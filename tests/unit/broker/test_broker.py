@@ -6,6 +6,7 @@ from broker.events import (
     ControllerChanged,
     DeleteLog,
     Failure,
+    Flush,
     LogsLoaded,
     ShutdownWanted,
     Started,
@@ -150,6 +151,7 @@ def test_topic_settings_reach_the_log_and_the_rules() -> None:
     """D6: from the next moment on flushed offsets count."""
     harness = CoreHarness().join(partition(1))
     harness.metadata(harness.topic_config("flush.messages", "1"))
+    assert harness.flushes == [Flush(KEY)]
     configured = harness.others[-1]
     assert isinstance(configured, ConfigureLog)
     assert configured.config.flush_messages == 1

@@ -109,6 +109,17 @@ def test_duplicate_answers_the_first_offset_and_still_waits_for_the_high_waterma
     assert harness.row(first) == harness.row(again) == ("NONE", 0)
 
 
+def test_duplicate_of_an_earlier_leader_epoch_names_that_epoch() -> None:
+    """R91: the answer says what is in the log."""
+    harness = CoreHarness().join(partition(1, (1,), min_isr=1))
+    data = batch(2, producer=(9, 0, 0))
+    harness.produce(data)
+    harness.metadata(change(leader=1))
+    name = harness.produce(data)
+    assert harness.row(name) == ("NONE", 0)
+    assert harness.answers[name].partitions[0].leader_epoch == 0
+
+
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_sequences_are_checked_at_every_acks_level(acks: int) -> None:
     """R92, D12."""

@@ -16,7 +16,7 @@ def produce(
     """A delayed request with one row for each (partition, required offset)."""
     delayed: DelayedProduce[str] = DelayedProduce("client", [None] * len(rows))
     for index, (key, offset) in enumerate(rows):
-        delayed.wait_for(WaitingRow(delayed, index, key, offset - 1, offset, 0))
+        delayed.wait_for(WaitingRow(delayed, index, key, offset - 1, offset, 0, 0))
     purgatory.add(delayed, deadline_ms)
     return delayed
 
