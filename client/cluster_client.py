@@ -30,6 +30,8 @@ METADATA_MAX_AGE_MS = 60_000
 CONNECT_TIMEOUT_MS = 2_000
 #: A node that failed is asked last for so long.
 SUSPICION_MS = 3_000
+#: A node that says nothing for so long is left for another one, unless the caller knows better.
+ASK_ATTEMPT_MS = 5_000
 #: Repetitions of `ask` after a refusal or a failure.
 ASK_BACKOFF = Backoff(first_ms=20, max_ms=500)
 #: Refusals by a node that did nothing.
@@ -192,7 +194,13 @@ class ClusterClient:
         raise ClientError(problem)
 
     async def ask(
-        self, request: Any, timeout_ms: float, *, code_of_answer: Callable[[Any], ErrorCode], what: str
+        self,
+        request: Any,
+        timeout_ms: float,
+        *,
+        code_of_answer: Callable[[Any], ErrorCode],
+        what: str,
+        attempt_ms: float = ASK_ATTEMPT_MS,
     ) -> tuple[Any, bool]:
         """Ask any node until one answers without a retriable error.
 
@@ -206,7 +214,9 @@ class ClusterClient:
             left_ms = deadline_ms - self._clock.now_ms()
             address = self._chooser.choose(self.cache.addresses(), self._clock.now_ms())
             try:
-                response = await self._pool.call(*address, request, timeout_ms=max(1, left_ms))
+                response = await self._pool.call(
+                    *address, request, timeout_ms=max(1, min(left_ms, attempt_ms))
+                )
                 self._chooser.succeeded(address)
                 code = code_of_answer(response)
                 if not code.is_retriable:

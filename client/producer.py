@@ -40,6 +40,7 @@ from runtime.api import DiskError, NetworkError, Runtime, Timer
 #: How long after the leader's own limit an answer may still be on its way.
 _ANSWER_GRACE_MS = 1_000
 _IDENTITY_TIMEOUT_MS = 5_000
+_IDENTITY_ATTEMPT_MS = 1_000
 #: About what a record takes besides key and value.
 _RECORD_OVERHEAD = 32
 
@@ -490,7 +491,11 @@ class Producer:
         request = InitProducerIdRequest(effect.producer_id, effect.producer_epoch)
         try:
             answer, _ = await self._cluster.ask(
-                request, _IDENTITY_TIMEOUT_MS, code_of_answer=_code_of_identity, what="InitProducerId"
+                request,
+                _IDENTITY_TIMEOUT_MS,
+                code_of_answer=_code_of_identity,
+                what="InitProducerId",
+                attempt_ms=_IDENTITY_ATTEMPT_MS,
             )
             found: InitProducerIdResponse = answer
             if found.error_code != ErrorCode.NONE:

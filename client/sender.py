@@ -318,8 +318,11 @@ class Sender:
         if broker.begin(now_ms):
             effects.append(Connect(broker_id))
         elif broker.state is Link.DOWN:
+            # Known to be dead: news of another leader must end this wait, too.
             queue.hold_until_ms = max(queue.hold_until_ms, broker.retry_ms)
+            queue.stale_epoch = self._cache.leader(queue.topic, queue.partition).leader_epoch
             self._held[queue] = None
+            self._stick(queue, effects)
             return
         broker.waiting[queue] = None
 
@@ -355,6 +358,14 @@ class Sender:
         broker.waiting.clear()
         return effects
 
+    def _leave_dead_links(self) -> None:
+        # An attempt to connect to a silent host takes seconds; its partitions may be led elsewhere by now.
+        for broker_id, broker in self._brokers.items():
+            for queue in list(broker.waiting):
+                if self._cache.leader(queue.topic, queue.partition).broker_id != broker_id:
+                    del broker.waiting[queue]
+                    self._dirty[queue] = None
+
     def disconnected(self, broker_id: int) -> None:
         """The connection is gone; its requests are reported one by one with `request_failed`."""
         self._broker(broker_id).lost()
@@ -378,6 +389,7 @@ class Sender:
                     self._dirty[queue] = None
                 if not effects:
                     effects.append(RefreshMetadata())
+        self._leave_dead_links()
         if self._config.idempotent:
             for request in list(self._requests.values()):
                 self._leave_old_leader(request, effects)

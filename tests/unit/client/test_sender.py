@@ -196,6 +196,31 @@ def test_a_refused_connection_asks_for_metadata_at_once_and_pauses_before_the_ne
     assert bench.drain(1) == [Connect(1)]
 
 
+def test_an_attempt_to_connect_that_hangs_is_left_when_another_leads() -> None:
+    bench = Bench()
+    bench.sender.want_identity()
+    bench.drain()
+    bench.sender.identity_given(Identity(7, 0))
+    bench.put(0)
+    assert bench.drain() == [Connect(1)]
+    bench.move(0, 2)
+    assert bench.drain() == [Connect(2)]
+
+
+def test_a_partition_that_meets_a_dead_connection_during_its_pause_still_follows_the_news() -> None:
+    bench = Bench()
+    bench.sender.want_identity()
+    bench.drain()
+    bench.sender.identity_given(Identity(7, 0))
+    bench.put(0)
+    bench.drain()
+    bench.sender.connect_failed(1, 0, "refused")
+    bench.put(3)
+    assert bench.drain() == [RefreshMetadata()]
+    bench.move(3, 2)
+    assert bench.drain() == [Connect(2)]
+
+
 def test_a_reset_connection_returns_all_its_batches_and_counts_as_one_failure() -> None:
     bench = Bench().ready().prove(0)
     requests = []
