@@ -366,6 +366,8 @@ class Log:
         """
         while self._changing is not None:  # again and again: the next change may begin before we wake
             await self._no_change.wait()
+        if self._is_closed:
+            return self._flushed_offset
         self._check_usable()
         end_offset = self._log_end_offset
         if self._flushed_offset == end_offset and not self._flusher.has_rolled:

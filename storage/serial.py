@@ -32,11 +32,6 @@ class Serial:
         """Nothing is under way or waiting: synchronous work would run at once."""
         return not self._is_running
 
-    @property
-    def waiting_count(self) -> int:
-        """Steps that wait for the one under way."""
-        return len(self._queue)
-
     def submit(
         self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]
     ) -> None:
@@ -47,8 +42,11 @@ class Serial:
         else:
             _run_now(work, done, failed)
 
-    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine in its turn; nothing else of this log runs meanwhile. Raises what it raises."""
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
+        """Run a coroutine in its turn, which is taken by this call; nothing else of this log runs meanwhile.
+
+        The future has its result or exception. Cancelling it leaves the work to its end.
+        """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def step() -> None:
@@ -68,7 +66,7 @@ class Serial:
         if not self._is_running:
             self._is_running = True
             self._tasks.start(self._name, self._drain())
-        return await result
+        return result
 
     async def _drain(self) -> None:
         while self._queue:

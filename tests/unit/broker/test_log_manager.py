@@ -310,6 +310,30 @@ async def test_recovery_points_bound_what_the_next_start_reads() -> None:
     assert 0 < recovered.recovery.scanned_bytes < recovered.size_bytes
 
 
+async def test_what_lies_behind_the_recovery_point_is_read_again_whatever_segment_it_is_in() -> None:
+    process, disk = await broker_with_two_logs()
+    key = (TOPIC, 0)
+    log = process.manager.logs[key]
+    await log.flush()
+    await process.manager.checkpoint_log_offsets()
+    while log.segment_count < 4:
+        if log.needs_roll(100):
+            await process.manager.serial(key).run(log.roll)
+        log.append_as_leader(batch(2), 1)
+    bases = [base for base, _ in offsets(log)]
+    await process.kill(disk)
+    segments = [name for name in await disk.listdir(log.folder) if name.endswith(".log")]
+    damaged = await disk.open(f"{log.folder}/{segments[1]}", create=False)
+    content = damaged.read_at(0, damaged.size)
+    await damaged.truncate(0)
+    damaged.append([content[:-1], bytes([content[-1] ^ 1])])
+    process = Process(disk)
+    await process.start()
+    recovered = process.manager.logs[key]
+    assert recovered.segment_count == 2
+    assert [base for base, _ in offsets(recovered)] == bases[: len(offsets(recovered))]
+
+
 async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
     process, disk = await broker_with_two_logs()
     key = (TOPIC, 1)

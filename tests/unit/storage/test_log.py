@@ -198,6 +198,19 @@ async def test_a_flush_covers_what_was_there_when_it_started() -> None:
     assert await log.flush() == 7
 
 
+async def test_a_flush_that_comes_while_the_log_is_closed_finds_everything_durable() -> None:
+    log, world = await new_log()
+    await append(log, 3)
+    world.disk.hold_flushes()
+    close = asyncio.ensure_future(log.close(True))
+    await settle()
+    flush = asyncio.ensure_future(log.flush())
+    await settle()
+    world.disk.release_flushes()
+    await close
+    assert await flush == 3
+
+
 async def test_concurrent_flushes_share_fsyncs() -> None:
     log, world = await new_log()
     await append(log)

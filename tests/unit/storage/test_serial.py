@@ -43,12 +43,11 @@ async def test_synchronous_work_runs_at_once_when_nothing_is_under_way() -> None
 
 async def test_work_behind_a_roll_waits_its_turn() -> None:
     trace = Trace()
-    roll = asyncio.ensure_future(trace.serial.run(lambda: trace.slow("roll")))
+    roll = trace.serial.run(lambda: trace.slow("roll"))
     await settle()
     assert not trace.serial.is_idle
     trace.submit("append 1")
-    truncate = asyncio.ensure_future(trace.serial.run(lambda: trace.slow("truncate")))
-    await settle()
+    truncate = trace.serial.run(lambda: trace.slow("truncate"))
     trace.submit("append 2")
     assert trace.events == ["roll begins"]
     trace.gate.set()
@@ -86,7 +85,7 @@ async def test_an_error_reaches_its_submitter_and_nobody_else() -> None:
 
 async def test_a_submitter_that_is_cancelled_leaves_the_work_to_its_end() -> None:
     trace = Trace()
-    roll = asyncio.ensure_future(trace.serial.run(lambda: trace.slow("roll")))
+    roll = trace.serial.run(lambda: trace.slow("roll"))
     await settle()
     roll.cancel()
     trace.submit("append")
