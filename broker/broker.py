@@ -343,7 +343,6 @@ class Broker:
             self._has_roles
             or self._logs is None
             or not self.lifecycle.is_registered
-            or self.image.offset <= epoch
             or own is None
             or own.broker_epoch != epoch
         ):

@@ -75,11 +75,11 @@ def test_the_role_is_the_one_of_the_image_at_the_registration() -> None:
     """D-2: led before, removed by the registration."""
     harness = CoreHarness()
     harness.post(Started(), LogsLoaded({}, {}), ControllerChanged(101, 1))
-    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 5, False))
-    harness.metadata(
-        register(2, 0), register(3, 1), TopicRecord("t", TOPIC), partition(1), change(leader=2, isr=(2, 3))
-    )
-    harness.metadata(register(1, 5))
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 6, False))
+    former = register(1, 2)
+    harness.metadata(register(2, 0), register(3, 1), former, TopicRecord("t", TOPIC), partition(1))
+    assert harness.core.partitions == {}
+    harness.metadata(change(leader=2, isr=(2, 3)), register(1, 6))
     assert harness.partition.role is Role.FOLLOWER
     assert harness.partition.leader_epoch == 1
 

@@ -7,6 +7,7 @@ from broker.events import (
     Failure,
     FetchAnswered,
     FetchFailed,
+    Flushed,
     Reset,
     SendFetch,
     Truncate,
@@ -279,6 +280,19 @@ def test_with_every_write_flushed_only_durable_records_are_shown() -> None:
     harness.finish_flushes()
     (listed,) = take(harness).request.partitions
     assert (listed.fetch_offset, listed.flushed_offset) == (4, 4)
+
+
+def test_flush_that_began_before_the_append_does_not_count() -> None:
+    """A-21: the row waits for the flush that covers it."""
+    harness = follower()
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    answer(harness, take(harness), row(fetched_batch(0, 4, 5)))
+    harness.logs[KEY].flushed_offset = 2
+    harness.post(Flushed(KEY))
+    assert harness.fetches == []
+    harness.finish_flushes()
+    (listed,) = take(harness).request.partitions
+    assert listed.flushed_offset == 4
 
 
 def test_rows_that_are_ready_do_not_wait_for_a_parked_request() -> None:

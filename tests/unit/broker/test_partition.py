@@ -151,6 +151,30 @@ def test_a_fenced_replica_outside_the_isr_does_not_hold_the_high_watermark() -> 
     assert scenario.partition.high_watermark == 5
 
 
+def test_replica_that_was_asked_for_holds_the_high_watermark_even_when_it_is_fenced() -> None:
+    """F3: the controller may have let it in; only its answer or metadata can say that it did not."""
+    scenario = leader(isr=(1, 2))
+    scenario.fetch(2, 0)
+    scenario.fetch(3, 0)
+    assert scenario.proposal is not None
+    scenario.brokers.acceptable.pop(3)
+    scenario.append(5)
+    scenario.fetch(2, 5)
+    assert scenario.partition.high_watermark == 0
+    scenario.answer(error=ErrorCode.INELIGIBLE_REPLICA)
+    assert scenario.partition.high_watermark == 5
+
+
+def test_removed_member_that_never_fetched_does_not_hold_the_high_watermark() -> None:
+    """A-5: it cannot join before it has proven something in this epoch."""
+    scenario = leader()
+    scenario.append(5)
+    scenario.fetch(2, 5)
+    scenario.register(registration(isr=(1, 2), partition_epoch=1))
+    scenario.partition.advance_high_watermark(scenario.now_ms)
+    assert scenario.partition.high_watermark == 5
+
+
 def test_high_watermark_of_a_leader_never_moves_back() -> None:
     """R52, A-2."""
     scenario = leader()
