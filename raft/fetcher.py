@@ -13,7 +13,7 @@ from protocol.record_batch import CorruptBatch, check_batch
 from raft.log_shape import LogShape
 
 #: Doublings of the delay between fetches that bring nothing.
-_DOUBLINGS_MAX = 3
+_DOUBLINGS_MAX = 2
 
 
 class Fetcher:

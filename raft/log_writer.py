@@ -10,7 +10,7 @@ from collections.abc import Callable
 from protocol.record_batch import Record, encode_batch
 from raft.control_records import LEADER_CHANGE_KEY
 from raft.effects import Append, AppendFetched, Truncate
-from runtime.api import Buffer, DiskError, Runtime
+from runtime.api import Buffer, DiskError, Runtime, Task
 from storage.log import Log
 from storage.serial import Serial
 
@@ -36,6 +36,7 @@ class LogWriter:
         self._serial = Serial(runtime.tasks, f"order of {log.folder}")
         self._is_flush_wanted = False
         self._is_flushing = False
+        self._flush_task: Task | None = None
 
     def append(self, effect: Append) -> None:
         """Write the leader's own batch."""
@@ -66,12 +67,14 @@ class LogWriter:
         self._runtime.tasks.start(f"cut {self._log.folder}", self._truncate(effect.end_offset))
 
     async def settle(self) -> None:
-        """Until what was ordered so far is done, without the flush."""
+        """Until what was ordered so far is done, so that the log may be closed."""
 
         async def nothing() -> None:
             pass
 
         await self._serial.run(nothing)
+        if self._flush_task is not None:
+            await self._flush_task.wait()
 
     def _submit(self, batch: Buffer, base_offset: int) -> None:
         def work() -> None:
@@ -110,7 +113,7 @@ class LogWriter:
         self._is_flush_wanted = True
         if not self._is_flushing:
             self._is_flushing = True
-            self._runtime.tasks.start(f"flush {self._log.folder}", self._flush())
+            self._flush_task = self._runtime.tasks.start(f"flush {self._log.folder}", self._flush())
 
     async def _flush(self) -> None:
         while self._is_flush_wanted:

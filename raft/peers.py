@@ -1,7 +1,8 @@
 """Sends the node's requests to other voters and says what became of them.
 
-Owns the connections; never repeats a request, the node does. The kind of a failure is evidence (D9), so it is
-told apart here and nowhere else.
+Owns one connection to each voter. Never repeats a request and never backs off: the node paces what it sends,
+and a pause in here would only make its evidence old. The kind of a failure is evidence (D9), so it is told
+apart here and nowhere else.
 """
 
 import asyncio
@@ -9,8 +10,22 @@ from collections.abc import Callable
 
 from raft.config import RaftConfig
 from raft.effects import Answered, RaftResponse, Send, SendFailed, SendFailure
-from rpc.channel import CallRefused, CallTimedOut, Disconnected, Pool
-from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime
+from rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected
+from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Task
+
+
+class _Link:
+    """The way to one voter."""
+
+    __slots__ = ("channel", "connecting", "host", "port", "waiting")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.channel: Channel | None = None
+        self.connecting: Task | None = None
+        #: (request, deadline) for the connection under way, in order
+        self.waiting: list[tuple[Send, int]] = []
 
 
 class Peers:
@@ -20,24 +35,26 @@ class Peers:
         self, runtime: Runtime, config: RaftConfig, outcome: Callable[[Answered | SendFailed], None]
     ) -> None:
         self._runtime = runtime
-        self._voters = config.voters
+        self._client_id = f"raft-{config.node_id}"
+        self._connect_timeout_ms = config.request_timeout_ms
+        self._links = {id: _Link(*address) for id, address in sorted(config.voters.items())}
         self._outcome = outcome
-        self._pool = Pool(runtime, f"raft-{config.node_id}", config.request_timeout_ms)
         self._in_flight = 0
         self._quiet: asyncio.Future[None] | None = None
+        self._is_closed = False
 
     def send(self, effect: Send) -> None:
         """Start the request; its outcome comes later, exactly once."""
-        host, port = self._voters[effect.voter_id]
+        assert not self._is_closed, "nothing is sent after the end"
         self._in_flight += 1
-        channel = self._pool.connected(host, port)
-        if channel is None:
-            name = f"{type(effect.request).__name__} to {effect.voter_id}"
-            self._runtime.tasks.start(name, self._connect_and_call(effect, host, port))
+        link = self._links[effect.voter_id]
+        if link.channel is not None and link.channel.is_connected:
+            self._call(link.channel, effect, effect.timeout_ms)
             return
-        # The common case costs no task.
-        answer = channel.call_soon(effect.request, effect.timeout_ms)
-        answer.add_done_callback(lambda answer: self._done(effect, answer))
+        link.waiting.append((effect, self._runtime.clock.now_ms() + effect.timeout_ms))
+        if link.connecting is None:
+            name = f"connect to voter {effect.voter_id}"
+            link.connecting = self._runtime.tasks.start(name, self._connect(link))
 
     async def quiet(self, timeout_ms: int) -> None:
         """Until every request sent has its outcome, or the time is over."""
@@ -51,45 +68,65 @@ class Peers:
 
     def close(self) -> None:
         """End all connections. Requests under way fail."""
-        self._pool.close()
+        self._is_closed = True
+        for link in self._links.values():
+            if link.connecting is not None:
+                link.connecting.cancel()
+            if link.channel is not None:
+                link.channel.close()
+            self._fail_waiting(link, Disconnected("this node takes no more part"))
 
-    def _wake(self) -> None:
-        if self._quiet is not None and not self._quiet.done():
-            self._quiet.set_result(None)
+    # --- inside ----------------------------------------------------------------------------------------
 
-    async def _connect_and_call(self, effect: Send, host: str, port: int) -> None:
+    async def _connect(self, link: _Link) -> None:
+        channel = Channel(self._runtime, link.host, link.port, self._client_id)
         try:
-            response = await self._pool.call(host, port, effect.request, effect.timeout_ms)
+            await channel.connect(self._connect_timeout_ms)
         except (NetworkError, CallRefused) as error:
-            self._failed(effect, error)
-        else:
-            self._answered(effect, response)
+            link.connecting = None
+            self._fail_waiting(link, error)
+            return
+        link.connecting, link.channel = None, channel
+        waiting, link.waiting = link.waiting, []
+        now_ms = self._runtime.clock.now_ms()
+        for effect, deadline_ms in waiting:
+            self._call(channel, effect, max(1, deadline_ms - now_ms))
+
+    def _call(self, channel: Channel, effect: Send, timeout_ms: int) -> None:
+        answer = channel.call_soon(effect.request, timeout_ms)
+        answer.add_done_callback(lambda answer: self._done(effect, answer))
 
     def _done(self, effect: Send, answer: "asyncio.Future[RaftResponse]") -> None:
         if answer.cancelled():
             return  # the loop is closing
         error = answer.exception()
-        if error is None:
-            self._answered(effect, answer.result())
+        if error is not None:
+            if isinstance(error, CallTimedOut):
+                # No late answer may come on this connection (D-4).
+                self._disconnect(self._links[effect.voter_id])
+            self._end(SendFailed(effect.request_id, failure_of(error)))
         else:
-            self._failed(effect, error)
+            self._end(Answered(effect.request_id, answer.result()))
 
-    def _answered(self, effect: Send, response: RaftResponse) -> None:
-        self._end()
-        self._outcome(Answered(effect.request_id, response))
+    def _disconnect(self, link: _Link) -> None:
+        if link.channel is not None:
+            link.channel.abort()
+            link.channel = None
 
-    def _failed(self, effect: Send, error: BaseException) -> None:
-        self._end()
-        failure = failure_of(error)
-        if isinstance(error, CallTimedOut):
-            # No late answer may come on this connection (D-4).
-            self._pool.disconnect(*self._voters[effect.voter_id])
-        self._outcome(SendFailed(effect.request_id, failure))
+    def _fail_waiting(self, link: _Link, error: Exception) -> None:
+        waiting, link.waiting = link.waiting, []
+        for effect, _ in waiting:
+            self._end(SendFailed(effect.request_id, failure_of(error)))
 
-    def _end(self) -> None:
+    def _end(self, outcome: Answered | SendFailed) -> None:
         self._in_flight -= 1
         if self._in_flight == 0:
             self._wake()
+        self._outcome(outcome)
+
+    def _wake(self) -> None:
+        if self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
 
 
 def failure_of(error: BaseException) -> SendFailure:

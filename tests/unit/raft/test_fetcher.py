@@ -31,7 +31,7 @@ def test_first_failure_costs_no_time_and_more_do() -> None:
     for _ in range(6):
         fetcher.failed(1_000)
         ready.append(fetcher.ready_at_ms - 1_000)
-    assert ready == [0, 20, 40, 80, 160, 160]
+    assert ready == [0, 20, 40, 80, 80, 80]
     fetcher.succeeded()
     assert fetcher.ready_at_ms == 0
 

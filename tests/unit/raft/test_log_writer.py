@@ -109,3 +109,21 @@ async def test_first_failure_of_the_disk_is_told(written: Written, operation: st
     assert isinstance(written.failures[0], DiskError)
     assert written.flushed == flushed
     assert written.truncated == []
+
+
+async def test_settled_writer_leaves_the_log_to_be_closed(written: Written) -> None:
+    """A flush that was still wanted must not meet a closed log."""
+    written.world.disk.hold_flushes()
+    written.writer.append(Append(0, 1, (b"a",)))
+    written.writer.flush()
+    await settle()
+    written.writer.append(Append(1, 1, (b"b",)))
+    written.writer.flush()
+    task = written.world.tasks.start("settle", written.writer.settle())
+    await settle()
+    assert not task.is_done
+    written.world.disk.release_flushes()
+    await settle()
+    assert task.is_done
+    assert written.flushed == [1, 2]
+    await written.log.close(flush=True)
