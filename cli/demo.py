@@ -207,13 +207,14 @@ class Demo:
 
     def _kill_broker(self, producers: Producers, victim: str) -> Node:
         leads = self._watch.led_by_broker(TOPIC)
-        order = sorted(leads, key=lambda broker_id: (-len(leads[broker_id]), broker_id))
-        broker_id = order[0] if victim == "leader" else order[-1]
-        node = next(n for n in self._cluster.brokers if n.node_id == broker_id)
+        order = sorted(self._cluster.brokers, key=lambda n: (-len(leads.get(n.node_id, {})), n.node_id))
+        node = order[0] if victim == "leader" else order[-1]
+        led = leads.get(node.node_id, {})
         killed_ns = time.monotonic_ns()
         self._cluster.kill((node,))
-        self._say(f"kill -9 {node.name} (leader of {len(leads[broker_id])} partitions)")
-        self._say("  " + describe_wait(producers.wait_new_leaders(leads[broker_id], killed_ns)))
+        self._say(f"kill -9 {node.name} (leader of {len(led)} partitions)")
+        if led:
+            self._say("  " + describe_wait(producers.wait_new_leaders(led, killed_ns)))
         return node
 
     def verdict(self) -> int:

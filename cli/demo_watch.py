@@ -87,7 +87,7 @@ def describe_wait(waited: dict[int, float | None]) -> str:
     seen = [seconds for seconds in waited.values() if seconds is not None]
     missing = len(waited) - len(seen)
     if not seen:
-        return "no write was acknowledged by a new leader" if waited else "it led nothing"
+        return "no write was acknowledged by a new leader: the producers had finished or gave up waiting"
     text = f"first write acknowledged by the new leaders after {min(seen):.2f} to {max(seen):.2f} s"
     return text + (f"; none yet in {missing} of {len(waited)} partitions" if missing else "")
 
