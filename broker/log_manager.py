@@ -188,6 +188,8 @@ class LogManager:
             before_rewind=lambda offset: log_dir.lower(partition, offset),
             on_failure=lambda error: self._dir_failed(log_dir, error),
         )
+        # A log that lost more than it should have: what it gets now is not flushed.
+        await log_dir.lower(partition, log.log_end_offset)
         if log.recovery.reason is not None:
             _log.log(
                 logging.ERROR if self._was_clean else logging.WARNING,
@@ -287,6 +289,9 @@ class LogManager:
                     f"{folder}: exists already for another topic id; delete that partition first"
                 )
         try:
+            if log_dir.has_rows_of(partition):
+                # Of a deleted topic with this name: a crash would cut or drop the new log by them.
+                await self._store_checkpoints(log_dir)
             await self._disk.make_folder(folder)
             # The id before any log file: a folder without it is empty, whenever the power goes.
             await meta_properties.write_topic_id(self._disk, folder, topic_id)
@@ -322,7 +327,6 @@ class LogManager:
             condemned = log_dir.file(f"{name}.{self._runtime.random.uuid().hex()}{DELETED_SUFFIX}")
             await self._disk.rename(managed.log.folder, condemned)
             await self._disk.sync_folder(log_dir.path)
-            log_dir.forget(managed.partition)
             await self._disk.remove_folder(condemned)
         except DiskError as error:
             self._dir_failed(log_dir, error)
@@ -362,15 +366,25 @@ class LogManager:
     async def checkpoint_high_watermarks(self) -> None:
         """Store the high watermarks of all dirs (R87)."""
         for log_dir in self._online_dirs():
-            offsets = dict(log_dir.high_watermarks)
-            for key, managed in self._managed.items():
-                high_watermark = self._high_watermark_of(key)
-                if managed.log_dir is log_dir and high_watermark is not None:
-                    offsets[managed.partition] = high_watermark
             try:
-                await log_dir.store_high_watermarks(offsets)
+                await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
             except DiskError as error:
                 self._dir_failed(log_dir, error)
+
+    def _high_watermarks(self, log_dir: LogDir) -> Offsets:
+        offsets: Offsets = {}
+        for key, managed in self._managed.items():
+            if managed.log_dir is log_dir:
+                high_watermark = self._high_watermark_of(key)
+                if high_watermark is None:
+                    high_watermark = log_dir.high_watermarks.get(managed.partition, 0)
+                offsets[managed.partition] = high_watermark
+        return offsets
+
+    async def _store_checkpoints(self, log_dir: LogDir) -> None:
+        """All rows as of now, so none of partitions that are gone. Raises: DiskError."""
+        await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
+        await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
 
     async def delete_old_segments(self) -> None:
         """One retention pass over all logs."""
@@ -468,8 +482,9 @@ class LogManager:
             await task.wait()
         works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
         await self._in_parallel("close logs", works, CONCURRENCY)
-        await self.checkpoint_log_offsets()
-        await self.checkpoint_high_watermarks()
+        if self._is_loaded:  # else the files speak of logs that this process has not seen
+            await self.checkpoint_log_offsets()
+            await self.checkpoint_high_watermarks()
         # R34: also after a clean start that did not come to load everything: what was not opened is as it
         # was.
         is_whole = len(self._online_dirs()) == len(self._config.log_dirs)

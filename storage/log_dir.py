@@ -86,9 +86,10 @@ class LogDir:
             await self._store(LOG_START_CHECKPOINT, self.log_starts, log_starts)
             self.log_starts = log_starts
 
-    async def store_high_watermarks(self, high_watermarks: Offsets) -> None:
-        """Store the high watermarks of all partitions of this dir."""
+    async def store_high_watermarks(self, current: Callable[[], Offsets]) -> None:
+        """Store the high watermarks; `current` is asked once nobody else writes."""
         async with self._writing:
+            high_watermarks = current()
             await self._store(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks, high_watermarks)
             self.high_watermarks = high_watermarks
 
@@ -104,10 +105,10 @@ class LogDir:
                     stored[partition] = offset
                     await checkpoint.write_offsets(self._disk, self.file(name), stored)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """The partition is gone; the files say so with the next checkpoint."""
-        for stored in (self.recovery_points, self.log_starts, self.high_watermarks):
-            stored.pop(partition, None)
+    def has_rows_of(self, partition: TopicPartition) -> bool:
+        """Whether some file speaks of the partition: of a new log of that name it would be a lie."""
+        stored = (self.recovery_points, self.log_starts, self.high_watermarks)
+        return any(partition in offsets for offsets in stored)
 
     async def _store(self, name: str, stored: Offsets, offsets: Offsets) -> None:
         if stored != offsets:

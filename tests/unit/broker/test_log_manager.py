@@ -9,6 +9,7 @@ from broker.log_manager import Key, LogManager, LogManagerConfig
 from runtime.api import Disk, DiskError, Runtime
 from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
+from storage.checkpoint import read_offsets
 from storage.config import LogConfig
 from storage.meta_properties import LogDirRefused
 from tests.unit.storage.batches import batch, offsets, read_all
@@ -257,6 +258,34 @@ async def test_a_topic_of_the_same_name_needs_the_old_folder_deleted_first() -> 
     assert sorted(process.manager.logs) == [(OTHER, 0), (TOPIC, 1)]
 
 
+@pytest.mark.parametrize("was_deletion_cut_short", [False, True])
+async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_short: bool) -> None:
+    """R87: the log start of the old life would drop the new log as a whole after a crash."""
+    disk = MemoryDisk()
+    process = Process(disk, ("/a",))
+    await process.start()
+    log = await process.manager.create("topic", TOPIC, 0, SMALL)
+    write(process, (TOPIC, 0), 20)
+    await log.flush()
+    log.advance_log_start_offset(30)
+    process.high_watermarks[TOPIC, 0] = 40
+    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoint_high_watermarks()
+    await process.manager.delete(TOPIC, 0)
+    if was_deletion_cut_short:
+        await process.kill(disk, loses_power=True)
+        process = Process(disk, ("/a",))
+        await process.start()
+    await process.manager.create("topic", OTHER, 0, SMALL)
+    write(process, (OTHER, 0), 3)
+    await process.kill(disk)
+    process = Process(disk, ("/a",))
+    await process.start()
+    log = process.manager.logs[OTHER, 0]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 6)
+    assert process.high_watermarks == {(OTHER, 0): 0}
+
+
 @pytest.mark.usefixtures("failures_logged")
 async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start() -> None:
     crash_at = 0
@@ -345,6 +374,44 @@ async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
     text = disk.durable_bytes("/b/recovery-point-offset-checkpoint")
     assert text is not None
     assert b"topic 1 2\n" in text
+
+
+async def test_a_recovery_point_never_outlives_what_a_damaged_disk_lost() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.manager.logs[TOPIC, 1].flush()
+    await process.manager.checkpoint_log_offsets()
+    await process.kill(disk)
+    file = await disk.open("/b/topic-1/00000000000000000000.log", create=False)
+    await file.truncate(file.size - 1)
+    process = Process(disk)
+    await process.start()
+    end_offset = process.manager.logs[TOPIC, 1].log_end_offset
+    assert end_offset == 6
+    stored = await read_offsets(disk, "/b/recovery-point-offset-checkpoint")
+    assert stored == {("topic", 1): end_offset}
+
+
+async def test_a_stop_while_logs_are_loaded_leaves_the_checkpoints_as_they_are() -> None:
+    process, disk = await broker_with_two_logs()
+    await process.manager.logs[TOPIC, 0].flush()
+    process.high_watermarks[TOPIC, 0] = 4
+    await process.manager.checkpoint_log_offsets()
+    await process.manager.checkpoint_high_watermarks()
+    for turns in range(0, 60, 5):
+        await process.kill(disk)
+        process = Process(disk)
+        loading = process.runtime.tasks.start("load", start_only(process))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        loading.cancel()
+        await loading.wait()
+        await process.manager.close(None)
+        assert await read_offsets(disk, "/a/recovery-point-offset-checkpoint") == {("topic", 0): 6}
+        assert await read_offsets(disk, "/a/replication-offset-checkpoint") == {("topic", 0): 4}
+
+
+async def start_only(process: Process) -> None:
+    await process.start()
 
 
 async def test_high_watermarks_are_stored_every_few_seconds_and_never_above_the_log() -> None:
