@@ -5,6 +5,7 @@ those of one turn of the event loop, and those that come while a flush runs, sha
 segments are rolled between appends.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from protocol.record_batch import Record, encode_batch
@@ -64,7 +65,8 @@ class LogWriter:
 
     def truncate(self, effect: Truncate) -> None:
         """Cut the log."""
-        self._runtime.tasks.start(f"cut {self._log.folder}", self._truncate(effect.end_offset))
+        turn = self._serial.run(lambda: self._log.truncate_to(effect.end_offset))
+        self._runtime.tasks.start(f"cut {self._log.folder}", self._truncate(effect.end_offset, turn))
 
     async def settle(self) -> None:
         """Until what was ordered so far is done, so that the log may be closed."""
@@ -87,22 +89,19 @@ class LogWriter:
 
     def _after_append(self) -> None:
         if self._log.needs_roll(0):
-            self._runtime.tasks.start(f"roll {self._log.folder}", self._roll())
+            turn = self._serial.run(self._log.roll)
+            self._runtime.tasks.start(f"roll {self._log.folder}", self._roll(turn))
         self._appended()
 
-    async def _roll(self) -> None:
-        async def roll() -> None:
-            if self._log.needs_roll(0):
-                await self._log.roll()
-
+    async def _roll(self, turn: "asyncio.Future[None]") -> None:
         try:
-            await self._serial.run(roll)
+            await turn
         except DiskError as error:
             self._failed(error)
 
-    async def _truncate(self, end_offset: int) -> None:
+    async def _truncate(self, end_offset: int, turn: "asyncio.Future[int]") -> None:
         try:
-            reached = await self._serial.run(lambda: self._log.truncate_to(end_offset))
+            reached = await turn
         except DiskError as error:
             self._failed(error)
             return

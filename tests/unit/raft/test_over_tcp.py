@@ -1,0 +1,84 @@
+"""Three voters and an observer on real clock, disk and sockets. Waits for events, never for time."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from raft.committed import Entry
+from raft.config import RaftConfig
+from raft.driver import RaftDriver
+from rpc.server import Server
+from runtime.real import real_runtime
+from storage.config import LogConfig
+from storage.log import Log
+
+VOTERS = (1, 2, 3)
+OBSERVER = 101
+
+
+class Owner:
+    """A `RaftListener` that lets a test wait for what it hears."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.is_changed = asyncio.Event()
+
+    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+        self.values += [entry.value for entry in entries]
+        self.is_changed.set()
+
+    def on_leader_change(
+        self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
+    ) -> None:
+        self.is_changed.set()
+
+    async def holds(self, values: list[bytes]) -> None:
+        while self.values != values:
+            self.is_changed.clear()
+            await self.is_changed.wait()
+
+
+async def test_real_files_and_sockets_carry_a_quorum(tmp_path: Path) -> None:
+    runtimes = {id: real_runtime() for id in (*VOTERS, OBSERVER)}
+    owners = {id: Owner() for id in runtimes}
+    logs: dict[int, Log] = {}
+    drivers: dict[int, RaftDriver] = {}
+    servers: dict[int, Server] = {}
+    addresses: dict[int, tuple[str, int]] = {}
+    for id in VOTERS:
+        # The addresses must be known before the drivers are made: handlers come afterwards.
+        probe = Server(runtimes[id], id, "CONTROLLER", {})
+        addresses[id] = ("127.0.0.1", await probe.start("127.0.0.1", 0))
+        await probe.close()
+    for id, runtime in runtimes.items():
+        folder = str(tmp_path / str(id))
+        logs[id] = await Log.open(runtime, f"{folder}/log", LogConfig(retention_ms=None), clean=False)
+        config = RaftConfig(id, "test", addresses, folder, is_voter=id in VOTERS)
+        drivers[id] = RaftDriver(runtime, config, logs[id], owners[id])
+        if id in VOTERS:
+            servers[id] = Server(runtime, id, "CONTROLLER", drivers[id].handlers())
+            await servers[id].start(*addresses[id])
+        await drivers[id].start()
+
+    changed = asyncio.Event()
+    for owner in owners.values():
+        owner.is_changed = changed
+    while not any(driver.is_leader for driver in drivers.values()):
+        changed.clear()
+        await changed.wait()
+    for owner in owners.values():
+        owner.is_changed = asyncio.Event()
+
+    leader = next(driver for driver in drivers.values() if driver.is_leader)
+    values = [b"value %d" % number for number in range(50)]
+    for value in values:
+        leader.append([value], leader.raft_epoch)
+    for owner in owners.values():
+        await owner.holds(values)
+
+    for id in (OBSERVER, *VOTERS):
+        await drivers[id].stop()
+        if id in servers:
+            await servers[id].close()
+        await logs[id].close(flush=True)
+        await runtimes[id].tasks.cancel_all()
