@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 
+from protocol.record_batch import Record, encode_batch
 from raft.committed import CHUNK_BYTES, CommittedReader, Entry
 from runtime.memory import memory_runtime, settle
 from storage.config import LogConfig
@@ -41,9 +42,12 @@ async def test_owner_that_breaks_in_a_later_turn_ends_the_node() -> None:
         seen.append(committed_offset)
         assert len(seen) < 2, "the owner's bug"
 
-    count = CHUNK_BYTES // len(batches(0, "1:1")) + 10
-    reader = CommittedReader(await make_log(batches(0, f"1:{count}")), deliver, failures.append)
-    reader.advance(count)
+    records = b"".join(
+        encode_batch([Record(offset, 0, None, bytes(CHUNK_BYTES))], base_offset=offset, leader_epoch=1)
+        for offset in range(3)
+    )
+    reader = CommittedReader(await make_log(records), deliver, failures.append)
+    reader.advance(3)
     await settle()
     assert len(seen) == 2
     assert isinstance(failures[0], AssertionError)
