@@ -348,6 +348,7 @@ class Fetchers:
                 self._touched.pop(source.source_id, None)
                 self._sources.pop(source.source_id, None)
             elif self.broker_epoch >= 0:
+                effects += self._flush_first(source)
                 request = self._next_request(source, now_ms)
                 if request is not None:
                     effects.append(
@@ -359,6 +360,19 @@ class Fetchers:
                             self._wait_ms + self._timeout_ms,
                         )
                     )
+        return effects
+
+    def _flush_first(self, source: Source) -> list[Effect]:
+        """D6: with every write flushed, a row that is not durable to its end waits, for instance after we led.
+        Listed as it is, it would hold the leader up until there are new records: a flush lists nothing."""
+        effects: list[Effect] = []
+        for key, row in list(source.ready.items()):
+            partition = row.partition
+            if partition.counts_flushed and partition.log.flushed_offset < partition.log.log_end_offset:
+                del source.ready[key]
+                self._begin(row)
+                self._flushing[key] = None
+                effects.append(Flush(key))
         return effects
 
     def _next_request(self, source: Source, now_ms: int) -> FetchRequest | None:

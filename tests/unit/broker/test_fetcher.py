@@ -15,7 +15,7 @@ from broker.events import (
 from broker.fetcher import PAUSE_MS_MIN
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
-from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, change, fetched_batch, partition
+from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, fetched_batch, partition
 from tests.unit.broker.harness import MemoryLog
 
 NO_RECORDS = memoryview(b"")
@@ -293,6 +293,18 @@ def test_flush_that_began_before_the_append_does_not_count() -> None:
     harness.finish_flushes()
     (listed,) = take(harness).request.partitions
     assert listed.flushed_offset == 4
+
+
+def test_follower_that_led_flushes_before_it_shows_its_log() -> None:
+    """D6: shown before, its flushed offset would stay behind at the leader until there are new records."""
+    harness = CoreHarness(log_flush_interval_messages="1").join(partition(1))
+    harness.produce(batch(4), acks=1)
+    assert harness.partition.log.flushed_offset == 0
+    harness.metadata(change(leader=2))
+    assert harness.fetches == []
+    harness.finish_flushes()
+    (listed,) = take(harness).request.partitions
+    assert (listed.fetch_offset, listed.flushed_offset) == (4, 4)
 
 
 def test_rows_that_are_ready_do_not_wait_for_a_parked_request() -> None:
