@@ -80,4 +80,5 @@ class CommittedReader:
         try:
             self.read_on()
         except Exception as error:  # noqa: BLE001 - not swallowed: it ends the node
+            self.stop()
             self._failed(error)
