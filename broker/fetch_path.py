@@ -168,10 +168,13 @@ class FetchPath:
         effects: list[Effect] = []
         session = self._sessions.get(request.replica_id)
         if request.session_epoch == 0:
+            if session is not None and (request.broker_epoch, request.session_id) < session.identity:
+                # It was overtaken by a newer connection: what it proves may be gone by now (A-5, D-4).
+                return [_refuse_session(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
             session = self._sessions.open(request.replica_id, request.broker_epoch, request.session_id)
-        elif session is None or session.session_id != request.session_id:
+        elif session is None or (request.broker_epoch, request.session_id) != session.identity:
             return [_refuse_session(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)], [], []
         elif session.next_epoch != request.session_epoch:
             return [_refuse_session(reply_to, ErrorCode.INVALID_FETCH_SESSION_EPOCH)], [], []

@@ -80,6 +80,11 @@ class FollowerSession(Generic[T]):
         #: when the parked request is answered at the latest
         self.due_ms = 0
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """(broker epoch, session id): rises with every session of a broker, over all its incarnations."""
+        return self.broker_epoch, self.session_id
+
 
 class FollowerSessions(Generic[T]):
     """Sessions of all followers, and who waits for which partition."""

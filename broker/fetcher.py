@@ -363,8 +363,8 @@ class Fetchers:
         return effects
 
     def _flush_first(self, source: Source) -> list[Effect]:
-        """D6: with every write flushed, a row that is not durable to its end waits, for instance after we led.
-        Listed as it is, it would hold the leader up until there are new records: a flush lists nothing."""
+        """D6: with every write flushed, a row that is not durable to its end waits, as after we led. Listed
+        as it is, it would hold the leader up until there are new records: a flush lists nothing."""
         effects: list[Effect] = []
         for key, row in list(source.ready.items()):
             partition = row.partition

@@ -192,6 +192,11 @@ class CoreHarness:
             self._metadata_offset += 1
         self.post(MetadataCommitted(tuple(entries), self._metadata_offset))
 
+    @property
+    def metadata_offset(self) -> int:
+        """Where the next record will stand."""
+        return self._metadata_offset
+
     def request(self, message: Any) -> object:
         """Send a request; its answer is in `answers` under the returned name."""
         self._requests += 1
@@ -248,6 +253,7 @@ class CoreHarness:
         flushed: int | None = None,
         max_bytes: int = 1 << 20,
         min_bytes: int = 1,
+        broker_epoch: int | None = None,
     ) -> object:
         """A fetch of partition 0 by a follower, or by a consumer (-1); without offset no row is listed."""
         rows: tuple[FetchPartition, ...] = ()
@@ -259,7 +265,7 @@ class CoreHarness:
             FetchRequest(
                 None,
                 replica_id,
-                replica_id - 2 if is_follower else -1,
+                broker_epoch if broker_epoch is not None else replica_id - 2 if is_follower else -1,
                 wait_ms,
                 min_bytes,
                 10 << 20,

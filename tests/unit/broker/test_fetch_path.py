@@ -7,7 +7,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
-from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition
+from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
 from tests.unit.broker.harness import MemoryLog
 
 
@@ -110,6 +110,35 @@ def test_new_session_takes_the_place_of_the_former_one() -> None:
     assert harness.fetch_rows(old) == [("NONE", 0, -1, -1)]
     harness.produce(batch(1), acks=1)
     assert harness.fetch_rows(new) == [("NONE", 0, 0, 1)]
+
+
+def test_late_request_of_a_former_session_proves_nothing() -> None:
+    """A-5, D-4: the follower may have been cut since it sent that."""
+    harness = leader()
+    harness.produce(batch(5), acks=1)
+    harness.fetch(2, 0, session=8)
+    name = harness.fetch(2, 5, session=7, last_epoch=0)
+    assert harness.answers[name].error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert progress_of_broker_2(harness) == 0
+
+
+def test_late_request_of_a_former_incarnation_proves_nothing_for_the_new_one() -> None:
+    """KAFKA-15221: sessions are numbered anew by every process, so ids and numbers meet again."""
+    harness = leader()
+    harness.produce(batch(5), acks=1)
+    harness.fetch(2, 5, session=1, last_epoch=0)
+    harness.metadata(register(2, harness.metadata_offset))
+    harness.fetch(2, 0, session=1, broker_epoch=harness.metadata_offset - 1)
+    assert progress_of_broker_2(harness) == 0
+    name = harness.fetch(2, 5, session=1, number=1, last_epoch=0, broker_epoch=0)
+    assert harness.answers[name].error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert progress_of_broker_2(harness) == 0
+
+
+def progress_of_broker_2(harness: CoreHarness) -> int:
+    leadership = harness.partition.leadership
+    assert leadership is not None
+    return leadership.progress[2].position
 
 
 def test_forgotten_row_is_not_answered() -> None:
