@@ -96,8 +96,8 @@ def test_uvloop_is_used_where_it_is_installed() -> None:
 
 @contextmanager
 def size_limit(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond `size`: the kernel writes short, then refuses. Our own output too,
-    so nothing may be printed meanwhile."""
+    """No file of this process may grow beyond `size`: the kernel writes short, then refuses. Our own output
+    too, so nothing may be printed meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
