@@ -33,6 +33,7 @@ from broker.events import (
     OpenLog,
     QueueEmpty,
     Requested,
+    Respond,
     ShutdownWanted,
     Started,
     StartEpoch,
@@ -61,7 +62,7 @@ from metadata.records import decode_record
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from protocol.messages.broker_registration import BrokerHeartbeatResponse, BrokerRegistrationResponse
-from protocol.messages.fetch import FetchRequest
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from protocol.messages.produce import ProduceRequest
@@ -205,6 +206,13 @@ class Broker:
     def _on_fetch(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
         if request.replica_id < 0:
             self._effects += self.fetch_path.consumer_request(reply_to, request, now_ms)
+            return
+        if request.replica_id not in self._brokers.epochs:
+            # Sessions are kept for registered brokers only, so there are never more of them than brokers.
+            text = f"broker {request.replica_id} is not registered as far as this broker knows; try again"
+            self._effects.append(
+                Respond(reply_to, FetchResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, text, ()))
+            )
             return
         effects, moved, proposals = self.fetch_path.follower_request(reply_to, request, now_ms)
         self._effects += effects

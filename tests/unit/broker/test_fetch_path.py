@@ -103,6 +103,13 @@ def test_sessions_are_checked_by_id_and_number() -> None:
     assert harness.answers[name].error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+def test_only_registered_brokers_get_a_session() -> None:
+    """What a peer can make us keep is bounded by the brokers that there are."""
+    harness = leader()
+    name = harness.fetch(77, 0)
+    assert harness.answers[name].error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
 def test_new_session_takes_the_place_of_the_former_one() -> None:
     harness = leader()
     old = harness.fetch(2, 0, session=7)
