@@ -319,6 +319,7 @@ class Broker:
                 proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
                 if proposal is not None:
                     self._submit(key, proposal)
+                self._advance(partition, now_ms)  # whoever is caught up no more holds it up no more (F3)
 
     # --- metadata ------------------------------------------------------------------------------------------
 
@@ -340,6 +341,9 @@ class Broker:
             self._delete(TopicPartition(local.topic_id, local.partition_index), now_ms)
         for local in (*changes.leaders, *changes.followers):
             self._apply_local(local, now_ms)
+        if delta.changed_brokers:  # who may not join any more holds the high watermark up no more (F3)
+            for partition in self.partitions.values():
+                self._advance(partition, now_ms)
         for resource_type, name in delta.changed_configs:
             self._configs_changed(name if resource_type == RESOURCE_TOPIC else None)
 
@@ -584,6 +588,8 @@ class Broker:
                     Level.WARNING, f"{_name(partition)}: ISR {proposal.isr} refused with {row.error_code}"
                 )
             self._registered(partition, change, before, now_ms)
+            if change is RoleChange.IGNORED:
+                self._advance(partition, now_ms)  # a proposal that was dropped holds it up no more
 
     # --- inside --------------------------------------------------------------------------------------------
 

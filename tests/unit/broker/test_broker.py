@@ -1,5 +1,7 @@
 """The core as a whole: roles from metadata (D-2), the controller, proposals, deletion."""
 
+import pytest
+
 from broker.events import (
     CallFailed,
     ConfigureLog,
@@ -254,6 +256,42 @@ def test_refused_proposals_are_repeated_or_dropped() -> None:
     assert leadership is not None
     assert leadership.maximal_isr == (1, 2)
     assert harness.core.counts.failed_isr_updates == 2
+
+
+@pytest.mark.parametrize("is_fenced_first", [True, False])
+def test_follower_that_dies_before_it_joins_holds_the_high_watermark_up_no_more(
+    is_fenced_first: bool,
+) -> None:
+    """F3, KAFKA-15021: nothing else would happen that moves it while all writers wait."""
+    harness = CoreHarness().join(partition(1, (1, 2)))
+    harness.fetch(3, 0)
+    name = harness.produce(batch())
+    harness.fetch(2, 1)
+    assert name not in harness.answers
+    row = AlterPartitionPartitionResponse(TOPIC, 0, ErrorCode.INELIGIBLE_REPLICA, -1, -1, (), 0, -1, -1)
+    refused = AlterPartitionResponse(ErrorCode.NONE, None, (row,))
+    if is_fenced_first:
+        harness.metadata(FenceBrokerRecord(3, 1))
+        assert name not in harness.answers
+        harness.answer_call(refused)
+    else:
+        harness.answer_call(refused)
+        assert name not in harness.answers
+        harness.metadata(FenceBrokerRecord(3, 1))
+    assert harness.row(name) == ("NONE", 0)
+
+
+def test_follower_that_falls_behind_outside_the_isr_holds_the_high_watermark_up_no_more() -> None:
+    """F3: it was caught up once, and then silent for the lag time."""
+    harness = CoreHarness().join(partition(1, (1, 2)))
+    harness.fetch(3, 0)
+    row = AlterPartitionPartitionResponse(TOPIC, 0, ErrorCode.INELIGIBLE_REPLICA, -1, -1, (), 0, -1, -1)
+    harness.answer_call(AlterPartitionResponse(ErrorCode.NONE, None, (row,)))
+    name = harness.produce(batch(), timeout_ms=10 * LAG_MS_MAX)
+    harness.fetch(2, 1)
+    assert name not in harness.answers
+    harness.tick(LAG_MS_MAX + 1)
+    assert harness.row(name) == ("NONE", 0)
 
 
 # --- controller --------------------------------------------------------------------------------------------
