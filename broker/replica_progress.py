@@ -39,7 +39,11 @@ class ReplicaProgress:
 
     def fetched(self, position: int, broker_epoch: int, leader_position: int, now_ms: int) -> None:
         """Take note of a fetch that matched the leader's log. It counts as caught up now when it has all,
-        and as of its previous fetch when it has what the leader had then."""
+        and as of its previous fetch when it has what the leader had then. What another incarnation had says
+        nothing: a restart may have cost the tail."""
+        if broker_epoch != self.broker_epoch and self.broker_epoch >= 0:
+            self.last_caught_up_ms = None
+            self._leader_position_at_fetch = -1
         if position >= leader_position:
             self.last_caught_up_ms = now_ms
         elif position >= self._leader_position_at_fetch >= 0:

@@ -29,3 +29,16 @@ def test_being_caught_up_ends_with_the_leaders_next_append() -> None:
     assert progress.last_caught_up_ms == 9000
     progress.leader_moved(15, 9500)
     assert progress.last_caught_up_ms == 9000
+
+
+def test_what_the_former_incarnation_had_does_not_make_the_next_one_caught_up() -> None:
+    """KAFKA-15221: the restart may have cost the tail. Else it would hold the high watermark up (F3) all the
+    while it fetches what it lacks."""
+    progress = ReplicaProgress(2, None)
+    progress.fetched(10, 20, 10, 1000)
+    progress.fetched(4, 30, 12, 1100)
+    assert not progress.is_caught_up(12, 1100, 500)
+    progress.fetched(10, 30, 14, 1200)
+    assert not progress.is_caught_up(14, 1200, 500)
+    progress.fetched(14, 30, 16, 1300)
+    assert progress.last_caught_up_ms == 1200
