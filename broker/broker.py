@@ -251,6 +251,7 @@ class Broker:
         self.fetchers.flushed(event.key)
         partition = self.partitions.get(event.key)
         if partition is not None:
+            self._effects += self.produce_path.flushed(partition)
             self._advance(partition, now_ms)
 
     def _advance(self, partition: Partition, now_ms: int) -> None:

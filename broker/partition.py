@@ -299,12 +299,12 @@ class Partition:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
-    def check_waiting(self, leader_epoch: int) -> ErrorCode:
+    def check_waiting(self, leader_epoch: int, required_acks: int = -1) -> ErrorCode:
         """May a batch appended in `leader_epoch` still be acknowledged? (F5, A-18: it may commit all the
         same.)"""
         if self.leadership is None or self.leadership.leader_epoch != leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.is_under_min_isr:
+        if required_acks == -1 and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 

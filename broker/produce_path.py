@@ -1,10 +1,11 @@
-"""The way of a ProduceRequest: check, append, wait for the high watermark, answer (F5, R90-R92, D12, A-18).
+"""The way of a ProduceRequest: check, append, wait, answer (F5, R90-R92, D12, A-18).
 
+acks=all waits for the high watermark; acks=1 for the leader's own flush, where every write is flushed (D6).
 Owns the waiting requests and the rows of their answers. Looks at batch headers only, checks each crc once.
 Who leads and how far the high watermark is, `broker.partition` says; it is told here when that changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from broker.events import Append, Appended, AppendResult, BatchToAppend, Drop, Effect, Respond
 from broker.partition import Partition, TopicPartition
@@ -52,12 +53,15 @@ class ProducePath:
     ) -> None:
         self._partitions = partitions
         self._max_message_bytes = max_message_bytes
-        self._purgatory: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
+        #: acks=all, by high watermark
+        self._replicating: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
+        #: acks=1, by flushed offset
+        self._flushing: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
 
     @property
     def waiting_count(self) -> int:
-        """Requests that wait for the high watermark."""
-        return self._purgatory.size
+        """Requests that wait for the high watermark or for a flush."""
+        return self._replicating.size + self._flushing.size
 
     # --- request -----------------------------------------------------------------------------------------
 
@@ -67,14 +71,14 @@ class ProducePath:
         deadline_ms = now_ms + max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
         context = ProduceContext(reply_to, acks, deadline_ms, len(request.partitions))
         batches: list[BatchToAppend] = []
-        is_full = acks == _ALL and self._purgatory.is_full
+        is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
         for index, row in enumerate(request.partitions):
             key = TopicPartition(row.topic_id, row.partition_index)
             partition = self._partitions.get(key)
             if is_full:
                 refusal = (
                     ErrorCode.REQUEST_LIMIT_REACHED,
-                    "too many writes wait for replication here; try again",
+                    "too many writes wait here; try again",
                 )
             elif acks not in (_NO_ANSWER, _LEADER, _ALL):
                 refusal = (ErrorCode.INVALID_REQUIRED_ACKS, f"required_acks {acks}: use 0, 1 or -1 for all")
@@ -153,86 +157,107 @@ class ProducePath:
                     result.key, code, result.error_message or "the topic is gone"
                 )
                 continue
-            if context.acks == _ALL:
-                code = partition.check_waiting(result.leader_epoch)
-                if code is not ErrorCode.NONE:
-                    context.rows[index] = self._refused(result.key, code, _advice(partition, code))
-                    continue
-                if partition.high_watermark < result.end_offset:
-                    if delayed is None:
-                        delayed = DelayedProduce(context.reply_to, context.rows)
-                    delayed.wait_for(
-                        WaitingRow(
-                            delayed,
-                            index,
-                            result.key,
-                            result.base_offset,
-                            result.end_offset,
-                            result.leader_epoch,
-                            result.batch_epoch,
-                        )
+            code = partition.check_waiting(result.leader_epoch, context.acks)
+            if code is not ErrorCode.NONE:
+                context.rows[index] = self._refused(result.key, code, _advice(partition, code))
+            elif _reached(partition, context.acks) >= result.end_offset:
+                context.rows[index] = self._done(partition, result.base_offset, result.batch_epoch)
+            else:
+                if delayed is None:
+                    delayed = DelayedProduce(context.reply_to, context.rows)
+                delayed.wait_for(
+                    WaitingRow(
+                        delayed,
+                        index,
+                        result.key,
+                        result.base_offset,
+                        result.end_offset,
+                        result.leader_epoch,
+                        result.batch_epoch,
                     )
-                    continue
-            context.rows[index] = self._done(partition, result.base_offset, result.batch_epoch)
+                )
         if delayed is None:
             return [self._answer(context.reply_to, context.rows)]
-        self._purgatory.add(delayed, context.deadline_ms)
+        self._purgatory_for(context.acks).add(delayed, context.deadline_ms)
         return []
+
+    def _purgatory_for(self, acks: int) -> ProducePurgatory[TopicPartition]:
+        return self._replicating if acks == _ALL else self._flushing
 
     # --- waiting -----------------------------------------------------------------------------------------
 
     def high_watermark_moved(self, partition: Partition) -> list[Effect]:
         """Let go what the high watermark has passed. It passes only while the ISR has min ISR members
         (I-16)."""
+        return self._release(partition, _ALL)
+
+    def flushed(self, partition: Partition) -> list[Effect]:
+        """Let go what is durable on the leader."""
+        return self._release(partition, _LEADER)
+
+    def _release(self, partition: Partition, acks: int) -> list[Effect]:
         effects: list[Effect] = []
-        for row in self._purgatory.release(partition.key, partition.high_watermark):
-            code = partition.check_waiting(row.leader_epoch)
+        purgatory = self._purgatory_for(acks)
+        for row in purgatory.release(partition.key, _reached(partition, acks)):
+            code = partition.check_waiting(row.leader_epoch, acks)
             if code is ErrorCode.NONE:
                 row.delayed.rows[row.index] = self._done(partition, row.base_offset, row.batch_epoch)
             else:
                 row.delayed.rows[row.index] = self._refused(row.key, code, _advice(partition, code))
-            self._decided(row, effects)
+            self._decided(purgatory, row, effects)
         return effects
 
     def state_changed(self, key: TopicPartition) -> list[Effect]:
         """After a new registration: answer what cannot be acknowledged any more (A-18, KAFKA-15021)."""
         partition = self._partitions.get(key)
-        if partition is not None and partition.leadership is not None and not partition.is_under_min_isr:
-            return []
-        return self._give_up(key, self._purgatory.release_all(key))
+        leads = partition is not None and partition.leadership is not None
+        effects: list[Effect] = []
+        if not leads:
+            effects += self._give_up(key, _LEADER)
+        if partition is None or not leads or partition.is_under_min_isr:
+            effects += self._give_up(key, _ALL)
+        return effects
 
-    def _give_up(self, key: TopicPartition, rows: Iterable[WaitingRow[TopicPartition]]) -> list[Effect]:
+    def _give_up(self, key: TopicPartition, acks: int) -> list[Effect]:
         effects: list[Effect] = []
         partition = self._partitions.get(key)
-        for row in rows:
+        purgatory = self._purgatory_for(acks)
+        for row in purgatory.release_all(key):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if partition is not None and partition.leadership is not None:
-                code = partition.check_waiting(row.leader_epoch)
+                code = partition.check_waiting(row.leader_epoch, acks)
             row.delayed.rows[row.index] = self._refused(key, code, _advice(partition, code))
-            self._decided(row, effects)
+            self._decided(purgatory, row, effects)
         return effects
 
     def expire(self, now_ms: int) -> list[Effect]:
         """Answer the requests whose time is over. Their batches are in the log and may still commit."""
         effects: list[Effect] = []
-        for row in self._purgatory.expire(now_ms):
-            row.delayed.rows[row.index] = self._refused(
-                row.key,
-                ErrorCode.REQUEST_TIMED_OUT,
-                "not replicated in time; it is in the leader's log and may still be committed",
-            )
-            self._decided(row, effects)
+        for purgatory in (self._replicating, self._flushing):
+            for row in purgatory.expire(now_ms):
+                row.delayed.rows[row.index] = self._refused(
+                    row.key,
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "not replicated or flushed in time; it is in the leader's log and may still be committed",
+                )
+                self._decided(purgatory, row, effects)
         return effects
 
     def next_deadline_ms(self) -> int | None:
         """When to call `expire` next."""
-        return self._purgatory.next_deadline_ms()
+        deadlines = [purgatory.next_deadline_ms() for purgatory in (self._replicating, self._flushing)]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    def _decided(self, row: WaitingRow[TopicPartition], effects: list[Effect]) -> None:
+    def _decided(
+        self,
+        purgatory: ProducePurgatory[TopicPartition],
+        row: WaitingRow[TopicPartition],
+        effects: list[Effect],
+    ) -> None:
         if row.decide():
-            self._purgatory.finish(row.delayed)
+            purgatory.finish(row.delayed)
             effects.append(self._answer(row.delayed.reply_to, row.delayed.rows))
 
     def _answer(self, reply_to: object, rows: list[ProducePartitionResponse | None]) -> Effect:
@@ -259,6 +284,13 @@ class ProducePath:
         return ProducePartitionResponse(
             key.topic_id, key.partition_index, code, text, -1, -1, leader_id, leader_epoch
         )
+
+
+def _reached(partition: Partition, acks: int) -> int:
+    """Below this offset a write of these acks may be acknowledged."""
+    if acks == _ALL:
+        return partition.high_watermark
+    return partition.position
 
 
 def _advice(partition: Partition | None, code: ErrorCode) -> str:

@@ -34,6 +34,44 @@ def test_acks_one_is_answered_when_the_leader_has_it() -> None:
     assert harness.row(harness.produce(batch(2), acks=1)) == ("NONE", 2)
 
 
+def flushing_leader() -> CoreHarness:
+    """Broker 1 leads alone below min ISR, and every write is flushed."""
+    return CoreHarness(log_flush_interval_messages="1").join(partition(1, (1,)))
+
+
+def test_acks_one_is_answered_when_it_is_durable_where_every_write_is_flushed() -> None:
+    """D6: durable before an ack, at acks=1 too; the size of the ISR does not matter then (F4)."""
+    harness = flushing_leader()
+    name = harness.produce(batch(2), acks=1)
+    assert name not in harness.answers
+    assert harness.core.produce_path.waiting_count == 1
+    harness.finish_flushes()
+    assert harness.row(name) == ("NONE", 0)
+    assert harness.core.produce_path.waiting_count == 0
+
+
+def test_acks_one_duplicate_waits_for_the_flush_of_the_first_time() -> None:
+    """R91, D6."""
+    harness = flushing_leader()
+    harness.produce(batch(2, producer=(7, 0, 0)), acks=1)
+    again = harness.produce(batch(2, producer=(7, 0, 0)), acks=1)
+    assert again not in harness.answers
+    harness.finish_flushes()
+    assert harness.row(again) == ("NONE", 0)
+
+
+def test_acks_one_that_waits_for_a_flush_hears_of_a_lost_leadership_and_of_the_time() -> None:
+    """A-18."""
+    harness = flushing_leader()
+    late = harness.produce(batch(2), acks=1, timeout_ms=100)
+    harness.tick(200)
+    assert harness.row(late) == ("REQUEST_TIMED_OUT", -1)
+    moved = harness.produce(batch(2), acks=1)
+    harness.metadata(change(leader=2, isr=(2,)))
+    assert harness.row(moved) == ("NOT_LEADER_OR_FOLLOWER", -1)
+    harness.finish_flushes()
+
+
 def test_acks_zero_is_never_answered_but_appended() -> None:
     harness = caught_up_leader()
     name = harness.produce(batch(3), acks=0)
