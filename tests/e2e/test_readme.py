@@ -1,0 +1,49 @@
+"""The commands of the README do what it says, typed one after the other as a new user would."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.local_cluster import LocalCluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def commands() -> list[str]:
+    """The indented lines of "Use it" up to the containers; the virtual environment is active already."""
+    section = README.read_text(encoding="utf-8").split("## Use it")[1].split("With containers:")[0]
+    found = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    assert found.pop(0) == ". .venv/bin/activate"
+    return found
+
+
+def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
+    lines = [line.replace("/tmp/", f"{tmp_path}/") for line in commands()]
+    bin_folder = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    script = "set -eu\n" + "".join(f"echo '##' {index}\n{line}\n" for index, line in enumerate(lines))
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=110, check=False
+        )
+    finally:
+        cluster = LocalCluster.load(tmp_path / "hold")
+        cluster.kill(cluster.nodes)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    outputs = dict(zip(lines, re.split(r"^## \d+\n", done.stdout, flags=re.MULTILINE)[1:], strict=True))
+
+    def output(*words: str) -> str:
+        (found,) = [text for line, text in outputs.items() if all(word in line for word in words)]
+        return found
+
+    assert sorted(output("console-consumer").split(), key=int) == [str(number) for number in range(1, 1001)]
+    assert len(re.findall(r"\tElr: \d", output("--describe"))) == 3
+    assert "VERDICT: good" in output("validate")
+    assert "isvalid: true" in output("broker-2/data")
+    assert output("cluster down").strip() == "down"
