@@ -253,7 +253,8 @@ class FetchPath:
                 sizes = self._sizes.get(due.key)
                 size = PLENTY_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
                 left -= min(size, row.max_bytes)
-            due.sent_high_watermark = row.high_watermark
+            # The follower takes none from a diverging answer (R82).
+            due.sent_high_watermark = row.high_watermark if row.diverging is None else -1
             self._sessions.close_row(due)
         for quiet in session.watermark_rows.values():
             partition = self._partitions.get(quiet.key)

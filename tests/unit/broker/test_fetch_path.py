@@ -94,6 +94,17 @@ def test_diverging_row_is_told_where_the_logs_part_and_gets_no_records() -> None
     assert not leadership.progress[2].has_fetched
 
 
+def test_follower_that_diverged_is_told_the_high_watermark_afterwards() -> None:
+    """R82: it took none from the diverging answer."""
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(10, 3)
+    harness.join(partition(1, (1,), leader_epoch=5, min_isr=1))
+    harness.fetch(2, 12, epoch=5, last_epoch=4)
+    name = harness.fetch(2, 10, epoch=5, last_epoch=3, number=1)
+    harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert harness.fetch_rows(name) == [("NONE", 10, -1, -1)]
+
+
 def test_sessions_are_checked_by_id_and_number() -> None:
     harness = leader()
     harness.fetch(2, 0, session=7)
