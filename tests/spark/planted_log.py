@@ -147,13 +147,13 @@ class PlantedLogs:
         code = ErrorCode.NONE if start <= asked.fetch_offset <= end else ErrorCode.OFFSET_OUT_OF_RANGE
         if code is ErrorCode.NONE:
             for header, batch in self._logs[place]:
-                if header.next_offset > self._silent_from.get(place, end):
+                if header.next_offset <= asked.fetch_offset:
+                    continue
+                is_full = bool(found) and size + len(batch) > asked.max_bytes
+                if is_full or header.next_offset > self._silent_from.get(place, end):
                     break
-                if header.next_offset > asked.fetch_offset and (
-                    not found or size + len(batch) <= asked.max_bytes
-                ):
-                    found.append(batch)
-                    size += len(batch)
+                found.append(batch)
+                size += len(batch)
         records: Any = found or b""
         return FetchPartitionResponse(
             asked.topic_id,
