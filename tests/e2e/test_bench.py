@@ -1,0 +1,48 @@
+"""The benchmarks run and say what they promise; how fast is not judged here (design D13)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+SMALL = ("--runs", "2", "--megabytes", "2", "--record-sizes", "100")
+
+
+def run_bench(name: str, tmp_path: Path, *options: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", f"bench.{name}", "--json", "--dir", str(tmp_path), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["ok"]
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+    data: dict[str, Any] = answer["data"]
+    return data
+
+
+def test_produce_reports_rates_latencies_usage_and_the_machines_limits(tmp_path: Path) -> None:
+    data = run_bench("produce", tmp_path, *SMALL, "--producers", "2", "--one-by-one", "50")
+    block = data["sizes"]["100"]
+    assert block["limits"]["append_mb_s"]["runs"] == 2
+    found = block["throughput"]["2"]
+    assert found["mb_s"]["low"] <= found["mb_s"]["median"] <= found["mb_s"]["high"]
+    assert found["broker_rss_mb"]["median"] > 0
+    assert found["paced_latency"]["p99_ms"]["median"] >= found["paced_latency"]["p50_ms"]["median"]
+    one = block["one_by_one"]
+    assert one["corrected"]["p99_ms"]["median"] >= one["latency"]["p50_ms"]["median"] > 0
+
+
+def test_consume_reads_everything_decoded_and_raw(tmp_path: Path) -> None:
+    data = run_bench("consume", tmp_path, *SMALL, "--consumers", "2")
+    found = data["sizes"]["100"]["consumers"]
+    assert sorted(found) == ["2 raw", "2 records"]
+    assert all(block["mb_s"]["median"] > 0 for block in found.values())
+
+
+def test_failover_sees_every_partition_of_the_killed_leader_come_back(tmp_path: Path) -> None:
+    data = run_bench("failover", tmp_path, "--kills", "1")
+    assert data["partitions_failed_over"] >= 1
+    assert data["never_within_30_s"] == data["records_failed"] == 0
