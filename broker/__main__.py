@@ -9,7 +9,7 @@ import asyncio
 import logging
 import posixpath
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from broker.broker import Broker
@@ -21,13 +21,12 @@ from broker.partition import TopicPartition
 from broker.server import BrokerServer
 from broker.telemetry import families
 from metadata.broker import SUPPORTED_FEATURES
-from metadata.configs import ConfigError
 from protocol.messages.broker_registration import ListenerEndpoint
 from raft.config import RaftConfig
 from raft.driver import RaftDriver
 from raft.quorum import BadQuorumState
 from rpc.server import Server, ServerLimits
-from runtime import logs, real
+from runtime import real
 from runtime.api import DiskError, NetworkError, Runtime, Task
 from runtime.stats import MetricFamily
 from storage.config import LogConfig
@@ -255,24 +254,6 @@ async def _wait_for_failure(runtime: Runtime, ended: "asyncio.Future[Stop | Base
     failure = await runtime.tasks.failure()
     if not ended.done():
         ended.set_result(failure)
-
-
-def main(properties: Mapping[str, str], environment: Mapping[str, str]) -> int:
-    """Run with the keys of a server.properties and the environment; returns the exit code."""
-    logs.configure("broker")
-    try:
-        config, warnings = BrokerConfig.from_properties(properties, environment)
-    except ConfigError as error:
-        _log.error("%s", error)
-        return 1
-    logs.configure(f"broker-{config.node_id}")
-    for warning in warnings:
-        _log.warning("%s", warning)
-
-    async def start(runtime: Runtime) -> int:
-        return await run(config, runtime, real.StopSignals())
-
-    return real.run(start)
 
 
 if __name__ == "__main__":

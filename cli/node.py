@@ -1,11 +1,24 @@
 """`holdfast broker|controller --config FILE`: one node in the foreground."""
 
+import logging
 import os
 import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from cli.options import read_properties
+
+
+class NodeConfig(Protocol):
+    """What every node's configuration tells."""
+
+    @property
+    def node_id(self) -> int: ...
+
+
+C = TypeVar("C", bound=NodeConfig)
 
 config_option = click.option(
     "--config",
@@ -20,15 +33,45 @@ config_option = click.option(
 @config_option
 def broker(config_file: str) -> None:
     """Run a broker until SIGTERM (clean stop) or a failure (exit 1)."""
-    from broker.__main__ import main
+    from broker.__main__ import run
+    from broker.config import BrokerConfig
 
-    sys.exit(main(read_properties(config_file), os.environ))
+    sys.exit(_serve("broker", config_file, BrokerConfig.from_properties, run))
 
 
 @click.command()
 @config_option
 def controller(config_file: str) -> None:
     """Run a controller until SIGTERM or a failure (exit 1)."""
-    from controller.__main__ import main
+    from controller.__main__ import run
+    from controller.config import ControllerConfig
 
-    sys.exit(main(read_properties(config_file), os.environ))
+    sys.exit(_serve("controller", config_file, ControllerConfig.from_properties, run))
+
+
+def _serve(
+    role: str,
+    config_file: str,
+    from_properties: Callable[[Mapping[str, str], Mapping[str, str]], tuple[C, list[str]]],
+    run: Callable[[C, Any, Any], Coroutine[Any, Any, int]],
+) -> int:
+    """Read the configuration, set up the log, run the node; its exit code."""
+    from metadata.configs import ConfigError
+    from runtime import logs, real
+    from runtime.api import Runtime
+
+    logs.configure(role)
+    log = logging.getLogger(f"holdfast.{role}")
+    try:
+        config, warnings = from_properties(read_properties(config_file), os.environ)
+    except ConfigError as error:
+        log.error("%s", error)
+        return 1
+    logs.configure(f"{role}-{config.node_id}")
+    for warning in warnings:
+        log.warning("%s", warning)
+
+    async def start(runtime: Runtime) -> int:
+        return await run(config, runtime, real.StopSignals())
+
+    return real.run(start)

@@ -2,14 +2,12 @@
 
 import logging
 import sys
-from collections.abc import Mapping
 
 from controller.config import ControllerConfig
 from controller.server import ControllerServer
-from metadata.configs import ConfigError
 from raft.config import RaftConfig
 from raft.quorum import BadQuorumState
-from runtime import logs, real
+from runtime import real
 from runtime.api import DiskError, NetworkError, Runtime
 from storage.config import LogConfig
 from storage.files import METADATA_FOLDER
@@ -73,24 +71,6 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSign
     await log.close(flush=True)
     _log.info("controller %d stopped", config.node_id)
     return 0
-
-
-def main(properties: Mapping[str, str], environment: Mapping[str, str]) -> int:
-    """Run with the keys of a server.properties and the environment; returns the exit code."""
-    logs.configure("controller")
-    try:
-        config, warnings = ControllerConfig.from_properties(properties, environment)
-    except ConfigError as error:
-        _log.error("%s", error)
-        return 1
-    logs.configure(f"controller-{config.node_id}")
-    for warning in warnings:
-        _log.warning("%s", warning)
-
-    async def start(runtime: Runtime) -> int:
-        return await run(config, runtime, real.StopSignals())
-
-    return real.run(start)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import os
 import random
+import resource
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -101,8 +102,16 @@ def run(main: Callable[[Runtime], Coroutine[Any, Any, int]]) -> int:
     """Run `main` on a fresh event loop and the real runtime; returns its exit code."""
     if not __debug__:
         raise SystemExit("Holdfast relies on its assertions: run Python without -O and PYTHONOPTIMIZE")
+    _allow_many_files()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_main(main))
+
+
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files to the hard one: each segment keeps three open, each client one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _main(main: Callable[[Runtime], Coroutine[Any, Any, int]]) -> int:
