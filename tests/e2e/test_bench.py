@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 SMALL = ("--runs", "2", "--megabytes", "2", "--record-sizes", "100")
 
 

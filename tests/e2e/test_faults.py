@@ -12,7 +12,7 @@ from protocol.messages.topics import DescribedPartition
 from storage.clean_shutdown import FILE_NAME
 from tests.e2e.load import HighWatermarks, Load, assert_nothing_lost, produce, read_all, wait_until, watch
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def only_partition(cluster: LocalCluster, topic: str) -> DescribedPartition:

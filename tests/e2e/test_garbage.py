@@ -13,7 +13,7 @@ from runtime.real import run
 from tests.e2e.load import assert_nothing_lost, produce, wait_until, watch
 from tests.fuzz.frames import attack
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def rss(cluster: LocalCluster, node: Node) -> int:

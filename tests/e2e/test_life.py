@@ -9,7 +9,7 @@ from cli.__main__ import main
 from cli.local_cluster import LocalCluster
 from tests.e2e.load import Load, assert_nothing_lost, produce, watch
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def status(cluster: LocalCluster) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from cli.local_cluster import LocalCluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -30,7 +30,7 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
     script = "set -eu\n" + "".join(f"echo '##' {index}\n{line}\n" for index, line in enumerate(lines))
     try:
         done = subprocess.run(
-            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=110, check=False
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=280, check=False
         )
     finally:
         cluster = LocalCluster.load(tmp_path / "hold")
