@@ -127,6 +127,11 @@ RULES: dict[str, str] = {
         GROUP BY ALL""",
 }
 
+#: How much of the replicas the comparison could see.
+COMPARED_SQL = """
+SELECT count(*) FROM replica JOIN marks USING (broker, topic, partition) WHERE last_offset < high_watermark
+"""
+
 _COLUMNS = "topic, partition, offset, run, producer, pseq, detail"
 
 

@@ -3,9 +3,13 @@
 Owns the session's configuration and the environment of driver and workers; knows nothing of verdicts.
 """
 
+import logging
 import os
 import re
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +45,39 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
     from durability.segment_source import SegmentsSource
     from durability.source import HoldfastSource
 
+    # what failed is in the exception; its second copy, as JSON on stderr, helps nobody
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in _settings(master, is_short=is_short).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _chatter_of_a_start():
+        spark = builder.getOrCreate()
     # two tasks for each core are enough to even out; the default of 200 costs more than the work itself
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     for source in (HoldfastSource, SegmentsSource):
         spark.dataSource.register(source)
     return spark
+
+
+@contextmanager
+def _chatter_of_a_start() -> Iterator[None]:
+    """Keep what the JVM says on stderr to ourselves, unless it does not start.
+
+    It inherits our stderr for life and greets with lines about its logging; errors reach us as exceptions.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as chatter:
+        os.dup2(chatter.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            chatter.seek(0)
+            os.write(kept, chatter.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _settings(master: str, *, is_short: bool) -> dict[str, str]:

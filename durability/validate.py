@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -20,7 +21,7 @@ from client.errors import ClientError
 from durability.java import NoJava
 from durability.ledger import Totals, UnreadableLedger, ledger_files, read_sends
 from durability.read_options import BadOption, OffsetRange, parse_options
-from durability.rules import NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
+from durability.rules import COMPARED_SQL, NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
 from durability.segment_source import BATCH_SCHEMA
 from durability.segments import high_watermarks
 from durability.session import start_session
@@ -60,8 +61,12 @@ def run(options: ValidateOptions) -> Verdict:
         is_short = sum(Path(file).stat().st_size for file in ledger_files(options.ledger)) < SHORT_JOB_BYTES
         with _timed(seconds, "spark start"):
             spark = start_session(options.master, "holdfast validate", is_short=is_short)
-    except (UnreadableLedger, NoJava) as error:
+    except UnreadableLedger as error:
+        return inconclusive(f"ledger: {error}")
+    except NoJava as error:
         return inconclusive(str(error))
+    except (PySparkException, Py4JError) as error:
+        return inconclusive(f"Spark does not start on {options.master}: {_reason(error)}", seconds=seconds)
     try:
         return validate(spark, options, seconds)
     finally:
@@ -81,16 +86,16 @@ def validate(spark: Any, options: ValidateOptions, seconds: dict[str, float] | N
         with _timed(seconds, "offsets"):
             ranges = _plan(options, totals)
         log = served_log(spark, options, ranges)
-        replica, marks, notes = replicas(spark, options.log_dirs, totals.topics)
+        tables = replicas(spark, options.log_dirs, totals.topics)
         with _timed(seconds, "compare"):
-            verdict = judge(spark, sends, log, totals, replica=replica, marks=marks, partitions=len(ranges))
+            verdict = judge(spark, sends, log, totals, partitions=len(ranges), **tables)
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}", seconds=seconds)
     except (ClientError, BadOption) as error:
         return inconclusive(f"cluster: {error}", seconds=seconds)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         return inconclusive(f"reading failed: {_reason(error)}", seconds=seconds)
-    verdict = replace(verdict, notes=(*verdict.notes, *notes), seconds=seconds)
+    verdict = replace(verdict, seconds=seconds)
     if options.report is not None:
         _write_report(spark, Path(options.report), verdict)
     return verdict
@@ -137,12 +142,10 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
     )
 
 
-def replicas(
-    spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]
-) -> tuple[Any | None, Any | None, list[str]]:
-    """(batches of all replicas, their high watermarks, notes); (None, None, []) without log dirs."""
+def replicas(spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]) -> dict[str, Any]:
+    """Tables `replica` and `marks` of durability.rules; none without log dirs."""
     if not log_dirs:
-        return None, None, []
+        return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
     marks = [
         (broker, topic, partition, mark)
@@ -150,9 +153,6 @@ def replicas(
         for (topic, partition), mark in sorted(high_watermarks(path).items())
         if topic in topics
     ]
-    notes = (
-        [] if marks else ["no replica has a checkpoint of its high watermark yet: replicas were not compared"]
-    )
     batches = (
         spark.read.format("holdfast.segments")
         .option("rows", "batches")
@@ -160,7 +160,7 @@ def replicas(
         .load(",".join(f"{broker}={path}" for broker, path in paths))
         .cache()  # several rules look at it, and files of a live broker change
     )
-    return batches, spark.createDataFrame(marks, MARKS_SCHEMA), notes
+    return {"replica": batches, "marks": spark.createDataFrame(marks, MARKS_SCHEMA)}
 
 
 # --- judging -------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ def judge(
         )
     facts = _facts(totals, seen.get, counts, partitions)
     if replica is not None:
-        facts["replica_batches"] = spark.table("replica").where("base_offset IS NOT NULL").count()
-    return Verdict(counts=counts, samples=samples, facts=facts, notes=_notes(totals))
+        facts["replica_batches"] = spark.sql(COMPARED_SQL).first()[0]
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=_notes(totals, facts))
 
 
 def _facts(
@@ -241,8 +241,10 @@ def _facts(
     }
 
 
-def _notes(totals: Totals) -> tuple[str, ...]:
+def _notes(totals: Totals, facts: Mapping[str, Any]) -> tuple[str, ...]:
     notes = []
+    if facts.get("replica_batches") == 0:
+        notes.append("no batch of a replica lies below a checkpointed high watermark: nothing was compared")
     if totals.torn_lines:
         notes.append(f"{totals.torn_lines} ledger files end in a cut line: what it said counts as unanswered")
     if totals.unanswered or totals.unknown:
@@ -271,7 +273,7 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     seconds[phase] = round(time.monotonic() - start, 2)
 
 
-def _reason(error: PySparkException) -> str:
+def _reason(error: Exception) -> str:
     """The line of a Spark error that says what happened on the Python side, else its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("durability.", "client.", "protocol.", "runtime."))]

@@ -90,6 +90,8 @@ class Verdict:
                 f"{facts.get('sent', 0):,} records sent by {facts.get('producers', 0)} producers, "
                 f"{facts.get('served', 0):,} served from {facts.get('partitions', 0)} partitions"
             )
+            if "replica_batches" in facts:
+                lines.append(f"{facts['replica_batches']:,} batches of replicas below their high watermarks")
             lines += self._table()
         for name in (*FORBIDDEN, *ALLOWED):
             shown = list(self.samples.get(name, ()))[:_TEXT_SAMPLES_MAX]

@@ -1,0 +1,29 @@
+"""`holdfast validate`: what is wrong with its arguments is said before Spark is started."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.validate import command, parse_log_dirs
+
+
+def test_log_dirs_name_their_broker() -> None:
+    assert parse_log_dirs(("1=/a", "replica:2=/b,/c")) == {1: "/a", 2: "/b,/c"}
+
+
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [(("/a",), "expected ID=DIR"), (("x=/a",), "expected ID=DIR"), (("1=/a", "1=/b"), "named twice")],
+)
+def test_log_dirs_without_a_clear_broker_are_refused(items: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(click.UsageError, match=reason):
+        parse_log_dirs(items)
+
+
+def test_a_usage_error_is_exit_code_2(tmp_path: Path) -> None:
+    missing = CliRunner().invoke(command, ["--ledger", str(tmp_path / "no"), "--bootstrap-server", "h:1"])
+    assert missing.exit_code == 2
+    unclear = ["--ledger", str(tmp_path), "--bootstrap-server", "h:1", "--log-dirs", "here"]
+    assert CliRunner().invoke(command, unclear).exit_code == 2
