@@ -151,8 +151,12 @@ class BrokerNode:
         return None if partition is None else partition.high_watermark
 
     def _dir_offline(self, directory_id: bytes, keys: object) -> None:
-        # No RPC tells the controller of a single dir, and a leader without its log must not go on leading.
-        self._on_stop(Stop("a log dir is offline", is_failure=True))
+        # at once, also when it was a flush in the background; what the followers say from now on must
+        # not acknowledge anything here.
+        self.server.end()
+        if len(self.log_manager.offline_directory_ids) < len(self.log_manager.directory_ids):
+            # No RPC tells the controller of a single dir, and a leader without its log must not go on leading.
+            self._on_stop(Stop("a log dir is offline", is_failure=True))
 
     def _on_stop(self, stop: Stop) -> None:
         if not self.stopped.done():

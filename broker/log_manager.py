@@ -253,7 +253,7 @@ class LogManager:
         return self._managed[key].serial
 
     def on_dir_offline(self, listener: Callable[[bytes, Sequence[Key]], None]) -> None:
-        """Be told the directory id and the partitions of a dir that failed while others are left."""
+        """Be told the directory id and the partitions of a dir that failed, at once."""
         self._offline_listener = listener
 
     def set_config(self, topic: str, config: LogConfig) -> None:
@@ -462,10 +462,10 @@ class LogManager:
             del self._managed[key]
             del self.logs[key]
         _log.error("log dir %s is offline with %d logs: %s", log_dir.path, len(keys), error)
+        if self._offline_listener is not None:
+            self._offline_listener(log_dir.directory_id, keys)
         if not self._online_dirs():
             self._runtime.tasks.start("log dirs", _raise(error))
-        elif self._offline_listener is not None:
-            self._offline_listener(log_dir.directory_id, keys)
 
     async def close(self, broker_epoch: int | None) -> bool:
         """Stop housekeeping, flush and close every log, store the checkpoints and at last the proof of a

@@ -1,5 +1,6 @@
 """Brokers as whole processes: real raft, rpc, storage and controller over the in-memory runtime."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,6 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.topics import DeleteTopicsRequest
 from rpc.channel import CallRefused
 from runtime.api import DiskError, NetworkError
+from runtime.memory import settle
 from runtime.tasks import HeldTasks
 from tests.unit.broker.cluster import Cluster, batch, values
 
@@ -167,6 +169,26 @@ async def test_broken_disk_ends_the_broker_and_nothing_is_acknowledged_after_it(
     assert leader.node.core.lifecycle.identity.previous_broker_epoch == -1
     for answer in answers:
         assert isinstance(answer.exception(), NetworkError | CallRefused)
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_nothing_is_acknowledged_after_a_flush_in_the_background_has_failed(cluster: Cluster) -> None:
+    """A-20: the followers get the record and ask for the next, but this incarnation is over."""
+    await cluster.topic(min_insync_replicas="2")
+    leader = await cluster.leader()
+    await cluster.produce(leader.id, batch("one"))
+    log = leader.node.log_manager.logs[cluster.topic_id, 0]
+    leader.disk.fail("flush", ".log", times=1)
+    answer = await cluster.send(leader.id, batch("two"))
+    while log.log_end_offset == 1:
+        await asyncio.sleep(0)
+    cluster.network.cut_off(leader.port)
+    with pytest.raises(DiskError):
+        await log.flush()
+    cluster.network.mend(leader.port)
+    await cluster.clock.advance(10_000)
+    await settle()
+    assert isinstance(answer.exception(), NetworkError | CallRefused)
 
 
 async def test_deleted_topic_leaves_no_folder(cluster: Cluster) -> None:
