@@ -155,7 +155,7 @@ class BrokerNode:
         # not acknowledge anything here.
         self.server.end()
         if len(self.log_manager.offline_directory_ids) < len(self.log_manager.directory_ids):
-            # No RPC tells the controller of a single dir, and a leader without its log must not go on leading.
+            # No RPC tells the controller of a single dir, and a leader without its log must not stay leader.
             self._on_stop(Stop("a log dir is offline", is_failure=True))
 
     def _on_stop(self, stop: Stop) -> None:
