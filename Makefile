@@ -30,6 +30,7 @@ check: $(VENV)/.have-dev ## format, lint, types, layers, fast tests
 bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limits
 	$(BIN)/python -m bench.produce $(ARGS)
 	$(BIN)/python -m bench.consume $(ARGS)
+	$(BIN)/python -m bench.failover
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
