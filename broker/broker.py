@@ -364,7 +364,7 @@ class Broker:
         self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
         self._effects += self.fetchers.restart(epoch)
         for key in [key for key in self._logs if key.topic_id not in self.image.topics]:
-            self._delete_log(key)
+            self._delete(key, now_ms)
         view = local_view(self.image, self.broker_id)
         for local in (*view.leaders, *view.followers):
             self._apply_local(local, now_ms)
@@ -499,6 +499,7 @@ class Broker:
         self._opening.pop(key, None)
         partition = self.partitions.pop(key, None)
         if partition is None:
+            self._delete_log(key)
             return
         self._note(Level.INFO, f"{_name(partition)}: deleted")
         partition.drop_role()

@@ -118,6 +118,20 @@ def test_lost_registration_drops_all_roles_until_the_next_one() -> None:
     assert harness.core.has_roles
 
 
+def test_topic_that_is_deleted_while_the_registration_is_lost_leaves_nothing_behind() -> None:
+    harness = CoreHarness().join(partition(1))
+    harness.tick(2000)
+    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
+    harness.tick(1000)
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    epoch = harness.core.image.offset
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
+    harness.metadata(register(1, epoch))
+    assert harness.core.partitions == {}
+    assert DeleteLog(KEY) in harness.others
+    assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
 def test_new_leader_forgets_followers_and_old_fetches() -> None:
     """R54, R55."""
     harness = CoreHarness().join(partition(1))
