@@ -96,7 +96,7 @@ class FetchPath:
         for row in request.partitions:
             key = TopicPartition(row.topic_id, row.partition_index)
             partition = self._partitions.get(key)
-            if partition is None or self._consumer_error(partition, row) is not ErrorCode.NONE:
+            if partition is None or partition.check_reader(row) is not None:
                 return True
             if row.fetch_offset < partition.high_watermark:
                 if wanted == 1:
@@ -112,21 +112,13 @@ class FetchPath:
                     return True
         return False
 
-    def _consumer_error(self, partition: Partition, row: FetchPartition) -> ErrorCode:
-        code = partition.check_leader(row.current_leader_epoch)
-        if code is ErrorCode.NONE and not (
-            partition.log.log_start_offset <= row.fetch_offset <= partition.log.log_end_offset
-        ):
-            code = ErrorCode.OFFSET_OUT_OF_RANGE
-        return code
-
     def _answer_consumer(self, reply_to: object, request: FetchRequest) -> Effect:
         # Rows with news only; when there are none at all, every row with its offsets.
         rows: list[ReadRow] = []
         quiet: list[ReadRow] = []
         for wanted in request.partitions:
             row = self._consumer_row(wanted)
-            (rows if row.max_bytes or row.error_code else quiet).append(row)
+            (rows if row.max_bytes or row.error_code or row.diverging else quiet).append(row)
         return AnswerFetch(
             reply_to, tuple(rows or quiet), min(max(0, request.max_bytes), self._answer_max_bytes)
         )
@@ -136,12 +128,12 @@ class FetchPath:
         partition = self._partitions.get(key)
         if partition is None:
             return _error_row(key, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        code = self._consumer_error(partition, wanted)
-        if code is not ErrorCode.NONE:
-            return _error_row(key, partition, code)
-        end_offset = (
-            partition.high_watermark
-        )  # F6, A-6: only up to the known one, even while it may not be told
+        refusal = partition.check_reader(wanted)
+        if refusal is not None and refusal.diverging is None:
+            return _error_row(key, partition, refusal.error_code)
+        # F6, A-6: only up to the known one, even while it may not be told
+        end_offset = partition.high_watermark
+        has_records = refusal is None and wanted.fetch_offset < end_offset
         return ReadRow(
             key.topic_id,
             key.partition_index,
@@ -149,12 +141,12 @@ class FetchPath:
             partition.visible_high_watermark,
             partition.log.log_start_offset,
             -1,
-            None,
+            None if refusal is None else refusal.diverging,
             partition.leader_id,
             partition.leader_epoch,
             wanted.fetch_offset,
             end_offset,
-            max(1, wanted.max_bytes) if wanted.fetch_offset < end_offset else 0,
+            max(1, wanted.max_bytes) if has_records else 0,
         )
 
     # --- followers ---------------------------------------------------------------------------------------

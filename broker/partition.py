@@ -18,6 +18,7 @@ from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionPartitionResponse
+from protocol.messages.fetch import FetchPartition
 
 
 class TopicPartition(NamedTuple):
@@ -307,6 +308,23 @@ class Partition:
         if required_acks == -1 and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    def check_reader(self, row: FetchPartition) -> Refusal | None:
+        """Check a consumer's row (R55). A log that does not hold what the consumer read before `fetch_offset`
+        says where the two part, as to a follower: an unclean election has cut it (R88)."""
+        code = self.check_leader(row.current_leader_epoch)
+        if code is not ErrorCode.NONE:
+            return Refusal(code)
+        log, epoch = self.log, row.last_fetched_epoch
+        if epoch > self.leader_epoch:
+            return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if epoch >= 0:
+            found = log.end_offset_for_epoch(epoch)
+            if found is not None and (found[0] < epoch or found[1] < row.fetch_offset):
+                return Refusal(ErrorCode.NONE, found)
+        if not log.log_start_offset <= row.fetch_offset <= log.log_end_offset:
+            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return None
 
     # --- leader: followers' fetches -------------------------------------------------------------------------
 

@@ -249,6 +249,20 @@ def test_new_leader_hides_its_high_watermark_but_serves_what_it_knows() -> None:
     assert _latest(harness) == ("NONE", 20)
 
 
+def test_consumer_that_read_what_is_gone_is_told_where_the_logs_part() -> None:
+    """R88: after an unclean election; without records, and without waiting for any."""
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(10, 3)
+    harness.join(partition(1, (1,), leader_epoch=5, min_isr=1))
+    name = harness.fetch(-1, 12, epoch=5, last_epoch=4)
+    (row,) = harness.answers[name].rows
+    assert (row.error_code, row.diverging, row.max_bytes) == (0, (3, 10), 0)
+    name = harness.fetch(-1, 8, epoch=5, last_epoch=3)
+    assert harness.fetch_rows(name) == [("NONE", 10, 8, 10)]
+    name = harness.fetch(-1, 8, last_epoch=6, epoch=-1)
+    assert harness.fetch_rows(name)[0][0] == "UNKNOWN_LEADER_EPOCH"
+
+
 def test_errors_of_consumers_do_not_wait() -> None:
     harness = leader()
     assert harness.fetch_rows(harness.fetch(-1, 1, epoch=-1))[0][0] == "OFFSET_OUT_OF_RANGE"
