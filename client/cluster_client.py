@@ -188,7 +188,12 @@ class ClusterClient:
                 problem = str(error)
                 continue
             except CallRefused as error:
-                raise ClientError(f"{address} refused: {error}", error.error_code) from error
+                if not error.error_code.is_retriable:
+                    raise ClientError(f"{address} refused: {error}", error.error_code) from error
+                # It starts, stops or is overloaded, perhaps for long: the others know as much.
+                self._chooser.failed(address, self._clock.now_ms())
+                problem = f"{address}: {error}"
+                continue
             self._chooser.succeeded(address)
             return response
         raise ClientError(problem)
@@ -230,6 +235,7 @@ class ClusterClient:
             except CallRefused as error:
                 if not error.error_code.is_retriable:
                     raise ClientError(f"{address} refused {what}: {error}", error.error_code) from error
+                self._chooser.failed(address, self._clock.now_ms())
                 code, problem = error.error_code, str(error)
             if self._is_closed:
                 raise ClientError("this client is closed")

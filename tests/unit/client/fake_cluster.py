@@ -118,6 +118,8 @@ class FakeBroker:
         self.answers_lost = 0
         #: requests that get no answer at all, and are not carried out
         self.is_deaf = False
+        #: requests are refused as a whole: the logs are being recovered
+        self.is_starting = False
         self.judge: Judge | None = None
         #: errors that the next answers carry, by API
         self.errors: dict[ApiKey, list[ErrorCode]] = {}
@@ -145,7 +147,9 @@ class FakeBroker:
     def _recorded(self, handler: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
         def handle(exchange: Exchange) -> None:
             self.requests.append((exchange.api_key, exchange.message))
-            if not self.is_deaf:
+            if self.is_starting:
+                exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "starting")
+            elif not self.is_deaf:
                 handler(exchange)
 
         return handle

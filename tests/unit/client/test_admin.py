@@ -50,6 +50,17 @@ async def test_topics_are_created_listed_and_deleted(play: Play, admin: Admin) -
     assert second.topics[0].num_partitions == -1
 
 
+async def test_nodes_that_are_starting_do_not_keep_anybody_from_the_others(play: Play, admin: Admin) -> None:
+    """A broker may recover its logs for minutes."""
+    play.cluster.add_topic("t", 1, leader_id=3)
+    play.cluster.brokers[1].is_starting = play.cluster.brokers[2].is_starting = True
+    assert await play.until(admin.create_topic("u", 1, 1), limit_ms=2000) == play.cluster.topic_ids["u"]
+    other = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    found = await play.until(other.list_offsets({("t", 0): -1}), limit_ms=2000)
+    assert found == {("t", 0): (0, -1, 1)}
+    other.close()
+
+
 async def test_a_refusal_is_raised_with_its_code(play: Play, admin: Admin) -> None:
     play.cluster.add_topic("t", 1)
     with pytest.raises(ClientError) as caught:
