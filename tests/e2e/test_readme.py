@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -23,8 +24,26 @@ def commands() -> list[str]:
     return found
 
 
+def free_base_port(tmp_path: Path) -> int:
+    """The first of a run of ports that a cluster could take now."""
+    for base in range(11_000, 19_000, 100):
+        try:
+            LocalCluster.create(tmp_path / f"ports-{base}", 3, 3, base_port=base)
+        except ClusterError:
+            continue
+        return base
+    raise AssertionError("no run of free ports found")
+
+
 def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
-    lines = [line.replace("/tmp/", f"{tmp_path}/") for line in commands()]
+    # the README's own folder and ports may be in use on this machine
+    base = free_base_port(tmp_path)
+    lines = [
+        re.sub(
+            r"\b190(\d\d)\b", lambda found: str(base + int(found[1])), line.replace("/tmp/", f"{tmp_path}/")
+        )
+        for line in commands()
+    ]
     bin_folder = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
     script = "set -eu\n" + "".join(f"echo '##' {index}\n{line}\n" for index, line in enumerate(lines))
@@ -33,8 +52,9 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
             ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=280, check=False
         )
     finally:
-        cluster = LocalCluster.load(tmp_path / "hold")
-        cluster.kill(cluster.nodes)
+        if (tmp_path / "hold" / "cluster.json").exists():
+            cluster = LocalCluster.load(tmp_path / "hold")
+            cluster.kill(cluster.nodes)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     outputs = dict(zip(lines, re.split(r"^## \d+\n", done.stdout, flags=re.MULTILINE)[1:], strict=True))
 
