@@ -114,6 +114,61 @@ def test_one_proposal_at_a_time() -> None:
     assert second.partition_epoch == 1
 
 
+def test_record_of_the_state_that_an_answer_told_leaves_the_next_proposal_open() -> None:
+    """F3, I-7: the controller may have granted it, so the high watermark must wait for its replica."""
+    scenario = PartitionScenario()
+    scenario.register(registration(isr=(1,), min_isr=1))
+    scenario.fetch(2, 0)
+    scenario.answer((1, 2), partition_epoch=1, min_isr=1)
+    scenario.fetch(3, 0)
+    told_again = registration(isr=(1, 2), min_isr=1, partition_epoch=1)
+    assert scenario.partition.apply_registration(told_again, scenario.now_ms) is RoleChange.IGNORED
+    leadership = scenario.partition.leadership
+    assert leadership is not None
+    assert leadership.maximal_isr == (1, 2, 3)
+    assert leadership.proposal is scenario.proposal
+
+
+def removed_from_the_isr(*, log_end_offset: int, high_watermark: int = 0) -> PartitionScenario:
+    """Broker 2 was in the ISR when the epoch began, so it has the lag time; now it is out of it."""
+    scenario = PartitionScenario(log=MemoryLog(log_end_offset, 0), high_watermark=high_watermark)
+    scenario.register(registration(isr=(1, 2, 3), leader_epoch=1))
+    scenario.register(registration(isr=(1, 3), leader_epoch=1, partition_epoch=1))
+    return scenario
+
+
+def test_replica_joins_only_with_all_that_was_there_when_the_epoch_began() -> None:
+    """A-5, R50: what an earlier leader has shown may lie between the high watermark known here and that."""
+    scenario = removed_from_the_isr(log_end_offset=10)
+    scenario.fetch(2, 9)
+    assert scenario.proposal is None
+    scenario.fetch(2, 10)
+    assert scenario.proposal is not None
+
+
+def test_replica_joins_only_with_all_that_is_committed() -> None:
+    """R50."""
+    scenario = removed_from_the_isr(log_end_offset=0)
+    scenario.append(10)
+    scenario.fetch(3, 10)
+    assert scenario.partition.high_watermark == 10
+    scenario.append(1)
+    scenario.fetch(2, 9)
+    assert scenario.proposal is None
+    scenario.fetch(2, 10)
+    assert scenario.proposal is not None
+
+
+def test_batch_of_a_former_epoch_is_not_acknowledged() -> None:
+    """A-18: it may have been cut in between, and its answer may have waited for another partition."""
+    scenario = leader()
+    assert scenario.partition.check_waiting(0) is ErrorCode.NONE
+    scenario.register(registration(leader=2, leader_epoch=1, partition_epoch=1))
+    scenario.register(registration(leader_epoch=2, partition_epoch=2))
+    assert scenario.partition.check_waiting(2) is ErrorCode.NONE
+    assert scenario.partition.check_waiting(0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_proposal_names_the_broker_epochs_that_fetched() -> None:
     """R41: the controller compares them; -1 for the leader itself."""
     scenario = leader(isr=(1, 2))

@@ -466,6 +466,23 @@ async def test_a_snapshot_of_what_was_cut_off_is_never_used_again() -> None:
     assert kept == {1: [0], 2: [0, 1, 2, 3]}
 
 
+async def test_a_cut_right_after_a_roll_leaves_no_snapshot_of_what_was_cut() -> None:
+    """R94: the log grows over that offset again, and a start would believe the snapshot."""
+    log, world = await new_log()
+    for sequence in range(4):
+        log.append_as_leader(batch(producer_id=1, producer_epoch=0, base_sequence=sequence), 0)
+    await log.roll()
+    await log.truncate_to(1)
+    for sequence in range(5):
+        log.append_as_leader(batch(producer_id=2, producer_epoch=0, base_sequence=sequence), 0)
+    await settle()
+    world.disk.process_kill()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
+    kept = {producer_id: [row[0] for row in rows] for producer_id, _, rows in log.producer_state.rows()}
+    assert kept == {1: [0], 2: [0, 1, 2, 3, 4]}
+
+
 async def test_a_clean_stop_makes_a_cut_index_durable() -> None:
     log, world = await new_log(LogConfig(index_interval_bytes=50))
     for _ in range(8):
