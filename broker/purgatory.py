@@ -146,6 +146,8 @@ class ProducePurgatory(Generic[T]):
             queue = self._queues.get(row.key)
             if queue is None:
                 queue = self._queues[row.key] = deque()
+            while queue and queue[0].is_decided:
+                queue.popleft()  # while the offset stands still nothing else lets go of expired requests
             later: list[WaitingRow[T]] = []
             while queue and queue[-1].required_offset > row.required_offset:
                 later.append(queue.pop())
@@ -173,6 +175,7 @@ class ProducePurgatory(Generic[T]):
     def finish(self, delayed: DelayedProduce[T]) -> None:
         """All its rows are decided and the request is answered."""
         assert delayed.undecided == 0
+        delayed.waiting.clear()  # they refer to each other: memory is free at once, without the collector
         self.size -= 1
         self._deadlines.remove(delayed, delayed.due_ms)
 

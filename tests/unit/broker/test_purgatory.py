@@ -1,5 +1,7 @@
 """Requests that wait for an offset or a deadline."""
 
+from weakref import ref
+
 from broker.purgatory import (
     Deadlines,
     DelayedFetch,
@@ -52,6 +54,28 @@ def test_a_request_is_over_when_its_last_row_is_decided() -> None:
     purgatory.finish(delayed)
     assert purgatory.size == 0
     assert purgatory.next_deadline_ms() is None
+
+
+class Client:
+    """Whoever waits for the answer, with all the bytes that it sent."""
+
+
+def test_expired_requests_are_let_go_while_the_high_watermark_stands_still() -> None:
+    """Else every repetition of a write that waits in vain would stay in memory."""
+    purgatory: ProducePurgatory[str] = ProducePurgatory(10)
+    client = Client()
+    gone = ref(client)
+    delayed: DelayedProduce[str] = DelayedProduce(client, [None])
+    row = WaitingRow(delayed, 0, "a", 4, 5, 0, 0)
+    delayed.wait_for(row)
+    purgatory.add(delayed, 100)
+    assert purgatory.expire(100) == [row]
+    assert row.decide()
+    purgatory.finish(delayed)
+    produce(purgatory, ("a", 5))
+    del client, delayed, row
+    assert gone() is None
+    assert required(purgatory.release("a", 5)) == [5]
 
 
 def test_expired_rows_are_not_released_later() -> None:
