@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import click
 
-from cli.local_cluster import LocalCluster
+from cli.local_cluster import STATE_FILE, LocalCluster
 from cli.nodes import ClusterError
 from cli.options import Answer, output, pairs, run_client
 
@@ -24,7 +24,7 @@ def cluster() -> None:
     """Run a whole cluster as local processes."""
 
 
-@cluster.command()
+@cluster.command(short_help="Start a cluster, or resume it.")
 @folder_option
 @click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True)
 @click.option("--controllers", type=click.Choice(["1", "3", "5"]), default="3", show_default=True)
@@ -47,32 +47,30 @@ def up(
 ) -> None:
     """Start a cluster, or resume the one in --dir; returns when every node is ready."""
     folder = folder.absolute()
+    extra = pairs(properties, "--property")
+    made: LocalCluster | None = None
     try:
-        if (folder / "cluster.json").exists():
+        if (folder / STATE_FILE).exists():
             made = LocalCluster.load(folder)
-            if properties or base_port:
-                click.echo(
-                    f"warning: {folder} holds a cluster already; --property and --base-port have no effect",
-                    err=True,
-                )
+            _warn_of_ignored(folder)
         else:
-            folder.mkdir(parents=True, exist_ok=True)
             made = LocalCluster.create(
-                folder,
-                brokers,
-                int(controllers),
-                base_port=base_port,
-                properties=pairs(properties, "--property"),
+                folder, brokers, int(controllers), base_port=base_port, properties=extra
             )
+            for warning in sorted({text for texts in made.warnings.values() for text in texts}):
+                click.echo(f"warning: {warning}", err=True)
         made.up(timeout_ms / 1000)
-    except ClusterError as error:
-        _fail("cluster-up", output, error)
+    except (ClusterError, OSError) as error:
+        hint = ""
+        if made is not None and any(made.pid(node) is not None for node in made.nodes):
+            hint = f"; the others run: `holdfast cluster down --dir {folder}` stops them"
+        _fail("cluster-up", output, error, hint)
     sizes = f"{len(made.brokers)} brokers, {len(made.controllers)} controllers"
     text = f"up: {sizes}\nbootstrap servers: {made.bootstrap_servers}"
     Answer("cluster-up", {"bootstrap_servers": made.bootstrap_servers}).finish(output, text)
 
 
-@cluster.command()
+@cluster.command(short_help="Stop all nodes cleanly.")
 @folder_option
 @click.option("--delete", is_flag=True, help="Delete the folder afterwards, with all data.")
 @click.option("--timeout-ms", type=click.IntRange(1), default=60_000, show_default=True)
@@ -82,41 +80,71 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
     try:
         made = LocalCluster.load(folder.absolute())
         made.down(timeout_ms / 1000)
-    except ClusterError as error:
+        if delete:
+            shutil.rmtree(made.folder)
+    except (ClusterError, OSError) as error:
         _fail("cluster-down", output, error)
-    if delete:
-        shutil.rmtree(made.folder)
     Answer("cluster-down", {}).finish(output, "down")
 
 
-@cluster.command()
+@cluster.command(short_help="Show processes and registrations.")
 @folder_option
 @output
 def status(folder: Path, output: str) -> None:
     """Show every process and, when the cluster answers, its registrations and the active controller."""
     try:
         made = LocalCluster.load(folder.absolute())
-    except ClusterError as error:
+    except (ClusterError, OSError) as error:
         _fail("cluster-status", output, error)
     seen, problem = _registrations(made)
     rows = [_row(made, node.name, seen) for node in made.nodes]
     answer = Answer("cluster-status", {"nodes": rows, "bootstrap_servers": made.bootstrap_servers})
     if problem:
         answer.errors.append({"code": "CLUSTER_NOT_AVAILABLE", "message": problem})
-    elif any(row["process"] != "running" for row in rows):
-        answer.errors.append(
-            {"code": "NODE_DOWN", "message": "start what is missing with `holdfast cluster up`"}
-        )
+    elif all(row.get("state") != "active controller" for row in rows):
+        answer.errors.append({"code": "NO_ACTIVE_CONTROLLER", "message": "more than half of them must run"})
+    answer.errors += _node_errors(rows)
     answer.finish(output, _table(rows))
+
+
+def _node_errors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is wrong with single nodes, and what to do about it."""
+    hints = {
+        "down": ("NODE_DOWN", "start what is missing with `holdfast cluster up`"),
+        "paused": ("NODE_PAUSED", "`kill -CONT` or `holdfast cluster up` wakes it"),
+        "running": ("NODE_NOT_READY", "it starts, stops or is fenced; see node.log in its folder"),
+    }
+    errors = []
+    for process, (code, message) in hints.items():
+        names = [row["node"] for row in rows if row["process"] == process and not row["ready"]]
+        if names:
+            errors.append({"code": code, "node": ", ".join(names), "message": message})
+    return errors
+
+
+def _warn_of_ignored(folder: Path) -> None:
+    """Say which options of a first `up` were given to a later one."""
+    context = click.get_current_context()
+    names = ("brokers", "controllers", "base_port", "properties")
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        click.echo(f"warning: {folder} holds a cluster already; no effect: {', '.join(given)}", err=True)
 
 
 def _row(made: LocalCluster, name: str, seen: dict[int, dict[str, Any]]) -> dict[str, Any]:
     node = made.node(name)
     pid = made.pid(node)
     row: dict[str, Any] = {"node": name, "pid": pid, "port": node.port, "http_port": node.http_port}
-    row["process"] = "running" if pid is not None else "down"
-    row["ready"] = pid is not None and made.is_ready(node)
-    row.update(seen.get(node.node_id, {}))
+    row["process"] = "down" if pid is None else "paused" if made.is_paused(node) else "running"
+    row["ready"] = row["process"] == "running" and made.is_ready(node)
+    # the metadata of a broker may be older than the death of the controller that it names
+    if node.role == "broker" or row["process"] == "running":
+        row.update(seen.get(node.node_id, {}))
     return row
 
 
@@ -153,7 +181,8 @@ def _registrations(made: LocalCluster) -> tuple[dict[int, dict[str, Any]], str]:
         return 0
 
     if any(made.pid(node) is not None for node in made.brokers):
-        run_client(ask)
+        if (code := run_client(ask)) > 1:
+            raise SystemExit(code)
     else:
         problem = "no broker is running"
     return seen, problem
@@ -182,6 +211,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _fail(command: str, form: str, error: ClusterError) -> NoReturn:
-    Answer(command, None, [{"code": "CLUSTER_ERROR", "message": str(error)}]).finish(form, "")
+def _fail(command: str, form: str, error: ClusterError | OSError, hint: str = "") -> NoReturn:
+    text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    Answer(command, None, [{"code": "CLUSTER_ERROR", "message": text + hint}]).finish(form, "")
     raise AssertionError("finish exits")

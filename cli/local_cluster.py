@@ -36,6 +36,8 @@ class LocalCluster(Nodes):
         super().__init__(nodes)
         self.folder = folder
         self.cluster_id = cluster_id
+        #: what a role does not understand of the properties that `create` was given
+        self.warnings: dict[str, list[str]] = {}
         #: children of this very process: they must be reaped, or a dead one looks alive
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -66,8 +68,13 @@ class LocalCluster(Nodes):
             for index in range(count)
         ]
         cluster = cls(folder, secrets.token_urlsafe(16), nodes)
-        for node in nodes:
-            cluster._write_properties(node, properties or {})
+        written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
+        for node, keys in written.items():
+            cluster._check_properties(node, keys)
+        for node, keys in written.items():
+            cluster.home(node).mkdir(parents=True, exist_ok=True)
+            text = "".join(f"{key}={value}\n" for key, value in keys.items())
+            cluster.properties_file(node).write_text(text, encoding="utf-8")
         state = {"version": 1, "cluster_id": cluster.cluster_id, "nodes": [asdict(node) for node in nodes]}
         (folder / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         return cluster
@@ -85,9 +92,19 @@ class LocalCluster(Nodes):
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"{folder / STATE_FILE} cannot be read: {error}") from error
 
-    def _write_properties(self, node: Node, extra: Mapping[str, str]) -> None:
+    def _check_properties(self, node: Node, keys: Mapping[str, str]) -> None:
+        from broker.config import BrokerConfig
+        from controller.config import ControllerConfig
+        from metadata.configs import ConfigError
+
+        config = ControllerConfig if node.role == "controller" else BrokerConfig
+        try:
+            _, self.warnings[node.role] = config.from_properties(keys, {})
+        except ConfigError as error:
+            raise ClusterError(str(error)) from error
+
+    def _properties(self, node: Node) -> dict[str, str]:
         home = self.home(node)
-        home.mkdir(parents=True, exist_ok=True)
         voters = ",".join(f"{n.node_id}@127.0.0.1:{n.port}" for n in self.nodes if n.role == "controller")
         if not voters:
             raise ClusterError("a cluster needs at least one controller")
@@ -108,9 +125,7 @@ class LocalCluster(Nodes):
         keys["min.insync.replicas"] = str(max(1, replicas - 1))
         if node.role == "broker":
             keys["inter.broker.listener.name"] = "PLAINTEXT"
-        keys.update(extra)
-        text = "".join(f"{key}={value}\n" for key, value in keys.items())
-        self.properties_file(node).write_text(text, encoding="utf-8")
+        return keys
 
     # --- looking --------------------------------------------------------------------------------------
 
@@ -138,6 +153,14 @@ class LocalCluster(Nodes):
             return None
         return pid if _runs(pid, str(self.properties_file(node))) else None
 
+    def is_paused(self, node: Node) -> bool:
+        """True when the process of a node is stopped (SIGSTOP); unknown, so False, without /proc."""
+        try:
+            status = Path(f"/proc/{self.pid(node)}/stat").read_text()
+        except FileNotFoundError:
+            return False
+        return status.rpartition(") ")[2].startswith("T")
+
     def is_ready(self, node: Node) -> bool:
         """True when the node answers /readyz with yes."""
         return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
@@ -160,8 +183,9 @@ class LocalCluster(Nodes):
         (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
 
     def up(self, timeout_s: float = 60.0) -> None:
-        """Start what does not run and wait until every node is ready."""
+        """Start what does not run, wake what is paused and wait until every node is ready."""
         for node in self.nodes:
+            self.resume(node)
             self.start(node)
         self.wait_ready(self.nodes, timeout_s)
 

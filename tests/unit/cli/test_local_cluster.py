@@ -1,9 +1,13 @@
 """A folder is a cluster: its state is found again, and a pid that is used again is not taken for a node."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cli.__main__ import main
 from cli.local_cluster import LocalCluster
 from cli.nodes import ClusterError
 
@@ -47,3 +51,39 @@ def test_ports_are_distinct_and_outside_the_range_of_outgoing_connections(tmp_pa
     ports = [port for node in made.nodes for port in (node.port, node.http_port)]
     assert len(set(ports)) == 12
     assert all(port < 32_768 for port in ports)
+
+
+def test_a_property_with_a_bad_value_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Else the next `up` would resume a cluster whose nodes cannot start."""
+    folder = tmp_path / "new"
+    with pytest.raises(ClusterError, match=r"log.segment.bytes=foo: expected an integer in \[1024"):
+        LocalCluster.create(folder, 1, 1, properties={"log.segment.bytes": "foo"})
+    assert not folder.exists()
+
+
+def test_a_property_that_nobody_knows_is_told_with_a_hint(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1, properties={"log.segmnt.bytes": "4096"})
+    for role in ("broker", "controller"):
+        (warning,) = made.warnings[role]
+        assert "did you mean log.segment.bytes?" in warning
+
+
+def test_a_paused_node_is_told_from_one_that_is_down(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1)
+    node = made.brokers[0]
+    assert not made.is_paused(node)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        made._children[node.name] = process
+        made.pause(node)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        assert made.is_paused(node)
+        process.kill()
+
+
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+def test_a_folder_that_cannot_be_is_one_line(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(main, ["cluster", command, "--dir", str(tmp_path / "file" / "below")])
+    assert result.exit_code == 1
+    assert result.output.startswith("error: CLUSTER_ERROR: ")
+    assert len(result.output.splitlines()) == 1
