@@ -1,6 +1,8 @@
 """`holdfast <command>`: finds the command's module and loads only that, so that `--help` stays fast."""
 
 import importlib
+import os
+import sys
 
 import click
 
@@ -48,7 +50,19 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="holdfast")
 def main() -> None:
     """Holdfast: a small replicated log cluster that you can pull the plug on."""
+    _open_standard_files()
+
+
+def _open_standard_files() -> None:
+    """Put nothing in the place of one that the caller closed (`<&-`): a socket would be taken for it."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="holdfast")

@@ -2,28 +2,37 @@
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from cli.options import bootstrap, client_properties, output, pairs, run_client
+from cli.options import client_properties, connection, output, pairs, run_client
 from client.admin import Admin
 from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from client.errors import ClientError
 from runtime.api import Runtime
 
+#: No cluster for so long: give up.
+_FIND_TIMEOUT_MS = 30_000
 _PRINTED = ("timestamp", "partition", "offset", "leader_epoch", "headers", "key", "value")
 _FORMATTER_KEYS = frozenset({*(f"print.{name}" for name in _PRINTED), "key.separator", "line.separator"})
 
 
 @click.command()
-@bootstrap
+@connection
 @click.option("--topic", required=True, help="An existing topic.")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record kept, not at the end.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.")
 @click.option("--offset", help="earliest, latest or a number (with --partition).")
 @click.option("--max-messages", type=click.IntRange(0), help="Stop after so many.")
-@click.option("--idle-timeout-ms", type=click.IntRange(1), help="Stop when nothing has come for so long.")
+@click.option(
+    "--timeout-ms",
+    "--idle-timeout-ms",
+    "idle_timeout_ms",
+    type=click.IntRange(1),
+    help="Stop when nothing has come for so long; else wait for ever.",
+)
 @click.option(
     "--formatter-property",
     "--property",
@@ -38,33 +47,47 @@ def command(
     formatter_property: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Print records until --max-messages, --idle-timeout-ms or Ctrl-C."""
+    """Print records until --max-messages, --timeout-ms without records, or Ctrl-C."""
     client_properties(command_config, command_property, frozenset())
     if given["offset"] is not None and given["partition"] is None:
         raise click.UsageError("--offset needs --partition")
+    offset = given["offset"]
+    if offset not in (None, "earliest", "latest") and not offset.isdigit():
+        raise click.UsageError(f"--offset {offset}: expected earliest, latest or a number")
     formatter = pairs(formatter_property, "--formatter-property")
     for key in sorted(set(formatter) - _FORMATTER_KEYS):
         click.echo(f"warning: formatter property {key} is not known and has no effect", err=True)
 
+    printed = _Printed()
+
     async def work(runtime: Runtime) -> int:
         consumer = Consumer(runtime, ConsumerConfig(given["bootstrap_server"]))
         await _place(runtime, consumer, given)
-        await _print_all(runtime, consumer, given, formatter)
+        await _print_all(runtime, consumer, given, formatter, printed)
         consumer.close()
         return 0
 
     try:
-        sys.exit(run_client(work))
+        code = run_client(work)
     except ClientError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        code = 1
+    click.echo(f"Processed a total of {printed.count} messages", err=True)
+    sys.exit(code)
+
+
+@dataclass
+class _Printed:
+    """How far it got."""
+
+    count: int = 0
 
 
 async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) -> None:
     """Assign the partitions and choose where to start."""
     admin = Admin(runtime, given["bootstrap_server"])
     try:
-        (topic,) = await admin.describe_topics([given["topic"]], timeout_ms=given["timeout_ms"])
+        (topic,) = await admin.describe_topics([given["topic"]], timeout_ms=_FIND_TIMEOUT_MS)
     finally:
         admin.close()
     if topic.error_code != 0:
@@ -81,14 +104,12 @@ async def _place(runtime: Runtime, consumer: Consumer, given: dict[str, Any]) ->
         consumer.seek_to_beginning(*partitions)
     elif offset in (None, "latest"):
         consumer.seek_to_end(*partitions)
-    elif offset.isdigit():
-        consumer.seek(partitions[0], int(offset))
     else:
-        raise ClientError(f"--offset {offset}: expected earliest, latest or a number")
+        consumer.seek(partitions[0], int(offset))
 
 
 async def _print_all(
-    runtime: Runtime, consumer: Consumer, given: dict[str, Any], formatter: dict[str, str]
+    runtime: Runtime, consumer: Consumer, given: dict[str, Any], formatter: dict[str, str], printed: _Printed
 ) -> None:
     left: int | None = given["max_messages"]
     idle_ms: int | None = given["idle_timeout_ms"]
@@ -102,6 +123,7 @@ async def _print_all(
         if records:
             sys.stdout.buffer.flush()
             heard_ms = now_ms
+            printed.count += len(records)
             left = None if left is None else left - len(records)
         elif idle_ms is not None and now_ms - heard_ms >= idle_ms:
             return

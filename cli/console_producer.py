@@ -1,8 +1,10 @@
 """`holdfast console-producer`: lines of standard input become records."""
 
 import asyncio
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,9 +13,12 @@ import click
 from cli.options import bootstrap, client_properties, pairs, run_client
 from client.errors import ClientError
 from client.producer import Delivery, Producer, ProducerConfig
+from protocol.errors import ErrorCode
 from runtime.api import Runtime
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+#: After a signal, what was read already has so long to be acknowledged.
+_STOP_MS = 3_000
 _READER_KEYS = frozenset({"parse.key", "key.separator", "null.marker"})
 
 
@@ -53,7 +58,10 @@ def command(
     reader_property: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Send every line of standard input; exit 0 when all were acknowledged."""
+    """Send every line of standard input; exit 0 when all were acknowledged.
+
+    A line that is too large is left out; at one without key separator the sending ends. Both exit 1.
+    """
     client_properties(command_config, command_property, frozenset())
     reader = pairs(reader_property, "--reader-property")
     for key in sorted(set(reader) - _READER_KEYS):
@@ -75,37 +83,82 @@ def command(
         except ClientError as error:
             failed.append(str(error))
 
-    async def work(runtime: Runtime) -> int:
-        producer = Producer(runtime, config)
-        await producer.start()
+    async def send_all(producer: Producer) -> None:
+        number = 0
         async for line in _lines():
-            key, value = _split(line, reader)
-            delivery = await producer.send(given["topic"], value, key, given["partition"])
+            number += 1
+            try:
+                key, value = _split(line, reader)
+                delivery = await producer.send(given["topic"], value, key, given["partition"])
+            except ClientError as error:
+                if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                    failed.append(f"line {number}: {error}")
+                    continue
+                raise ClientError(f"line {number}: {error}; it and what follows was not sent") from error
             delivery.add_done_callback(judge)
             if given["sync"]:
                 await producer.flush()
-        await producer.close()
+
+    async def work(runtime: Runtime) -> int:
+        producer = Producer(runtime, config)
+        await producer.start()
+        try:
+            await send_all(producer)
+        except ClientError as error:
+            failed.append(str(error))
+        except asyncio.CancelledError:
+            await producer.close(_STOP_MS)
+            raise
+        await producer.close(config.delivery_timeout_ms)
         return 1 if failed else 0
 
-    try:
-        code = run_client(work)
-    except ClientError as error:
-        failed.append(str(error))
-        code = 1
+    code = run_client(work)
     if failed:
-        click.echo(f"error: {len(failed)} records were not acknowledged; the first: {failed[0]}", err=True)
+        click.echo(f"error: not acknowledged: {len(failed)}; the first: {failed[0]}", err=True)
     sys.exit(code)
 
 
 async def _lines() -> AsyncIterator[bytes]:
-    """Lines of standard input as they come, read beside the event loop: what was typed is sent meanwhile."""
-    rest = b""
-    while chunk := await asyncio.to_thread(os.read, sys.stdin.fileno(), 1 << 16):
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line.removesuffix(b"\r")
-    if rest:
-        yield rest
+    """Lines of standard input as they come. Raises: ClientError when it cannot be read."""
+    parts: list[bytes] = []
+    async for chunk in _chunks():
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            parts.append(end)
+            yield b"".join(parts).removesuffix(b"\r")
+            parts = []
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield b"".join(parts)
+
+
+async def _chunks() -> AsyncIterator[bytes]:
+    """What there is on standard input, read beside the event loop: what was typed is sent meanwhile.
+
+    A thread of its own and not the executor's: nothing interrupts its read; this process must end without.
+    """
+    loop = asyncio.get_running_loop()
+    read: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    wanted = threading.Semaphore(2)
+
+    def read_all() -> None:
+        found: bytes | OSError = b"?"
+        while found and not isinstance(found, OSError):
+            wanted.acquire()
+            try:
+                found = os.read(0, 1 << 16)
+            except OSError as error:
+                found = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(read.put_nowait, found)
+
+    threading.Thread(target=read_all, name="standard input", daemon=True).start()
+    while chunk := await read.get():
+        if isinstance(chunk, OSError):
+            raise ClientError(f"standard input cannot be read: {chunk.strerror}")
+        wanted.release()
+        yield chunk
 
 
 def _split(line: bytes, reader: dict[str, str]) -> tuple[bytes | None, bytes | None]:
@@ -116,7 +169,8 @@ def _split(line: bytes, reader: dict[str, str]) -> tuple[bytes | None, bytes | N
         separator = reader.get("key.separator", "\t").encode()
         key, found, value = line.partition(separator)
         if not found:
-            raise ClientError(f"no key separator {separator!r} in line {line[:80]!r}")
+            shown = line[:80].decode("utf-8", "backslashreplace")
+            raise ClientError(f"no key separator {separator.decode()!r} in {shown!r}")
     marker = reader.get("null.marker")
     if marker is not None and value == marker.encode():
         value = None

@@ -8,6 +8,7 @@ import click
 from cli.options import Answer, bootstrap, client_properties, output, run_client
 from client.admin import Admin
 from client.errors import ClientError
+from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from runtime.api import Runtime
 
@@ -44,25 +45,26 @@ def command(
         if not when.isdigit():
             raise click.UsageError(f"--time {when}: expected latest, earliest or ms since the epoch")
         timestamp = int(when)
+    named = _named(topic_partitions)
+    matching = _pattern(topic)
     answer = Answer("get-offsets", [])
 
     async def work(runtime: Runtime) -> int:
         admin = Admin(runtime, given["bootstrap_server"])
         try:
-            wanted = await _wanted(admin, topic, topic_partitions)
+            wanted = await _wanted(admin, matching, named, given["timeout_ms"])
             found = await admin.list_offsets(dict.fromkeys(wanted, timestamp), timeout_ms=given["timeout_ms"])
             for (name, partition), (offset, _, leader_epoch) in sorted(found.items()):
                 row = {"topic": name, "partition": partition, "offset": offset, "leader_epoch": leader_epoch}
                 answer.data.append(row)
         except ClientError as error:
-            code = error.code.name if error.code is not None else "CLIENT_ERROR"
-            answer.errors.append({"code": code, "message": str(error)})
+            answer.refused(error)
         finally:
             admin.close()
         return 0
 
-    if run_client(work) != 0:
-        raise SystemExit(1)
+    if (code := run_client(work)) != 0:
+        raise SystemExit(code)
     lines = [
         f"{row['topic']}:{row['partition']}:{row['offset'] if row['offset'] >= 0 else ''}"
         for row in answer.data
@@ -70,24 +72,53 @@ def command(
     answer.finish(given["output"], "\n".join(lines))
 
 
-async def _wanted(admin: Admin, topic: str | None, topic_partitions: str | None) -> list[tuple[str, int]]:
-    if topic_partitions:
-        try:
-            parts = [item.rsplit(":", 1) for item in topic_partitions.split(",")]
-            return [(name, int(partition)) for name, partition in parts]
-        except ValueError:
-            raise ClientError(f"--topic-partitions {topic_partitions}: expected topic:0,topic:1") from None
+def _named(topic_partitions: str | None) -> list[tuple[str, int]] | None:
+    """The value of --topic-partitions. Raises: click.UsageError."""
+    if topic_partitions is None:
+        return None
+    named = []
+    for item in topic_partitions.split(","):
+        name, _, partition = item.strip().rpartition(":")
+        if not name or not partition.isdigit():
+            raise click.UsageError(f"--topic-partitions {topic_partitions}: expected topic:0,topic:1")
+        named.append((name, int(partition)))
+    return named
+
+
+def _pattern(topic: str | None) -> re.Pattern[str] | None:
+    """The value of --topic. Raises: click.UsageError."""
     try:
-        matching = re.compile(topic or ".*")
+        return None if topic is None else re.compile(topic)
     except re.error as error:
-        raise ClientError(f"--topic {topic}: {error}") from error
-    described = await admin.describe_topics(None)
+        raise click.UsageError(f"--topic {topic}: no regular expression: {error}") from error
+
+
+async def _wanted(
+    admin: Admin, matching: re.Pattern[str] | None, named: list[tuple[str, int]] | None, timeout_ms: int
+) -> list[tuple[str, int]]:
+    """The partitions asked for, which all exist. Raises: ClientError."""
+    names = None if named is None else list(dict.fromkeys(name for name, _ in named))
+    described = await admin.describe_topics(names, timeout_ms=timeout_ms)
+    sizes = {found.name: len(found.partitions) for found in described if found.error_code == ErrorCode.NONE}
+    if named is not None:
+        for name, partition in named:
+            if name not in sizes:
+                raise ClientError(
+                    f"there is no topic {name}; `holdfast topics --list` shows those there are",
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+            if partition >= sizes[name]:
+                raise ClientError(
+                    f"{name} has partitions 0 to {sizes[name] - 1}, not {partition}",
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+        return named
     wanted = [
-        (found.name, partition.partition_index)
-        for found in described
-        if matching.fullmatch(found.name)
-        for partition in found.partitions
+        (name, partition)
+        for name, size in sizes.items()
+        if matching is None or matching.fullmatch(name)
+        for partition in range(size)
     ]
-    if not wanted and topic:
-        raise ClientError(f"no topic matches {topic}")
+    if not wanted and matching is not None:
+        raise ClientError(f"no topic matches {matching.pattern}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return wanted

@@ -1,18 +1,22 @@
 """Options that several commands share, spelled as in Kafka's tools, and how an answer is printed.
 
 Text goes to stdout, one JSON object with `--output json`, everything about progress and errors to stderr.
-Exit codes: 0 all asked-for work done, 1 any failure, 2 usage.
+Exit codes: 0 all asked-for work done, 1 any failure, 2 usage, 130 and 143 after a signal.
 """
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import javaproperties
+
+if TYPE_CHECKING:
+    from client.errors import ClientError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,14 +40,26 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
     return made
 
 
-def bootstrap(function: F) -> F:
-    """`--bootstrap-server` and what belongs to every client command."""
+def checked_servers(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Callback of `--bootstrap-server`. Raises: click.BadParameter for what is no list of addresses."""
+    from client.metadata_cache import parse_addresses
+
+    try:
+        parse_addresses(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
+def connection(function: F) -> F:
+    """`--bootstrap-server` and the client's properties."""
     for option in reversed(
         (
             click.option(
                 "--bootstrap-server",
                 "bootstrap_server",
                 required=True,
+                callback=checked_servers,
                 metavar="HOST:PORT[,HOST:PORT]",
                 help="Brokers.",
             ),
@@ -53,17 +69,19 @@ def bootstrap(function: F) -> F:
             click.option(
                 "--command-property", multiple=True, metavar="KEY=VALUE", help="One property of the client."
             ),
-            click.option(
-                "--timeout-ms",
-                type=click.IntRange(1),
-                default=30_000,
-                show_default=True,
-                help="Give up after.",
-            ),
         )
     ):
         function = option(function)
     return function
+
+
+def bootstrap(function: F) -> F:
+    """What belongs to every command that asks and gives up: `connection` and `--timeout-ms`."""
+    return connection(
+        click.option(
+            "--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True, help="Give up after."
+        )(function)
+    )
 
 
 def output(function: F) -> F:
@@ -84,6 +102,12 @@ class Answer:
     command: str
     data: Any = None
     errors: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def refused(self, error: "ClientError", topic: str | None = None) -> None:
+        """Take down what a client call raised; topic and code stand in front already."""
+        code = error.code.name if error.code is not None else "CLIENT_ERROR"
+        message = str(error).removeprefix(f"topic {topic}: ").removeprefix(f"{code}: ")
+        self.errors.append({"code": code, **({"topic": topic} if topic else {}), "message": message})
 
     def finish(self, form: str, text: str) -> None:
         """Print as text or JSON, errors to stderr, and exit 0 or 1."""
@@ -117,12 +141,36 @@ def client_properties(
 
 
 def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
-    """Run `work(runtime)` on the real runtime; a failing network becomes one line and exit code 1."""
-    from runtime.api import NetworkError
+    """Run `work(runtime)` on the real runtime; a failing network becomes one line and exit code 1.
+
+    SIGINT and SIGTERM cancel the work, which may say how far it got; the exit code is 130 or 143 then.
+    A second signal cancels that as well.
+    """
+    import asyncio
+
+    from runtime.api import NetworkError, Runtime
     from runtime.real import run
 
+    async def until_signal(runtime: Runtime) -> int:
+        received: list[signal.Signals] = []
+        working = asyncio.current_task()
+        assert working is not None
+
+        def stop(number: signal.Signals) -> None:
+            received.append(number)
+            working.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        try:
+            return await work(runtime)
+        except asyncio.CancelledError:
+            if not received:
+                raise
+            return 128 + received[0]
+
     try:
-        return run(work)
+        return run(until_signal)
     except NetworkError as error:
         click.echo(f"error: {error}", err=True)
         return 1

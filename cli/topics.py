@@ -54,14 +54,13 @@ def command(
         try:
             text.extend(await _act(admin, action, topic, given, answer))
         except ClientError as error:
-            code = error.code.name if error.code is not None else "CLIENT_ERROR"
-            answer.errors.append({"code": code, "topic": topic, "message": str(error)})
+            answer.refused(error, topic)
         finally:
             admin.close()
         return 0
 
-    if run_client(work) != 0:
-        raise SystemExit(1)
+    if (code := run_client(work)) != 0:
+        raise SystemExit(code)
     answer.finish(given["output"], "\n".join(text))
 
 
@@ -108,13 +107,16 @@ async def _create(admin: Admin, topic: str, given: dict[str, Any], answer: Answe
 
 
 async def _delete(admin: Admin, names: list[str], given: dict[str, Any], answer: Answer) -> list[str]:
+    deleted = []
     for name in names:
         try:
             await admin.delete_topic(name, timeout_ms=given["timeout_ms"])
         except ClientError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not given["if_exists"]:
-                raise
-    answer.data = {"topics": names}
+                answer.refused(error, name)
+            continue
+        deleted.append(name)
+    answer.data = {"topics": deleted}
     return []
 
 

@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from cli.options import output
+from cli.options import checked_servers, output
 
 
 @click.command()
@@ -20,6 +20,7 @@ from cli.options import output
     "--bootstrap-server",
     "bootstrap_server",
     required=True,
+    callback=checked_servers,
     metavar="HOST:PORT[,HOST:PORT]",
     help="Brokers whose log is read.",
 )

@@ -4,6 +4,8 @@ Owns the pace and what is reported. With `--quiet` the line per record is left o
 half second and a `new_leader` line for the first acknowledgement in a (partition, leader epoch) always come.
 """
 
+import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -13,7 +15,7 @@ import click
 
 from cli.options import bootstrap, client_properties, run_client
 from client.batch import Batch
-from client.errors import ClientError
+from client.errors import ClientError, TimedOut
 from client.history import make_value
 from client.ledger import Ledger
 from client.outcomes import Outcome
@@ -21,6 +23,8 @@ from client.producer import Producer, ProducerConfig
 from runtime.api import DiskError, Runtime
 
 PROGRESS_MS = 500
+#: After a signal, what was sent already has so long to be acknowledged.
+STOP_MS = 3_000
 #: Records are paced in portions of so many ms.
 PACE_MS = 10
 _GOOD = (Outcome.OK, Outcome.OK1)
@@ -30,8 +34,20 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 @click.command()
 @bootstrap
 @click.option("--topic", required=True, help="An existing topic.")
-@click.option("--max-messages", type=int, default=-1, show_default=True, help="Stop after so many; -1 never.")
-@click.option("--throughput", type=int, default=-1, show_default=True, help="Records a second; -1 unlimited.")
+@click.option(
+    "--max-messages",
+    type=click.IntRange(-1),
+    default=-1,
+    show_default=True,
+    help="Stop after so many; -1 never.",
+)
+@click.option(
+    "--throughput",
+    type=click.IntRange(-1),
+    default=-1,
+    show_default=True,
+    help="Records a second; -1 unlimited.",
+)
 @click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
 @click.option(
     "--value-size", type=click.IntRange(32, 1_000_000), default=64, show_default=True, help="Bytes."
@@ -79,6 +95,8 @@ class _Run:
         self._sent = 0
         self._acked = 0
         self._failed = 0
+        #: somebody reads what is reported
+        self._is_heard = True
         self._longest_wait_ms = 0
         self._leader_epochs: dict[int, int] = {}
         self._ledger: Ledger | None = None
@@ -91,6 +109,7 @@ class _Run:
             acks=_ACKS[given["acks"]],
             linger_ms=given["linger_ms"],
             compression=given["compression_codec"],
+            max_block_ms=given["timeout_ms"],
             delivery_timeout_ms=given["delivery_timeout_ms"],
             client_id=name,
         )
@@ -100,13 +119,25 @@ class _Run:
         """Send everything; the exit code."""
         producer = self._producer
         await producer.start()
-        await producer.partition_count(self._given["topic"])
+        count = await producer.partition_count(self._given["topic"])
+        if self._given["partition"] is not None and self._given["partition"] >= count:
+            raise ClientError(
+                f"{self._given['topic']} has partitions 0 to {count - 1}, not {self._given['partition']}"
+            )
         self._say(name="startup_complete", timestamp=self._clock.wall_ms())
         start_ms = self._clock.now_ms()
-        await self._send_all(start_ms)
-        await self._drain()
+        try:
+            await self._send_all(start_ms)
+            await self._drain()
+        except asyncio.CancelledError:
+            await self._finish(start_ms, STOP_MS)
+            raise
+        await self._finish(start_ms, PROGRESS_MS)
+        return 0 if self._acked == self._sent and self._is_heard else 1
+
+    async def _finish(self, start_ms: int, timeout_ms: int) -> None:
         elapsed_ms = max(1, self._clock.now_ms() - start_ms)
-        await producer.close()
+        await self._producer.close(timeout_ms)
         self._progress()
         self._say(
             name="tool_data",
@@ -116,13 +147,12 @@ class _Run:
             avg_throughput=self._acked * 1000 / elapsed_ms,
         )
         self._say(name="shutdown_complete", timestamp=self._clock.wall_ms())
-        return 0 if self._acked == self._sent else 1
 
     async def _send_all(self, start_ms: int) -> None:
         count: int = self._given["max_messages"]
         rate: int = self._given["throughput"]
         next_progress_ms = start_ms
-        while count < 0 or self._sent < count:
+        while self._is_heard and (count < 0 or self._sent < count):
             now_ms = self._clock.now_ms()
             if now_ms >= next_progress_ms:
                 self._progress()
@@ -135,7 +165,9 @@ class _Run:
             while self._sent < portion:
                 if self._producer.buffered_bytes >= self._producer.config.buffer_memory_bytes:
                     self._progress()
-                    await self._producer.room()
+                    # patience is the delivery timeout's: what it gives up makes room as well
+                    with contextlib.suppress(TimedOut):
+                        await self._producer.room()
                 self._send_one()
             await self._clock.sleep(PACE_MS if rate >= 0 else 0)
 
@@ -202,5 +234,12 @@ class _Run:
         self._longest_wait_ms = 0
 
     def _say(self, **line: Any) -> None:
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        if not self._is_heard:
+            return
+        try:
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Nobody reads any more: end in order, with a whole ledger. The buffer's rest has to go somewhere.
+            self._is_heard = False
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

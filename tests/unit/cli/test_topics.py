@@ -5,8 +5,10 @@ from click import UsageError
 from click.testing import CliRunner
 
 from cli.__main__ import main
-from cli.options import pairs
+from cli.options import Answer, pairs
 from cli.topics import describe_lines
+from client.errors import ClientError
+from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedPartition, DescribedTopic, TopicConfig
 
 
@@ -66,3 +68,12 @@ def test_a_config_without_an_equals_sign_is_refused() -> None:
     assert pairs(("a=1", "b=x=y"), "--config") == {"a": "1", "b": "x=y"}
     with pytest.raises(UsageError, match="--config c: expected key=value"):
         pairs(("c",), "--config")
+
+
+def test_a_refusal_names_topic_and_code_once() -> None:
+    answer = Answer("topics-create")
+    text = "topic t: TOPIC_ALREADY_EXISTS: topic t exists; choose another name"
+    answer.refused(ClientError(text, ErrorCode.TOPIC_ALREADY_EXISTS), "t")
+    assert answer.errors == [
+        {"code": "TOPIC_ALREADY_EXISTS", "topic": "t", "message": "topic t exists; choose another name"}
+    ]

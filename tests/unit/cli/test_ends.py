@@ -1,0 +1,99 @@
+"""How commands end when nobody answers, listens or waits any more: the exit codes, no tracebacks."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from cli.__main__ import main
+
+
+@pytest.fixture
+def silent_server() -> Iterator[socket.socket]:
+    """Takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        yield server
+
+
+def start(server: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli", arguments[0], "--bootstrap-server", address, *arguments[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", [("topics", "--list"), ("console-producer", "--topic", "t")])
+def test_a_signal_ends_a_command_that_waits_with_128_and_its_number(
+    silent_server: socket.socket, command: tuple[str, ...], number: signal.Signals
+) -> None:
+    """The producer's standard input stays open and silent: nobody presses Enter to let it go."""
+    process = start(silent_server, *command)
+    with silent_server.accept()[0]:
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.communicate()
+
+
+def test_closed_standard_files_are_not_taken_for_sockets() -> None:
+    done = subprocess.run(
+        [
+            *(
+                "sh",
+                "-c",
+                '"$0" -m cli topics --bootstrap-server 127.0.0.1:1 --timeout-ms 100 --list <&- >&-',
+            ),
+            sys.executable,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [done.stderr.strip()]
+    assert "nobody listens there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "--list"],
+        ["get-offsets"],
+        ["console-consumer", "--topic", "t"],
+        ["console-producer", "--topic", "t"],
+        ["verifiable-producer", "--topic", "t"],
+        ["validate", "--ledger", "/"],
+    ],
+)
+def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, [*arguments, "--bootstrap-server", "127.0.0.1:9092,foo"])
+    assert result.exit_code == 2
+    assert "'foo': expected host:port" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["get-offsets", "--topic", "["],
+        ["get-offsets", "--topic-partitions", "t"],
+        ["get-offsets", "--topic-partitions", "t:x"],
+        ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "soon"],
+        ["console-consumer", "--topic", "t", "--offset", "3"],
+        ["verifiable-producer", "--topic", "t", "--max-messages", "-2"],
+    ],
+)
+def test_wrong_usage_is_seen_before_anybody_is_asked(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, [*arguments, "--bootstrap-server", "127.0.0.1:1"])
+    assert result.exit_code == 2
