@@ -1,6 +1,8 @@
 """`holdfast topics --create|--list|--describe|--delete`: Kafka's spelling, Kafka's lines."""
 
 import base64
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -11,6 +13,14 @@ from client.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedPartition, DescribedTopic
 from runtime.api import Runtime
+
+#: Options of --describe that choose partitions, spelled as in Kafka: {option: whether a partition is meant}
+_FILTERS: dict[str, Callable[[DescribedPartition], bool]] = {
+    "under_replicated_partitions": lambda partition: len(partition.isr) < len(partition.replicas),
+    "under_min_isr_partitions": lambda partition: len(partition.isr) < partition.min_isr,
+    "at_min_isr_partitions": lambda partition: len(partition.isr) == partition.min_isr,
+    "unavailable_partitions": lambda partition: partition.leader_id < 0,
+}
 
 
 @click.command()
@@ -28,6 +38,11 @@ from runtime.api import Runtime
     help="Brokers of each partition, preferred first (--create).",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Override (--create).")
+@click.option("--under-replicated-partitions", is_flag=True, help="--describe: replicas are outside the ISR.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="--describe: the ISR is below min ISR.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="--describe: the ISR is just min ISR.")
+@click.option("--unavailable-partitions", is_flag=True, help="--describe: there is no leader.")
+@click.option("--topics-with-overrides", is_flag=True, help="--describe: only topics with configurations.")
 @click.option("--if-not-exists", is_flag=True, help="--create: fine when it exists.")
 @click.option("--if-exists", is_flag=True, help="--delete, --describe: fine when it does not exist.")
 @output
@@ -43,6 +58,11 @@ def command(
         raise click.UsageError("one of --create, --delete, --list, --describe is needed")
     if topic is None and action in ("create", "delete"):
         raise click.UsageError(f"--{action} needs --topic")
+    chosen = [name for name in (*_FILTERS, "topics_with_overrides") if given[name]]
+    if chosen and action != "describe":
+        raise click.UsageError(f"--{chosen[0].replace('_', '-')} belongs to --describe")
+    if len(chosen) > 1:
+        raise click.UsageError("choose one of " + ", ".join(f"--{name.replace('_', '-')}" for name in chosen))
     if given["replica_assignment"] and (given["partitions"] or given["replication_factor"]):
         raise click.UsageError("--replica-assignment already says partitions and replication factor")
     client_properties(command_config, command_property, frozenset())
@@ -84,8 +104,9 @@ async def _act(
                 {"code": code, "topic": missing.name, "message": "`--list` shows the topics there are"}
             )
     present = [found for found in described if found.error_code == ErrorCode.NONE]
-    answer.data = [topic_as_json(found) for found in present]
-    return [line for found in present for line in describe_lines(found)]
+    shown, lines = chosen_of(present, given)
+    answer.data = [topic_as_json(found) for found in shown]
+    return lines
 
 
 async def _create(admin: Admin, topic: str, given: dict[str, Any], answer: Answer) -> list[str]:
@@ -143,6 +164,22 @@ def describe_lines(topic: DescribedTopic) -> list[str]:
         f"\tPartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}\tConfigs: {configs}"
     )
     return [head, *(_partition_line(topic.name, partition) for partition in topic.partitions)]
+
+
+def chosen_of(
+    topics: list[DescribedTopic], given: Mapping[str, Any]
+) -> tuple[list[DescribedTopic], list[str]]:
+    """What the filters leave, and its lines: partitions without heads, or heads without partitions."""
+    if given.get("topics_with_overrides"):
+        topics = [topic for topic in topics if topic.configs]
+        return topics, [describe_lines(topic)[0] for topic in topics]
+    for name, is_meant in _FILTERS.items():
+        if given.get(name):
+            left = [replace(topic, partitions=tuple(filter(is_meant, topic.partitions))) for topic in topics]
+            return [topic for topic in left if topic.partitions], [
+                line for topic in left for line in describe_lines(topic)[1:]
+            ]
+    return topics, [line for topic in topics for line in describe_lines(topic)]
 
 
 def _partition_line(name: str, partition: DescribedPartition) -> str:

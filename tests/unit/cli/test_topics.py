@@ -1,12 +1,14 @@
 """`topics --describe` prints lines that existing scripts can read (interfaces of Kafka's tool)."""
 
+from dataclasses import replace
+
 import pytest
 from click import UsageError
 from click.testing import CliRunner
 
 from cli.__main__ import main
 from cli.options import Answer, pairs
-from cli.topics import describe_lines
+from cli.topics import chosen_of, describe_lines
 from client.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedPartition, DescribedTopic, TopicConfig
@@ -57,6 +59,8 @@ def test_elr_is_not_available_when_the_feature_is_off() -> None:
         ["--create"],
         ["--delete"],
         ["--create", "--topic", "t", "--replica-assignment", "1:2", "--partitions", "3"],
+        ["--list", "--under-replicated-partitions"],
+        ["--describe", "--under-replicated-partitions", "--topics-with-overrides"],
     ],
 )
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
@@ -77,3 +81,31 @@ def test_a_refusal_names_topic_and_code_once() -> None:
     assert answer.errors == [
         {"code": "TOPIC_ALREADY_EXISTS", "topic": "t", "message": "topic t exists; choose another name"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "indexes"),
+    [
+        ("under_replicated_partitions", [1, 2, 3]),
+        ("at_min_isr_partitions", [1]),
+        ("under_min_isr_partitions", [2, 3]),
+        ("unavailable_partitions", [3]),
+    ],
+)
+def test_a_filter_leaves_the_partitions_it_names_and_no_heads(option: str, indexes: list[int]) -> None:
+    described = topic(
+        partition(partition_index=0, leader_id=1, isr=(1, 2, 3)),
+        partition(partition_index=1, leader_id=1, isr=(1, 2)),
+        partition(partition_index=2, leader_id=1, isr=(1,)),
+        partition(partition_index=3),
+    )
+    (left,), lines = chosen_of([described], {option: True})
+    assert [one.partition_index for one in left.partitions] == indexes
+    assert lines == describe_lines(left)[1:]
+
+
+def test_topics_with_overrides_shows_their_heads_only() -> None:
+    changed, plain = topic(partition()), replace(topic(partition()), configs=())
+    shown, lines = chosen_of([changed, plain], {"topics_with_overrides": True})
+    assert shown == [changed]
+    assert lines == describe_lines(changed)[:1]
