@@ -1,0 +1,133 @@
+"""What the core orders for a log happens in that order, whatever else is under way on it (D2, A-21)."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.events import (
+    Append,
+    Appended,
+    AppendFetched,
+    AppendResult,
+    BatchToAppend,
+    EpochStarted,
+    Event,
+    FetchedAppended,
+    FetchedRecords,
+    Flush,
+    Flushed,
+    StartEpoch,
+    Truncate,
+    Truncated,
+)
+from broker.log_effects import LogEffects
+from broker.log_manager import LogManager, LogManagerConfig
+from broker.partition import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.record_batch import check_batch
+from runtime.memory import MemoryWorld, memory_runtime, settle
+from storage.config import LogConfig
+from storage.log import Log
+from tests.unit.storage.batches import batch, offsets
+
+TOPIC = b"t" * 16
+KEY = TopicPartition(TOPIC, 0)
+
+
+class Place:
+    """One log, its effects, and the events that came of them."""
+
+    def __init__(self, log: Log, manager: LogManager, world: MemoryWorld, effects: LogEffects) -> None:
+        self.log = log
+        self.manager = manager
+        self.world = world
+        self.effects = effects
+        self.events: list[Event] = []
+
+    def append(self, count: int, epoch: int = 0) -> None:
+        data = memoryview(batch(count))
+        self.effects.append(Append("client", (BatchToAppend(KEY, epoch, check_batch(data), data),)))
+
+    def results(self) -> list[AppendResult]:
+        return [result for event in self.events if isinstance(event, Appended) for result in event.results]
+
+    def kinds(self) -> list[type]:
+        return [type(event) for event in self.events]
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    runtime, world = memory_runtime()
+    manager = LogManager(runtime, LogManagerConfig(("/data",)), "cluster", 1)
+    await manager.open_dirs()
+    await manager.take_clean_shutdown()
+    await manager.load(lambda topic: LogConfig())
+    log = await manager.create("topic", TOPIC, 0, LogConfig())
+    events: list[Event] = []
+    place = Place(log, manager, world, LogEffects(runtime, manager, events.append))
+    place.events = events
+    yield place
+    await world.tasks.cancel_all()
+
+
+async def test_an_append_to_an_idle_log_is_done_at_once(place: Place) -> None:
+    place.append(2)
+    (result,) = place.results()
+    assert (result.base_offset, result.end_offset, place.log.log_end_offset) == (0, 2, 2)
+
+
+async def test_an_append_behind_a_cut_comes_after_it(place: Place) -> None:
+    """The cut has not even begun when the append is ordered."""
+    for _ in range(2):
+        place.append(4)
+    place.effects.truncate(Truncate(KEY, 4))
+    place.append(1)
+    place.effects.append_fetched(
+        AppendFetched((FetchedRecords(KEY, memoryview(batch(1, base_offset=5)), 0),))
+    )
+    place.effects.start_epoch(StartEpoch(KEY, 7))
+    assert place.log.log_end_offset == 8
+    await settle()
+    assert place.kinds()[2:] == [Truncated, Appended, FetchedAppended, EpochStarted]
+    assert offsets(place.log) == [(0, 0), (4, 0), (5, 0)]
+    assert place.events[-1] == EpochStarted(KEY, 7, 6)
+
+
+async def test_an_append_waits_for_housekeeping_of_its_log(place: Place) -> None:
+    """Retention and rolls of the log manager change the files too."""
+    place.append(2)
+    rolled = place.manager.serial(KEY).run(place.log.roll)
+    place.append(1)
+    assert place.log.log_end_offset == 2
+    await rolled
+    await settle()
+    assert (place.log.segment_count, place.log.log_end_offset) == (2, 3)
+
+
+async def test_what_waits_when_the_log_is_deleted_is_refused(place: Place) -> None:
+    place.append(4)
+    place.effects.truncate(Truncate(KEY, 4))
+    place.append(1)
+    place.effects.append_fetched(
+        AppendFetched((FetchedRecords(KEY, memoryview(batch(1, base_offset=4)), 0),))
+    )
+    await place.manager.delete(*KEY)
+    await settle()
+    assert place.results()[1].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    fetched = place.events[-1]
+    assert isinstance(fetched, FetchedAppended)
+    assert fetched.results[0][1] is not None
+
+
+async def test_a_flush_that_is_wanted_while_one_runs_is_made_after_it(place: Place) -> None:
+    """A-21: the one that runs covers only what was there when it began."""
+    place.append(1)
+    place.world.disk.hold_flushes()
+    place.effects.flush(Flush(KEY))
+    await settle()
+    place.append(1)
+    place.effects.flush(Flush(KEY))
+    place.world.disk.release_flushes()
+    await settle()
+    assert place.log.flushed_offset == 2
+    assert place.kinds().count(Flushed) == 2
