@@ -132,8 +132,13 @@ class ClusterClient:
             waited_ms = self._clock.now_ms() - start_ms
             code = self.cache.topic_error(name)
             if code is not None and waited_ms >= min(timeout_ms, UNKNOWN_TOPIC_GRACE_MS):
-                raise ClientError(f"topic {name}: {code.name}; create it first", code)
-            await self.refreshed(start_ms + int(timeout_ms))
+                raise _unknown_topic(name, code)
+            try:
+                await self.refreshed(start_ms + int(timeout_ms))
+            except TimedOut:
+                if code is None:
+                    raise
+                raise _unknown_topic(name, code) from None
 
     def _arm(self) -> None:
         due_ms = self._schedule.due_ms()
@@ -244,6 +249,10 @@ class ClusterClient:
                 raise TimedOut(f"{what} did not succeed within {timeout_ms:g} ms: {problem}", code)
             repetitions += 1
             await self._clock.sleep(pause_ms)
+
+
+def _unknown_topic(name: str, code: ErrorCode) -> ClientError:
+    return ClientError(f"topic {name}: {code.name}; create it first", code)
 
 
 def _cancel_wait(waiter: "asyncio.Future[None]") -> None:

@@ -348,8 +348,10 @@ async def test_compressed_batches_are_smaller_and_marked(play: Play, compression
     assert len(data) < 1_000
 
 
-async def test_an_unknown_topic_is_said_to_be_unknown(play: Play) -> None:
-    producer = await play.begin()
+@pytest.mark.parametrize("max_block_ms", [1_000, 3_000, 60_000])
+async def test_an_unknown_topic_is_said_to_be_unknown(play: Play, max_block_ms: int) -> None:
+    """Also by a caller without the patience to see whether it is only being created."""
+    producer = await play.begin(max_block_ms=max_block_ms)
     failed = play.cluster.runtime.tasks.start("send", expect_unknown(producer))
     await play.world.clock.advance(10_000)
     await failed.wait()
