@@ -2,7 +2,10 @@
 
 import importlib
 import os
+import signal
 import sys
+import threading
+from typing import Any
 
 import click
 
@@ -40,6 +43,15 @@ class LazyGroup(click.Group):
         found = getattr(module, cmd_name.replace("-", "_"), None) or module.command
         assert isinstance(found, click.Command)
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a signal unwinds it, so it leaves nothing running, and sets the exit code."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -6,6 +6,7 @@ Exit codes (design §4): 0 all well; 4 lost; 5 moved, duplicated, unexpected, co
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
@@ -61,6 +62,9 @@ def command(
 ) -> None:
     """Compare ledgers with what the cluster serves: was anything lost?"""
     folders = parse_log_dirs(log_dirs)
+    for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
+        if not Path(folder).is_dir():
+            raise click.UsageError(f"--log-dirs: {folder} is no folder")
     try:
         from durability.validate import ValidateOptions, run
     except ModuleNotFoundError as error:

@@ -46,6 +46,28 @@ def test_a_signal_ends_a_command_that_waits_with_128_and_its_number(
     process.communicate()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_unwinds_a_command_without_event_loop(number: signal.Signals) -> None:
+    """What it started is stopped on the way: the demo leaves no cluster behind."""
+    code = (
+        "import os, signal, sys\n"
+        "import click\n"
+        "from cli.__main__ import COMMANDS, LazyGroup\n"
+        "class Group(LazyGroup):\n"
+        "    def get_command(self, ctx, name):\n"
+        "        return click.Command('work', callback=work)\n"
+        "def work():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), int(sys.argv[1]))\n"
+        "        signal.pause()\n"
+        "    finally:\n"
+        "        print('tidied up')\n"
+        "Group().main(['demo'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(int(number))], capture_output=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, b"tidied up\n", b"")
+
+
 def test_closed_standard_files_are_not_taken_for_sockets() -> None:
     done = subprocess.run(
         [

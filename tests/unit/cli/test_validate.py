@@ -27,3 +27,10 @@ def test_a_usage_error_is_exit_code_2(tmp_path: Path) -> None:
     assert missing.exit_code == 2
     unclear = ["--ledger", str(tmp_path), "--bootstrap-server", "h:1", "--log-dirs", "here"]
     assert CliRunner().invoke(command, unclear).exit_code == 2
+
+
+def test_a_log_dir_that_is_not_there_is_named_before_spark_starts(tmp_path: Path) -> None:
+    arguments = ["--ledger", str(tmp_path), "--bootstrap-server", "127.0.0.1:1"]
+    result = CliRunner().invoke(command, [*arguments, "--log-dirs", f"1={tmp_path},{tmp_path}/gone"])
+    assert result.exit_code == 2
+    assert f"{tmp_path}/gone is no folder" in result.output
