@@ -26,7 +26,7 @@ from cli.nodes import ClusterError, Node
 TOPIC = "demo"
 PRODUCERS = 4
 #: The records are spread over so long, because a container takes longer to be healthy again than a process.
-SECONDS = {"local": 40, "compose": 100}
+SECONDS = {"local": 40, "compose": 60}
 #: What is killed, in this order: a leader is the broker that leads most, a follower the one that leads least.
 KILLS = ("leader", "follower", "controller", "leader")
 
@@ -61,7 +61,7 @@ class Load:
 
 @click.command()
 @click.option(
-    "--records", type=click.IntRange(PRODUCERS), default=200_000, show_default=True, help="Records in all."
+    "--records", type=click.IntRange(PRODUCERS), default=200_000, show_default=True, help="Records at least."
 )
 @click.option(
     "--record-size", type=click.IntRange(64, 900_000), default=1024, show_default=True, help="Bytes each."
@@ -70,7 +70,7 @@ class Load:
 @click.option(
     "--seconds",
     type=click.IntRange(1),
-    help="Spread the records over so long; default 40, with containers 100.",
+    help="Spread the records over so long; default 40, with containers 60.",
 )
 @click.option("--no-kill", is_flag=True, help="Only produce, as fast as it goes, and validate.")
 @click.option("--seed", type=int, help="Fixes the times of the kills; printed at the start.")
@@ -167,7 +167,7 @@ class Demo:
             records_per_second=load.records // load.seconds if load.seconds else 0,
         )
         self._say(
-            f"{PRODUCERS} idempotent acks=all producers write {load.records} records of {load.record_size} B"
+            f"{PRODUCERS} idempotent acks=all producers write {load.records} x {load.record_size} B or more"
         )
         try:
             producers.start()
@@ -186,6 +186,7 @@ class Demo:
                 self._say(
                     f"  {node.name} is back; full ISR after {self._watch.wait_full_isr(TOPIC):.1f} s more"
                 )
+            producers.release()
             while not producers.wait_done(2.0):
                 self._say(producers.progress())
             self._say(producers.progress())

@@ -27,7 +27,7 @@ class _Heard:
 
 
 class Producers:
-    """`count` producer processes that write `records` in all. A thread a process reads its lines."""
+    """`count` producer processes that write at least `records` in all, and go on until they are released."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Producers:
                 "cli",
                 "verifiable-producer",
                 "--quiet",
+                "--until-eof",
                 "--bootstrap-server",
                 bootstrap_servers,
             ),
@@ -69,12 +70,20 @@ class Producers:
             share = self._records // self._count + (index < self._records % self._count)
             command = [*self._command, "--max-messages", str(share), "--producer-name", f"p{index}"]
             with (self._ledger.parent / f"producer-{index}.log").open("wb") as log:
-                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+                process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                )
             heard = _Heard(process)
             self._heard.append(heard)
             thread = threading.Thread(target=self._listen, args=(heard,), daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def release(self) -> None:
+        """Nothing is killed any more: let each end once it has written its share."""
+        for heard in self._heard:
+            assert heard.process.stdin is not None
+            heard.process.stdin.close()
 
     def _listen(self, heard: _Heard) -> None:
         assert heard.process.stdout is not None
@@ -98,7 +107,7 @@ class Producers:
         """One line: how many, how fast."""
         acked = self.acked
         rate = acked / max(0.001, time.monotonic() - self._started)
-        return f"acked {acked} of {self._records} records, {rate:,.0f} records/s"
+        return f"acked {acked} records, {rate:,.0f} records/s"
 
     def longest_wait_ms(self, since_ns: int) -> int:
         """Longest wait for an acknowledgement that any producer has reported since then."""

@@ -41,6 +41,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
     show_default=True,
     help="Stop after so many; -1 never.",
 )
+@click.option("--until-eof", is_flag=True, help="Go on after --max-messages until standard input ends.")
 @click.option(
     "--throughput",
     type=click.IntRange(-1),
@@ -95,6 +96,8 @@ class _Run:
         self._sent = 0
         self._acked = 0
         self._failed = 0
+        #: records beyond --max-messages are wanted
+        self._goes_on: bool = given["until_eof"]
         #: somebody reads what is reported
         self._is_heard = True
         self._longest_wait_ms = 0
@@ -126,6 +129,8 @@ class _Run:
             )
         self._say(name="startup_complete", timestamp=self._clock.wall_ms())
         start_ms = self._clock.now_ms()
+        if self._goes_on:
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._stdin_ready)
         try:
             await self._send_all(start_ms)
             await self._drain()
@@ -134,6 +139,11 @@ class _Run:
             raise
         await self._finish(start_ms, PROGRESS_MS)
         return 0 if self._acked == self._sent and self._is_heard else 1
+
+    def _stdin_ready(self) -> None:
+        if not os.read(sys.stdin.fileno(), 1 << 16):
+            self._goes_on = False
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
 
     async def _finish(self, start_ms: int, timeout_ms: int) -> None:
         elapsed_ms = max(1, self._clock.now_ms() - start_ms)
@@ -152,7 +162,7 @@ class _Run:
         count: int = self._given["max_messages"]
         rate: int = self._given["throughput"]
         next_progress_ms = start_ms
-        while self._is_heard and (count < 0 or self._sent < count):
+        while self._is_heard and (count < 0 or self._sent < count or self._goes_on):
             now_ms = self._clock.now_ms()
             if now_ms >= next_progress_ms:
                 self._progress()
@@ -160,7 +170,7 @@ class _Run:
             portion = self._sent + 1000
             if rate >= 0:
                 portion = min(portion, (now_ms - start_ms + PACE_MS) * rate // 1000)
-            if count >= 0:
+            if count >= 0 and not self._goes_on:
                 portion = min(portion, count)
             while self._sent < portion:
                 if self._producer.buffered_bytes >= self._producer.config.buffer_memory_bytes:
