@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dump-log": ("cli.dump_log", "Show what is in segment, index and checkpoint files."),
     "get-offsets": ("cli.get_offsets", "Show the first, last or a timestamp's offset of partitions."),
     "node-health": ("cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
+    "scenario": ("cli.scenario", "Run scenario files against the real controller core."),
     "topics": ("cli.topics", "Create, list, describe and delete topics."),
     "validate": ("cli.validate", "Compare ledgers with what the cluster serves (Spark): was anything lost?"),
     "verifiable-producer": (

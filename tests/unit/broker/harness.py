@@ -15,11 +15,11 @@ leader_hwm 12                        a follower's answer without records
 """
 
 from broker.partition import AlterVerdict, KnownBrokers, Partition, Proposal, Role, TopicPartition
+from cli.datadriven import Command
 from metadata.partition import PartitionRegistration, ids_text
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionPartitionResponse
 from storage.leader_epoch_cache import LeaderEpochCache
-from tests.datadriven import Command
 
 TOPIC_ID = b"t" * 16
 KEY = TopicPartition(TOPIC_ID, 0)

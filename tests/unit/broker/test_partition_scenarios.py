@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.datadriven import run_file
+from cli.datadriven import run_file
 from tests.unit.broker.harness import PartitionScenario
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "partition").glob("*.txt"))

@@ -20,6 +20,7 @@ fail 2 refused|disconnected|timed_out               every outstanding request to
 
 from collections.abc import Callable, Iterator
 
+from cli.datadriven import Command
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     METADATA_TOPIC_ID,
@@ -69,7 +70,6 @@ from raft.effects import (
 from raft.log_shape import LogShape
 from raft.node import RaftNode
 from raft.quorum import QuorumState
-from tests.datadriven import Command
 
 CLUSTER_ID = "test"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.datadriven import run_file
+from cli.datadriven import run_file
 from tests.unit.raft.harness import Harness
 
 _FOLDER = Path(__file__).parents[2] / "scenarios" / "raft"

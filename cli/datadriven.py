@@ -46,13 +46,24 @@ class Command:
 
     def integer(self, key: str, default: int | None = None) -> int:
         """As `text`, as a number."""
-        return int(self.text(key, None if default is None else str(default)))
+        return parse_id(self.text(key, None if default is None else str(default)), self.where)
 
     def ids(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """As `text`, as a tuple of numbers in the order given."""
         if default is not None and key not in self.arguments:
             return default
         return parse_ids(self.text(key), self.where)
+
+    def word(self, index: int = 0) -> str:
+        """The word at `index`; it must be there."""
+        if index >= len(self.words):
+            raise ParseError(f"{self.where}: {self.name} needs more words")
+        return self.words[index]
+
+    def numbers(self) -> tuple[int, ...]:
+        """All words as numbers, at least one."""
+        self.word()
+        return tuple(parse_id(word, self.where) for word in self.words)
 
     def finish(self) -> None:
         """Complain about arguments that nobody took."""
@@ -64,7 +75,15 @@ def parse_ids(text: str, where: str = "") -> tuple[int, ...]:
     """The ids of `(1,2)`."""
     if not (text.startswith("(") and text.endswith(")")):
         raise ParseError(f"{where}: expected ids as (1,2), got {text}")
-    return tuple(int(part) for part in text[1:-1].split(",") if part)
+    return tuple(parse_id(part, where) for part in text[1:-1].split(",") if part)
+
+
+def parse_id(text: str, where: str = "") -> int:
+    """The number in `text`."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ParseError(f"{where}: expected a number, got {text}") from None
 
 
 @dataclass(slots=True)
@@ -106,20 +125,23 @@ def _blocks(path: Path) -> Iterator[Block]:
 
 
 def run_file(path: Path, execute: Callable[[Command], list[str]], *, rewrite: bool = False) -> str:
-    """Run every block through `execute`; returns a diff, empty when all answers match.
+    """Run every block through `execute`; returns a diff per block, empty when all answers match.
 
     With `rewrite` the file gets the answers instead, to be reviewed as a diff.
     """
-    wanted: list[str] = []
-    seen: list[str] = []
+    written: list[str] = []
+    differences: list[str] = []
     for block in parse_file(path):
         output: list[str] = []
         for command in block.commands:
             output += execute(command)
             command.finish()
-        wanted += [*block.head, SEPARATOR, *block.expected, ""]
-        seen += [*block.head, SEPARATOR, *output, ""]
+        written += [*block.head, SEPARATOR, *output, ""]
+        if output != block.expected:
+            where = block.commands[0].where
+            names = (f"{where} expected", f"{where} seen")
+            differences += unified_diff(block.expected, output, *names, lineterm="")
     if rewrite:
-        path.write_text("\n".join(seen).rstrip("\n") + "\n", encoding="utf-8")
+        path.write_text("\n".join(written).rstrip("\n") + "\n", encoding="utf-8")
         return ""
-    return "\n".join(unified_diff(wanted, seen, f"{path.name} expected", f"{path.name} seen", lineterm=""))
+    return "\n".join(differences)

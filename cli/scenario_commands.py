@@ -1,0 +1,240 @@
+"""The commands of the scenario files: one table, an example above each command.
+
+Each command plays brokers and operators against the real controller core of `cli.lone_quorum` and prints what
+became of the partitions. Nothing is decided here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from cli.datadriven import Command, ParseError, parse_id
+from cli.lone_quorum import HEARTBEAT_MS, Quorum, make_config
+from controller.events import UnregisterBroker
+from metadata.image import RESOURCE_TOPIC
+from metadata.partition import PartitionRegistration
+from metadata.records import RECOVERED, RECOVERING, ConfigRecord, MetadataRecord, TopicRecord
+from protocol.errors import ErrorCode
+from protocol.messages.topics import DeleteTopicsRequest
+
+
+class Scenario:
+    """The commands of the scenario files on a `Quorum`."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._started: Quorum | None = None
+        #: example above each command
+        self._commands: dict[str, Callable[[Command], list[str]]] = {
+            # cluster elr=off manager=off unclean=true
+            "cluster": self._cluster,
+            # broker 1 2 3 rack=a
+            "broker": self._broker,
+            # partition t-0 replicas=(1,2,3) min_isr=2 isr=(1) recovering
+            "partition": self._partition,
+            # fence 2
+            "fence": self._fence,
+            # expire 3 1 2
+            "expire": self._expire,
+            # unfence 2
+            "unfence": self._unfence,
+            # stop 2
+            "stop": self._stop,
+            # register 2 clean
+            "register": self._register,
+            # unregister 2
+            "unregister": self._unregister,
+            # alter t-0 isr=(1,2) from=1 stale=(2) recovered
+            "alter": self._alter,
+            # advance 5000
+            "advance": self._advance,
+            # failover
+            "failover": self._failover,
+            # delete t
+            "delete": self._delete,
+            # show t-0
+            "show": self._show,
+        }
+
+    @property
+    def quorum(self) -> Quorum:
+        if self._started is None:
+            self._started = Quorum(make_config(**self._properties))
+        return self._started
+
+    def execute(self, command: Command) -> list[str]:
+        """Run one command; returns what it prints."""
+        run = self._commands.get(command.name)
+        if run is None:
+            raise ParseError(f"{command.where}: unknown command {command.name}")
+        if command.name == "cluster":
+            return run(command)
+        before = self.quorum.image
+        errors = run(command)
+        if command.name == "show":
+            return errors
+        after = self.quorum.image
+        lines = [
+            f"{topic.name}-{index} {registration}"
+            for topic in after.sorted_topics()
+            for index, registration in topic.sorted_partitions()
+            if before.partition(topic.topic_id, index) != registration
+        ]
+        assert after == self.quorum.replayed()
+        assert after == self.quorum.core.latest
+        return lines + errors or ["ok"]
+
+    def _cluster(self, command: Command) -> list[str]:
+        if self._started is not None:
+            raise ParseError(f"{command.where}: cluster comes first")
+        self._properties["eligible_leader_replicas_enabled"] = _switch(command.text("elr", "on"))
+        self._properties["unclean_leader_election_enable"] = command.text("unclean", "false")
+        self._properties["broker_session_timeout_ms"] = command.text("session_timeout_ms", "9000")
+        if _switch(command.text("manager", "on")) == "true":
+            raise ParseError(f"{command.where}: there is no recovery manager yet")
+        return ["ok"]
+
+    def _broker(self, command: Command) -> list[str]:
+        rack = command.text("rack", "") or None
+        self.quorum.start_brokers(*command.numbers(), rack=rack)
+        return []
+
+    def _partition(self, command: Command) -> list[str]:
+        name, index = _name(command)
+        replicas = command.ids("replicas")
+        leader = command.text("leader", str(replicas[0]))
+        known = command.text("last_known_leader", "none")
+        min_isr = command.integer("min_isr")
+        registration = PartitionRegistration(
+            replicas=replicas,
+            isr=tuple(sorted(command.ids("isr", replicas))),
+            leader=None if leader == "none" else int(leader),
+            leader_epoch=command.integer("leader_epoch", 0),
+            partition_epoch=command.integer("partition_epoch", 0),
+            min_isr=min(min_isr, len(replicas)),
+            elr=command.ids("elr", ()),
+            last_known_elr=command.ids("last_known_elr", ()),
+            last_known_leader=None if known == "none" else int(known),
+            leader_recovery_state=RECOVERING if "recovering" in command.words else RECOVERED,
+        )
+        records: list[MetadataRecord] = []
+        topic = self.quorum.image.topic(name)
+        topic_id = self.quorum.random.uuid() if topic is None else topic.topic_id
+        if topic is None:
+            records.append(TopicRecord(name, topic_id))
+        records.append(ConfigRecord(RESOURCE_TOPIC, name, "min.insync.replicas", str(min_isr)))
+        records.append(registration.to_record(topic_id, index))
+        self.quorum.inject(*records)
+        return []
+
+    def _fence(self, command: Command) -> list[str]:
+        for broker_id in command.numbers():
+            self._heartbeat(broker_id)
+            self.quorum.vanish(broker_id)
+        return []
+
+    def _expire(self, command: Command) -> list[str]:
+        quorum = self.quorum
+        silent = command.numbers()
+        for broker_id in silent:
+            self._heartbeat(broker_id)
+            quorum.now_ms += 1
+        quorum.now_ms += quorum.config.session_timeout_ms
+        self._heartbeat(*(broker_id for broker_id in quorum.unfenced() if broker_id not in silent))
+        quorum.fire_timer(quorum.now_ms)
+        return []
+
+    def _unfence(self, command: Command) -> list[str]:
+        for broker_id in command.numbers():
+            self.quorum.heartbeat(broker_id)
+        return []
+
+    def _stop(self, command: Command) -> list[str]:
+        self.quorum.heartbeat(parse_id(command.word(), command.where), want_shutdown=True)
+        return []
+
+    def _register(self, command: Command) -> list[str]:
+        broker_id, how = parse_id(command.word(), command.where), command.word(1)
+        known = self.quorum.image.brokers.get(broker_id)
+        if how not in ("clean", "unclean", "first") or (known is None) != (how == "first"):
+            raise ParseError(f"{command.where}: register {broker_id} {how} does not fit")
+        epoch = known.broker_epoch if known is not None and how == "clean" else -1
+        answer = self.quorum.register(broker_id, epoch)
+        return _error("", answer.error_code)
+
+    def _unregister(self, command: Command) -> list[str]:
+        self.quorum.handle(UnregisterBroker(parse_id(command.word(), command.where)))
+        return []
+
+    def _alter(self, command: Command) -> list[str]:
+        name, index = _name(command)
+        quorum = self.quorum
+        changes: dict[str, Any] = {
+            key: command.integer(key)
+            for key in ("leader_epoch", "partition_epoch")
+            if key in command.arguments
+        }
+        if "recovering" in command.words:
+            changes["leader_recovery_state"] = RECOVERING
+        changes["stale"] = command.ids("stale", ())
+        if "from" in command.arguments:
+            changes["sender"] = command.integer("from")
+        place = name
+        if quorum.image.topic(name) is None:
+            changes["topic_id"], place = quorum.random.uuid(), quorum.image.sorted_topics()[0].name
+        if command.text("broker_epoch", "") == "stale":
+            leader = changes.get("sender", quorum.partition(place, index).leader)
+            if leader is None:
+                raise ParseError(f"{command.where}: from= is needed without a leader")
+            changes["broker_epoch"] = quorum.image.brokers[leader].broker_epoch - 1
+        answer = quorum.alter(place, command.ids("isr"), index, **changes)
+        if answer.error_code != ErrorCode.NONE:
+            return _error("", answer.error_code)
+        return _error(f"{name}-{index} ", answer.partitions[0].error_code)
+
+    def _advance(self, command: Command) -> list[str]:
+        quorum = self.quorum
+        target_ms = quorum.now_ms + parse_id(command.word(), command.where)
+        while quorum.now_ms < target_ms:
+            deadline_ms = quorum.core.next_deadline_ms()
+            stops = [target_ms, quorum.now_ms + HEARTBEAT_MS]
+            stops += [max(deadline_ms, quorum.now_ms)] if deadline_ms is not None else []
+            quorum.now_ms = min(stops)
+            self._heartbeat(*quorum.unfenced())
+            quorum.fire_timer(quorum.now_ms)
+        return []
+
+    def _failover(self, command: Command) -> list[str]:
+        self.quorum.fail_over()
+        return []
+
+    def _delete(self, command: Command) -> list[str]:
+        name = command.word()
+        answer = self.quorum.request(DeleteTopicsRequest(0, (name,)))
+        return _error("", answer.topics[0].error_code) or [f"{name} deleted"]
+
+    def _show(self, command: Command) -> list[str]:
+        name, index = _name(command)
+        return [f"{name}-{index} {self.quorum.partition(name, index)}"]
+
+    def _heartbeat(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            broker = self.quorum.image.brokers[broker_id]
+            if not broker.is_fenced:
+                self.quorum.heartbeat(broker_id, want_shutdown=broker.in_controlled_shutdown)
+
+
+def _name(command: Command) -> tuple[str, int]:
+    name, _, index = command.word().rpartition("-")
+    if not name:
+        raise ParseError(f"{command.where}: expected a partition as t-0, got {command.word()}")
+    return name, parse_id(index, command.where)
+
+
+def _error(prefix: str, code: int) -> list[str]:
+    return [] if code == ErrorCode.NONE else [f"{prefix}error={ErrorCode(code).name}"]
+
+
+def _switch(word: str) -> str:
+    if word not in ("on", "off"):
+        raise ParseError(f"expected on or off, got {word}")
+    return "true" if word == "on" else "false"
