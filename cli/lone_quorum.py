@@ -98,10 +98,10 @@ def make_config(**properties: str) -> ControllerConfig:
 class Quorum:
     """One voter whose appends commit at once, unless `is_held` says to wait for `commit`."""
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, now_ms: int = 1_000) -> None:
         self.config = config
         self.random = CountingRandom()
-        self.now_ms = 1_000
+        self.now_ms = now_ms
         self.entries: list[LogEntry] = []
         #: end of the log, control records included
         self.end_offset = 0
@@ -117,9 +117,9 @@ class Quorum:
         self.core = QuorumController(config, self.random)
         self.elect()
 
-    def handle(self, event: Event) -> None:
-        """Hand an event in and carry its effects out."""
-        for effect in self.core.handle(event, self.now_ms):
+    def handle(self, event: Event, at_ms: int | None = None) -> None:
+        """Hand an event in and carry its effects out; `at_ms` is when it happened, else now."""
+        for effect in self.core.handle(event, self.now_ms if at_ms is None else at_ms):
             match effect:
                 case AppendRecords():
                     assert (effect.base_offset, effect.raft_epoch) == (self.end_offset, self.raft_epoch)
@@ -176,15 +176,15 @@ class Quorum:
         self.commit()
         self.elect()
 
-    def start_request(self, message: Any, connection_id: int = 0) -> int:
+    def start_request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> int:
         """Send a request; its answer will be in `answers` under the number returned."""
         self._requests += 1
-        self.handle(RequestArrived(self._requests, connection_id, "CONTROLLER", message))
+        self.handle(RequestArrived(self._requests, connection_id, "CONTROLLER", message), at_ms)
         return self._requests
 
-    def request(self, message: Any, connection_id: int = 0) -> Any:
+    def request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> Any:
         """Send a request whose answer comes at once."""
-        return self.answers[self.start_request(message, connection_id)]
+        return self.answers[self.start_request(message, connection_id, at_ms)]
 
     def fire_timer(self, at_ms: int) -> None:
         """Move the clock and let the timer fire."""
@@ -236,13 +236,14 @@ class Quorum:
         want_shutdown: bool = False,
         metadata_offset: int | None = None,
         broker_epoch: int | None = None,
+        at_ms: int | None = None,
     ) -> BrokerHeartbeatResponse:
         """A heartbeat of the registered incarnation, on the connection that has the broker's number."""
         registered = self.image.brokers.get(broker_id)
         epoch = registered.broker_epoch if registered and broker_epoch is None else broker_epoch or 0
         offset = self.committed_offset if metadata_offset is None else metadata_offset
         message = BrokerHeartbeatRequest(broker_id, epoch, offset, want_fence, want_shutdown)
-        answer: BrokerHeartbeatResponse = self.request(message, connection_id=broker_id)
+        answer: BrokerHeartbeatResponse = self.request(message, broker_id, at_ms)
         return answer
 
     def start_brokers(self, *broker_ids: int, rack: str | None = None) -> None:

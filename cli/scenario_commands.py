@@ -5,14 +5,16 @@ became of the partitions. Nothing is decided here.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cli.datadriven import Command, ParseError, parse_id
 from cli.lone_quorum import HEARTBEAT_MS, Quorum, make_config
 from controller.events import UnregisterBroker
-from metadata.image import RESOURCE_TOPIC
+from controller.operations import AlterConfig, ElectionType, ElectLeader, Reassign, UpdateFeature
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
-from metadata.records import RECOVERED, RECOVERING, ConfigRecord, MetadataRecord, TopicRecord
+from metadata.records import ELR_FEATURE, RECOVERED, RECOVERING, ConfigRecord, MetadataRecord, TopicRecord
 from protocol.errors import ErrorCode
 from protocol.messages.topics import DeleteTopicsRequest
 
@@ -22,6 +24,9 @@ class Scenario:
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
+        #: dynamic values of the cluster from the start
+        self._cluster_configs: dict[str, str] = {}
+        self._is_manager_on = True
         self._started: Quorum | None = None
         #: example above each command
         self._commands: dict[str, Callable[[Command], list[str]]] = {
@@ -45,6 +50,14 @@ class Scenario:
             "unregister": self._unregister,
             # alter t-0 isr=(1,2) from=1 stale=(2) recovered
             "alter": self._alter,
+            # elect designated t-0 leader=3
+            "elect": self._elect,
+            # config topic t min.insync.replicas=1
+            "config": self._config,
+            # reassign t-0 replicas=(4,5,6)
+            "reassign": self._reassign,
+            # feature elr=0
+            "feature": self._feature,
             # advance 5000
             "advance": self._advance,
             # failover
@@ -58,7 +71,13 @@ class Scenario:
     @property
     def quorum(self) -> Quorum:
         if self._started is None:
-            self._started = Quorum(make_config(**self._properties))
+            config = replace(make_config(**self._properties), recovery_manager_enabled=self._is_manager_on)
+            self._started = Quorum(config, now_ms=0)
+            records = [
+                ConfigRecord(*CLUSTER_RESOURCE, name, value) for name, value in self._cluster_configs.items()
+            ]
+            if records:
+                self._started.inject(*records)
         return self._started
 
     def execute(self, command: Command) -> list[str]:
@@ -73,11 +92,12 @@ class Scenario:
         if command.name == "show":
             return errors
         after = self.quorum.image
+        put = command.word() if command.name == "partition" else None
         lines = [
             f"{topic.name}-{index} {registration}"
             for topic in after.sorted_topics()
             for index, registration in topic.sorted_partitions()
-            if before.partition(topic.topic_id, index) != registration
+            if before.partition(topic.topic_id, index) != registration or f"{topic.name}-{index}" == put
         ]
         assert after == self.quorum.replayed()
         assert after == self.quorum.core.latest
@@ -87,10 +107,14 @@ class Scenario:
         if self._started is not None:
             raise ParseError(f"{command.where}: cluster comes first")
         self._properties["eligible_leader_replicas_enabled"] = _switch(command.text("elr", "on"))
-        self._properties["unclean_leader_election_enable"] = command.text("unclean", "false")
         self._properties["broker_session_timeout_ms"] = command.text("session_timeout_ms", "9000")
-        if _switch(command.text("manager", "on")) == "true":
-            raise ParseError(f"{command.where}: there is no recovery manager yet")
+        self._is_manager_on = _switch(command.text("manager", "on")) == "true"
+        for word, name in (
+            ("strategy", "unclean.recovery.strategy"),
+            ("unclean", "unclean.leader.election.enable"),
+        ):
+            if word in command.arguments:
+                self._cluster_configs[name] = command.text(word)
         return ["ok"]
 
     def _broker(self, command: Command) -> list[str]:
@@ -135,10 +159,10 @@ class Scenario:
     def _expire(self, command: Command) -> list[str]:
         quorum = self.quorum
         silent = command.numbers()
-        for broker_id in silent:
-            self._heartbeat(broker_id)
-            quorum.now_ms += 1
-        quorum.now_ms += quorum.config.session_timeout_ms
+        # last contacts that lie back: the clock itself stands still
+        contact_ms = quorum.now_ms - quorum.config.session_timeout_ms - len(silent)
+        for at_ms, broker_id in enumerate(silent, contact_ms):
+            self._heartbeat(broker_id, at_ms=at_ms)
         self._heartbeat(*(broker_id for broker_id in quorum.unfenced() if broker_id not in silent))
         quorum.fire_timer(quorum.now_ms)
         return []
@@ -191,6 +215,38 @@ class Scenario:
             return _error("", answer.error_code)
         return _error(f"{name}-{index} ", answer.partitions[0].error_code)
 
+    def _elect(self, command: Command) -> list[str]:
+        kinds = {kind.value: kind for kind in ElectionType}
+        if command.word() not in kinds:
+            raise ParseError(f"{command.where}: expected one of {', '.join(kinds)}, got {command.word()}")
+        name, index = _name(command, 1)
+        leader = command.integer("leader") if "leader" in command.arguments else None
+        outcome = self.quorum.request(ElectLeader(kinds[command.word()], name, index, leader))
+        return _error(f"{name}-{index} ", outcome.error_code)
+
+    def _config(self, command: Command) -> list[str]:
+        resource = CLUSTER_RESOURCE
+        if command.word() == "topic":
+            resource = (RESOURCE_TOPIC, command.word(1))
+        elif command.word() != "cluster":
+            raise ParseError(f"{command.where}: config topic NAME KEY=VALUE or config cluster KEY=VALUE")
+        if len(command.arguments) != 1:
+            raise ParseError(f"{command.where}: config needs one KEY=VALUE")
+        name = next(iter(command.arguments))
+        outcome = self.quorum.request(AlterConfig(resource, name, command.text(name) or None))
+        return _error("", outcome.error_code)
+
+    def _reassign(self, command: Command) -> list[str]:
+        name, index = _name(command)
+        is_cancelled = "cancel" in command.words
+        replicas = None if is_cancelled else command.ids("replicas")
+        outcome = self.quorum.request(Reassign(name, index, replicas))
+        return _error(f"{name}-{index} ", outcome.error_code)
+
+    def _feature(self, command: Command) -> list[str]:
+        outcome = self.quorum.request(UpdateFeature(ELR_FEATURE, command.integer("elr")))
+        return _error("", outcome.error_code)
+
     def _advance(self, command: Command) -> list[str]:
         quorum = self.quorum
         target_ms = quorum.now_ms + parse_id(command.word(), command.where)
@@ -216,17 +272,17 @@ class Scenario:
         name, index = _name(command)
         return [f"{name}-{index} {self.quorum.partition(name, index)}"]
 
-    def _heartbeat(self, *broker_ids: int) -> None:
+    def _heartbeat(self, *broker_ids: int, at_ms: int | None = None) -> None:
         for broker_id in broker_ids:
             broker = self.quorum.image.brokers[broker_id]
             if not broker.is_fenced:
-                self.quorum.heartbeat(broker_id, want_shutdown=broker.in_controlled_shutdown)
+                self.quorum.heartbeat(broker_id, want_shutdown=broker.in_controlled_shutdown, at_ms=at_ms)
 
 
-def _name(command: Command) -> tuple[str, int]:
-    name, _, index = command.word().rpartition("-")
+def _name(command: Command, position: int = 0) -> tuple[str, int]:
+    name, _, index = command.word(position).rpartition("-")
     if not name:
-        raise ParseError(f"{command.where}: expected a partition as t-0, got {command.word()}")
+        raise ParseError(f"{command.where}: expected a partition as t-0, got {command.word(position)}")
     return name, parse_id(index, command.where)
 
 

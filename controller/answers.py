@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from controller.operations import OPERATIONS, AlterConfig, ElectLeader, Outcome, Reassign, UpdateFeature
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import (
@@ -26,6 +27,7 @@ WRITES = (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     AllocateProducerIdsRequest,
+    *OPERATIONS,
 )
 
 
@@ -44,4 +46,6 @@ def refusal(request: Any, error: ErrorCode, text: str) -> Any:
             return DeleteTopicsResponse(error, text, ())
         case AllocateProducerIdsRequest():
             return AllocateProducerIdsResponse(error, text, -1, 0)
+        case AlterConfig() | ElectLeader() | Reassign() | UpdateFeature():
+            return Outcome(error, text)
     raise AssertionError(f"{type(request).__name__} is not for the controller")

@@ -250,8 +250,9 @@ class ClusterControl:
         session.last_contact_ms = now_ms
         session.connection_id = connection_id
         session.metadata_offset = request.current_metadata_offset
-        if self._next_check_ms is None:
-            self._next_check_ms = now_ms + self._config.session_timeout_ms
+        session_end_ms = now_ms + self._config.session_timeout_ms
+        if self._next_check_ms is None or session_end_ms < self._next_check_ms:
+            self._next_check_ms = session_end_ms
         next_state = self._next_state(draft.image, broker, session, request)
         if next_state is _NextState.UNFENCED and broker.is_fenced:
             draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))

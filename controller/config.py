@@ -36,6 +36,8 @@ class ControllerConfig:
     min_insync_replicas: int = 1
     elr_enabled: bool = True
     unclean_election_interval_ms: int = 300_000
+    #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
+    recovery_manager_enabled: bool = False
     max_idle_interval_ms: int = 500
     partition_size_limit: int = 2000
     partition_metrics: bool = True

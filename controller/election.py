@@ -1,7 +1,7 @@
 """Who leads: one decision table for every path that elects.
 
-Owns R11-R13 with the recovery manager off. Looks at sets and activity only, never at logs (R15). Where the
-table ends without a leader the partition waits.
+Owns R11-R13 and R18. Looks at sets and activity only, never at logs (R15): who has the best log is found by
+`unclean_recovery` and comes in as designated. Where the table ends without a leader the partition waits.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,13 @@ class ElectionReason(Enum):
     PREFERRED = "preferred"
     LAST_KNOWN_LEADER = "last_known_leader"
     UNCLEAN_RANDOM = "unclean_random"
+    DESIGNATED = "designated"
+    LONGEST_LOG = "longest_log"
 
     @property
     def is_unclean(self) -> bool:
         """The elected log may lack acknowledged records."""
-        return self in (ElectionReason.LAST_KNOWN_LEADER, ElectionReason.UNCLEAN_RANDOM)
+        return self not in (ElectionReason.ISR, ElectionReason.ELR, ElectionReason.PREFERRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,10 @@ class Candidates:
     last_known_leader: int | None
     #: registered, unfenced, not in controlled shutdown
     is_active: Callable[[int], bool]
-    elr_enabled: bool
+    #: Kafka's answer to lost logs (D8 Q8): with ELR on and the recovery manager off
+    trusts_last_known_leader: bool
+    #: (replica, reason): nobody else may be elected now (R18)
+    designated: tuple[int, ElectionReason] | None = None
 
     def reason_for(self, replica: int) -> ElectionReason | None:
         """Why the replica may lead without loss, or None (R11)."""
@@ -79,6 +84,8 @@ class Candidates:
 
 def elect(candidates: Candidates, mode: ElectionMode) -> Decision:
     """Decide by R12. The last known leader counts whatever last_known_elr holds (D8 Q8)."""
+    if candidates.designated is not None:
+        return _designated(candidates, *candidates.designated)
     if mode is ElectionMode.PREFERRED:
         preferred = candidates.replicas[0]
         if preferred != candidates.leader and candidates.reason_for(preferred) is ElectionReason.ISR:
@@ -92,7 +99,7 @@ def elect(candidates: Candidates, mode: ElectionMode) -> Decision:
             return Elected(replica, reason)
     known = candidates.last_known_leader
     if (
-        candidates.elr_enabled
+        candidates.trusts_last_known_leader
         and not candidates.isr
         and not candidates.elr
         and known is not None
@@ -105,3 +112,10 @@ def elect(candidates: Candidates, mode: ElectionMode) -> Decision:
             if candidates.is_active(replica):
                 return Elected(replica, ElectionReason.UNCLEAN_RANDOM)
     return NoLeader()
+
+
+def _designated(candidates: Candidates, replica: int, reason: ElectionReason) -> Decision:
+    """The replica or nobody: clean when it is complete (D8 Q5), never another one (R18)."""
+    if replica not in candidates.replicas or not candidates.is_active(replica):
+        return NoLeader()
+    return Elected(replica, candidates.reason_for(replica) or reason)

@@ -29,6 +29,8 @@ class Situation:
     min_insync_replicas: int
     #: ONLINE, or UNCLEAN where the topic allows that
     mode: ElectionMode = ElectionMode.ONLINE
+    #: the recovery manager is on: no last known leader is trusted, no unclean election forgets (D8 Q1, Q4)
+    compares_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class Wish:
     forgotten: tuple[int, ...] = ()
     leader_recovery_state: int | None = None
     assignment: Assignment | None = None
+    #: for a partition without a leader: who shall lead it, and nobody else (R18)
+    designated: int | None = None
+    #: why that one, unless it is complete
+    designation: ElectionReason = ElectionReason.DESIGNATED
     #: R9's third clause must hold: AlterPartition, fencing and unfencing (D7)
     keeps_candidates: bool = False
 
@@ -65,7 +71,7 @@ class PartitionChange:
     record: PartitionChangeRecord
     #: why the leader changed to somebody, None when it did not
     reason: ElectionReason | None
-    #: members of ELR and last_known_elr that an unclean election passed over (R10)
+    #: members of ELR and last_known_elr that an unclean election passed over (R10, D8 Q4)
     dropped: tuple[int, ...] = ()
 
 
@@ -80,7 +86,16 @@ def change_partition(
     sets = _eligible(before, isr, min_isr, replicas, wish, situation)
     known = before.last_known_leader if before.last_known_leader in replicas else None
     decision = elect(
-        Candidates(replicas, isr, sets.elr, before.leader, known, situation.is_active, situation.elr_enabled),
+        Candidates(
+            replicas,
+            isr,
+            sets.elr,
+            before.leader,
+            known,
+            situation.is_active,
+            trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
+            designated=None if wish.designated is None else (wish.designated, wish.designation),
+        ),
         situation.mode,
     )
     recovery_state = before.leader_recovery_state
@@ -94,7 +109,8 @@ def change_partition(
         takes_over = leader not in isr
         if takes_over and decision.reason.is_unclean:
             dropped = tuple(r for r in sorted(sets.elr + sets.last_known_elr) if r != leader)
-            isr, sets, recovery_state = (leader,), EligibleSets(), RECOVERING
+            sets = _after_unclean_election(isr, sets, leader, min_isr, situation)
+            isr, recovery_state = (leader,), RECOVERING
         elif takes_over:
             isr = (leader,)
             sets = _eligible(before, isr, min_isr, replicas, wish, situation)
@@ -105,6 +121,8 @@ def change_partition(
             isr = tuple(r for r in before.isr if r in replicas)
         if before.leader is not None and situation.elr_enabled:
             known = before.leader if before.leader in replicas else None
+        if not situation.elr_enabled:
+            known = None
     lost_replica = not set(before.replicas).issubset(replicas)
     # R2: any decision about the leader counts, also the one for nobody; R4 step 4: a lost replica forces one
     decides = leader != before.leader or takes_over or lost_replica
@@ -130,6 +148,16 @@ def change_partition(
     change = PartitionChange(before, before.merge(record), record, reason, dropped)
     _check(change, after, wish, situation)
     return change
+
+
+def _after_unclean_election(
+    isr: tuple[int, ...], sets: EligibleSets, leader: int, min_isr: int, situation: Situation
+) -> EligibleSets:
+    """R10: all is forgotten, as in Kafka; where logs are compared the seats are kept for another time."""
+    if not situation.compares_logs or min_isr <= 1:
+        return EligibleSets()
+    seats = set(isr).union(sets.elr, sets.last_known_elr).difference((leader,))
+    return EligibleSets((), tuple(sorted(seats)))
 
 
 def _eligible(

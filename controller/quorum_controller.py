@@ -15,6 +15,7 @@ from controller import producer_ids, topics
 from controller.answers import WRITES, refusal
 from controller.cluster_control import ClusterControl
 from controller.config import ControllerConfig
+from controller.config_control import ConfigControl
 from controller.draft import Draft
 from controller.election import ElectionReason
 from controller.events import (
@@ -34,7 +35,10 @@ from controller.events import (
     TimerFired,
     UnregisterBroker,
 )
+from controller.leader_elections import elect_leader
+from controller.operations import AlterConfig, ElectLeader, Reassign, UpdateFeature
 from controller.partition_change import InvariantBroken
+from controller.reassignment import reassign
 from controller.replication_control import ReplicationControl
 from metadata.delta import MetadataDelta
 from metadata.describe import (
@@ -101,6 +105,7 @@ class QuorumController:
         replication = ReplicationControl(config)
         self._replication = replication
         self._cluster = ClusterControl(config, replication)
+        self._configs = ConfigControl(config, replication)
         #: what the quorum has agreed on; served to readers
         self._committed = MetadataImage()
         #: what this active controller has appended on top; the same object as `_committed` on a standby
@@ -220,6 +225,14 @@ class QuorumController:
                 return topics.delete_topics(draft, message)
             case AllocateProducerIdsRequest():
                 return producer_ids.allocate(draft, message)
+            case AlterConfig():
+                return self._configs.alter(draft, message)
+            case UpdateFeature():
+                return self._configs.update_feature(draft, message)
+            case ElectLeader():
+                return elect_leader(draft, message, self._replication)
+            case Reassign():
+                return reassign(draft, message, self._replication)
         raise AssertionError(f"no handler for {type(message).__name__}")
 
     def _read(self, event: RequestArrived) -> Any:

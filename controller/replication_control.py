@@ -78,13 +78,13 @@ class ReplicationControl:
                     forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
                     keeps_candidates=departure is Departure.CLEAN,
                 )
-                self._change(draft, topic, index, partition, wish, situation, cause)
+                self.change(draft, topic, index, partition, wish, situation, cause)
 
     def elect_leaderless(self, draft: Draft, cause: str) -> None:
         """Try to elect for every partition without a leader (R21)."""
         for topic, index, partition in _leaderless(draft.image):
             situation = self.situation(draft.image, topic.name, draft.image.is_active)
-            self._change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
+            self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
 
     def elect_unclean(self, draft: Draft) -> None:
         """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
@@ -94,23 +94,51 @@ class ReplicationControl:
             situation = self.situation(image, topic.name, image.is_active)
             if situation.mode is not ElectionMode.UNCLEAN:
                 continue
-            if self._change(draft, topic, index, partition, Wish(), situation, "unclean election pass"):
+            if self.change(draft, topic, index, partition, Wish(), situation, "unclean election pass"):
                 elected += 1
             if elected == UNCLEAN_PASS_MAX:
                 return
 
-    def situation(self, image: MetadataImage, topic_name: str, is_active: Callable[[int], bool]) -> Situation:
-        """What a change of the topic's partitions must know."""
+    def refresh(self, draft: Draft, cause: str, topic_name: str | None = None) -> None:
+        """Bring the partitions of a topic, or all, in line with what is configured now (R109, B8).
+
+        Nobody is elected uncleanly by it: that is for fencing, unfencing and the pass (F38).
+        """
+        image = draft.image
+        for topic in image.sorted_topics():
+            if topic_name not in (None, topic.name):
+                continue
+            situation = self.situation(image, topic.name, image.is_active, mode=ElectionMode.ONLINE)
+            for index, partition in topic.sorted_partitions():
+                self.change(draft, topic, index, partition, Wish(), situation, cause)
+
+    def situation(
+        self,
+        image: MetadataImage,
+        topic_name: str,
+        is_active: Callable[[int], bool],
+        *,
+        mode: ElectionMode | None = None,
+    ) -> Situation:
+        """What a change of the topic's partitions must know; `mode` is the topic's own unless given."""
         static = self._config.static
-        unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
+        compares_logs = self.compares_logs(image)
+        if mode is None:
+            unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
+            mode = ElectionMode.UNCLEAN if unclean and not compares_logs else ElectionMode.ONLINE
         return Situation(
             is_active=is_active,
             elr_enabled=image.elr_enabled,
             min_insync_replicas=image.topic_config(topic_name, "min.insync.replicas", static),
-            mode=ElectionMode.UNCLEAN if unclean else ElectionMode.ONLINE,
+            mode=mode,
+            compares_logs=compares_logs,
         )
 
-    def _change(
+    def compares_logs(self, image: MetadataImage) -> bool:
+        """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69)."""
+        return self._config.recovery_manager_enabled and image.elr_enabled
+
+    def change(
         self,
         draft: Draft,
         topic: TopicImage,
@@ -120,6 +148,7 @@ class ReplicationControl:
         situation: Situation,
         cause: str,
     ) -> PartitionChange | None:
+        """Write the record that grants the wish, and tell why; None when nothing changes."""
         change = change_partition(topic.topic_id, index, before, wish, situation)
         if change is None:
             return None
@@ -160,7 +189,7 @@ class ReplicationControl:
             leader_recovery_state=proposal.leader_recovery_state,
             keeps_candidates=True,
         )
-        change = self._change(
+        change = self.change(
             draft,
             topic,
             proposal.partition_index,

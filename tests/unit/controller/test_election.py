@@ -1,5 +1,7 @@
 """R11-R13: the decision table, and its slow second version."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +24,9 @@ def candidates(
     leader: int | None = None,
     known: int | None = None,
     replicas: tuple[int, ...] = (1, 2, 3),
-    elr_enabled: bool = True,
+    trusts_known: bool = True,
 ) -> Candidates:
-    return Candidates(replicas, isr, elr, leader, known, lambda replica: replica in active, elr_enabled)
+    return Candidates(replicas, isr, elr, leader, known, lambda replica: replica in active, trusts_known)
 
 
 ONLINE, UNCLEAN, PREFERRED = ElectionMode.ONLINE, ElectionMode.UNCLEAN, ElectionMode.PREFERRED
@@ -49,7 +51,7 @@ ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KN
         (ONLINE, candidates((1, 2), known=2), Elected(2, KNOWN)),
         (ONLINE, candidates((1,), known=2), NoLeader()),
         (ONLINE, candidates((1, 9), known=9), NoLeader()),
-        (ONLINE, candidates((1, 2), known=2, elr_enabled=False), NoLeader()),
+        (ONLINE, candidates((1, 2), known=2, trusts_known=False), NoLeader()),
         # any active replica in assignment order, only where the topic allows that
         (ONLINE, candidates((3, 1), replicas=(2, 3, 1)), NoLeader()),
         (UNCLEAN, candidates((3, 1), replicas=(2, 3, 1)), Elected(3, ElectionReason.UNCLEAN_RANDOM)),
@@ -68,11 +70,28 @@ def test_decision_table(mode: ElectionMode, given_: Candidates, decision: Decisi
     assert elect(given_, mode) == decision
 
 
-def test_only_the_two_last_steps_may_lose_records() -> None:
+def test_elections_of_incomplete_replicas_may_lose_records() -> None:
     assert {reason for reason in ElectionReason if reason.is_unclean} == {
         KNOWN,
         ElectionReason.UNCLEAN_RANDOM,
+        ElectionReason.DESIGNATED,
+        ElectionReason.LONGEST_LOG,
     }
+
+
+@pytest.mark.parametrize(
+    ("given_", "reason"),
+    [
+        (candidates((2, 3), elr=(2,)), ElectionReason.DESIGNATED),
+        (candidates((2, 3), elr=(3,)), ELR),  # D8 Q5
+        (candidates((1, 2)), None),
+        (candidates((1, 3), replicas=(1, 2)), None),
+    ],
+)
+def test_the_designated_replica_leads_or_nobody(given_: Candidates, reason: ElectionReason | None) -> None:
+    """R18: whoever else could lead is not asked."""
+    decision = elect(replace(given_, designated=(3, ElectionReason.DESIGNATED)), UNCLEAN)
+    assert decision == (NoLeader() if reason is None else Elected(3, reason))
 
 
 ids = st.lists(st.integers(1, 4), unique=True, max_size=4).map(tuple)
@@ -93,7 +112,7 @@ def ranking(given_: Candidates, mode: ElectionMode) -> list[Elected]:
             for one in complete
             if one.leader == given_.replicas[0] != given_.leader and one.reason is ISR
         ] + found
-    if given_.elr_enabled and not given_.isr and not given_.elr:
+    if given_.trusts_last_known_leader and not given_.isr and not given_.elr:
         found += [Elected(replica, KNOWN) for replica in active if replica == given_.last_known_leader]
     if mode is UNCLEAN:
         found += [Elected(replica, ElectionReason.UNCLEAN_RANDOM) for replica in active]
@@ -107,7 +126,7 @@ def ranking(given_: Candidates, mode: ElectionMode) -> list[Elected]:
     active=ids,
     leader_index=st.integers(0, 4),
     known=st.none() | st.integers(1, 5),
-    elr_enabled=st.booleans(),
+    trusts_known=st.booleans(),
     mode=st.sampled_from(list(ElectionMode)),
 )
 def test_the_elected_is_the_best_of_the_ranking_and_always_active(
@@ -117,11 +136,11 @@ def test_the_elected_is_the_best_of_the_ranking_and_always_active(
     active: tuple[int, ...],
     leader_index: int,
     known: int | None,
-    elr_enabled: bool,
+    trusts_known: bool,
     mode: ElectionMode,
 ) -> None:
     leader = isr[leader_index] if leader_index < len(isr) else None
-    given_ = candidates(active, isr, elr, leader, known, tuple(replicas), elr_enabled)
+    given_ = candidates(active, isr, elr, leader, known, tuple(replicas), trusts_known)
     decision = elect(given_, mode)
     expected = ranking(given_, mode)
     assert decision == (expected[0] if expected else NoLeader())

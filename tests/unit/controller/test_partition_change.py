@@ -92,6 +92,26 @@ def test_an_unclean_election_wipes_both_sets_and_tells_whom_it_passed_over() -> 
     assert change.reason is ElectionReason.UNCLEAN_RANDOM
 
 
+def test_with_the_recovery_manager_an_unclean_election_keeps_the_seats() -> None:
+    """D8 Q1, Q4: until the ISR reaches min ISR; nobody is trusted without a look at its log."""
+    around = replace(situation(1, 3), compares_logs=True)
+    assert change_partition(TOPIC_ID, 0, LEADERLESS, Wish(), around) is None
+    before = replace(LEADERLESS, elr=(2,), last_known_elr=(3,))
+    change = made(before, Wish(designated=1), around)
+    assert (change.after.isr, change.after.elr, change.after.last_known_elr) == ((1,), (), (2, 3))
+    assert (change.after.leader_recovery_state, change.reason) == (RECOVERING, ElectionReason.DESIGNATED)
+    enough = replace(around, min_insync_replicas=1)
+    assert made(before, Wish(designated=1), enough).after.last_known_elr == ()
+
+
+def test_a_member_that_was_left_in_the_isr_without_elr_keeps_a_seat() -> None:
+    """B9: ELR was switched on while the partition was leaderless."""
+    before = replace(FULL, isr=(1,), leader=None)
+    assert made(before, Wish((), unclean=(1,)), situation()).after.last_known_elr == (1,)
+    around = replace(situation(2), compares_logs=True)
+    assert made(before, Wish(designated=2), around).after.last_known_elr == (1,)
+
+
 def test_an_ex_replica_is_forgotten_as_last_known_leader() -> None:
     """B28."""
     moved = Wish(assignment=Assignment((1, 2)))

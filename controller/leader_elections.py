@@ -1,0 +1,99 @@
+"""ElectLeaders: elections that an operator asks for (R17-R19).
+
+Owns who may be asked for and which error speaks; who is elected then is decided in `election`.
+"""
+
+from controller.draft import Draft
+from controller.election import ElectionMode
+from controller.operations import DONE, ElectionType, ElectLeader, Outcome
+from controller.partition_change import Wish
+from controller.replication_control import ReplicationControl
+from metadata.image import TopicImage
+from metadata.partition import PartitionRegistration
+from protocol.errors import ErrorCode
+
+
+def elect_leader(draft: Draft, request: ElectLeader, replication: ReplicationControl) -> Outcome:
+    """Elect as asked.
+
+    Errors: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, INVALID_REQUEST, PREFERRED_LEADER_NOT_AVAILABLE,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    topic = draft.image.topic(request.topic_name)
+    partition = None if topic is None else topic.partitions.get(request.partition_index)
+    if topic is None or partition is None:
+        text = f"there is no partition {request.topic_name}-{request.partition_index}"
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if request.election_type is ElectionType.PREFERRED:
+        return _elect_preferred(draft, topic, request.partition_index, partition, replication)
+    if partition.leader is not None:
+        text = f"broker {partition.leader} leads {request.topic_name}-{request.partition_index}"
+        return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
+    if request.election_type is ElectionType.UNCLEAN:
+        return _elect_unclean(draft, topic, request.partition_index, partition, replication)
+    if request.election_type is not ElectionType.DESIGNATED:
+        text = "this controller compares no logs; use DESIGNATED or UNCLEAN"
+        return Outcome(ErrorCode.INVALID_REQUEST, text)
+    return _elect_designated(draft, topic, request, partition, replication)
+
+
+def _elect_preferred(
+    draft: Draft,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+) -> Outcome:
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        text = f"the preferred replica {preferred} leads already"
+        return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
+    # nobody else is elected instead (B15)
+    if not draft.image.is_active(preferred) or preferred not in partition.electable:
+        text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
+        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+    situation = replication.situation(
+        draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED
+    )
+    replication.change(
+        draft, topic, index, partition, Wish(), situation, "the preferred replica was asked for"
+    )
+    return DONE
+
+
+def _elect_unclean(
+    draft: Draft,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+) -> Outcome:
+    if not any(map(draft.image.is_active, partition.replicas)):
+        text = "no replica is on a broker that is ready; start one of them"
+        return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    situation = replication.situation(
+        draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN
+    )
+    cause = "an unclean election was asked for"
+    replication.change(draft, topic, index, partition, Wish(), situation, cause)
+    return DONE
+
+
+def _elect_designated(
+    draft: Draft,
+    topic: TopicImage,
+    request: ElectLeader,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+) -> Outcome:
+    if request.leader is None or request.leader not in partition.replicas:
+        text = f"name one of the replicas {', '.join(map(str, partition.replicas))}, not {request.leader}"
+        return Outcome(ErrorCode.INVALID_REQUEST, text)
+    if not draft.image.is_active(request.leader):
+        text = f"broker {request.leader} is not ready; start it, or name another replica"
+        return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    situation = replication.situation(draft.image, topic.name, draft.image.is_active)
+    wish = Wish(designated=request.leader)
+    cause = f"an operator designated {request.leader}"
+    replication.change(draft, topic, request.partition_index, partition, wish, situation, cause)
+    return DONE

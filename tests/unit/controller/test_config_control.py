@@ -1,0 +1,114 @@
+"""Dynamic configuration and features beyond the scenario files: checks, one batch, what is left alone."""
+
+import pytest
+
+from controller.operations import AlterConfig, Outcome, UpdateFeature
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from metadata.records import ELR_FEATURE, decode_record
+from protocol.errors import ErrorCode
+from tests.unit.controller.harness import Quorum, make_config
+from tests.unit.controller.test_topics import create
+
+TOPIC = (RESOURCE_TOPIC, "t")
+
+
+@pytest.fixture
+def quorum() -> Quorum:
+    made = Quorum(make_config(min_insync_replicas="2"))
+    made.start_brokers(1, 2, 3)
+    create(made, "t", -1, -1, (1, 2, 3), (2, 3, 1))
+    create(made, "u", -1, -1, (1, 2, 3))
+    return made
+
+
+def alter(quorum: Quorum, resource: tuple[int, str], name: str, value: str | None) -> Outcome:
+    outcome: Outcome = quorum.request(AlterConfig(resource, name, value))
+    return outcome
+
+
+def switch_elr(quorum: Quorum, level: int, name: str = ELR_FEATURE) -> ErrorCode:
+    outcome: Outcome = quorum.request(UpdateFeature(name, level))
+    return outcome.error_code
+
+
+def test_value_and_partition_records_stand_in_one_batch(quorum: Quorum) -> None:
+    """R109: no node can see one without the others."""
+    quorum.appends.clear()
+    assert alter(quorum, TOPIC, "min.insync.replicas", "3") == Outcome()
+    (append,) = quorum.appends
+    names = [type(decode_record(value)).__name__ for value in append.values]
+    assert names == ["ConfigRecord", "PartitionChangeRecord", "PartitionChangeRecord"]
+    assert [quorum.partition("t", index).min_isr for index in (0, 1)] == [3, 3]
+
+
+def test_the_clusters_value_counts_for_topics_without_their_own(quorum: Quorum) -> None:
+    alter(quorum, TOPIC, "min.insync.replicas", "2")
+    alter(quorum, CLUSTER_RESOURCE, "min.insync.replicas", "1")
+    assert (quorum.partition("t").min_isr, quorum.partition("u").min_isr) == (2, 1)
+    alter(quorum, TOPIC, "min.insync.replicas", None)
+    assert quorum.partition("t").min_isr == 1
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value", "error"),
+    [
+        (TOPIC, "min.insync.replicas", "0", ErrorCode.INVALID_CONFIG),
+        (TOPIC, "min.insync.replica", "1", ErrorCode.INVALID_CONFIG),
+        (TOPIC, "unclean.recovery.strategy", "Bold", ErrorCode.INVALID_CONFIG),
+        (CLUSTER_RESOURCE, "segment.bytes", "2000", ErrorCode.INVALID_CONFIG),
+        # F14: the promise of the ELR needs one value for all
+        (CLUSTER_RESOURCE, "min.insync.replicas", None, ErrorCode.INVALID_CONFIG),
+        ((RESOURCE_TOPIC, "x"), "min.insync.replicas", "1", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ((4, "1"), "min.insync.replicas", "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_set_is_refused_without_a_record(
+    quorum: Quorum, resource: tuple[int, str], name: str, value: str | None, error: ErrorCode
+) -> None:
+    before = quorum.image
+    outcome = alter(quorum, resource, name, value)
+    assert outcome.error_code is error
+    assert outcome.error_message
+    assert quorum.image == before
+
+
+@pytest.mark.parametrize("value", ["proactive", "Aggressive", "balanced", "manual", "None"])
+def test_strategies_are_known_by_both_of_their_names(quorum: Quorum, value: str) -> None:
+    """D8."""
+    assert alter(quorum, TOPIC, "unclean.recovery.strategy", value) == Outcome()
+
+
+def test_the_same_value_again_writes_nothing(quorum: Quorum) -> None:
+    alter(quorum, TOPIC, "retention.ms", "5")
+    end_offset = quorum.end_offset
+    assert alter(quorum, TOPIC, "retention.ms", "5") == Outcome()
+    assert alter(quorum, TOPIC, "retention.bytes", None) == Outcome()
+    assert quorum.end_offset == end_offset
+
+
+def test_a_change_of_min_isr_elects_nobody_uncleanly(quorum: Quorum) -> None:
+    """F38: with the recovery manager off that happens on fencing and unfencing, and in the pass."""
+    for broker_id in (3, 2, 1):
+        quorum.vanish(broker_id)
+    quorum.heartbeat(3)
+    alter(quorum, TOPIC, "unclean.leader.election.enable", "true")
+    alter(quorum, TOPIC, "min.insync.replicas", "1")
+    assert quorum.partition("t").leader is None
+    quorum.fire_timer(quorum.config.unclean_election_interval_ms)
+    assert quorum.partition("t").leader == 3
+
+
+def test_without_elr_the_clusters_min_isr_may_go_and_comes_back_with_elr(quorum: Quorum) -> None:
+    """F14."""
+    assert switch_elr(quorum, 0) is ErrorCode.NONE
+    assert alter(quorum, CLUSTER_RESOURCE, "min.insync.replicas", None) == Outcome()
+    assert CLUSTER_RESOURCE not in quorum.image.configs
+    assert switch_elr(quorum, 1) is ErrorCode.NONE
+    assert quorum.image.configs[CLUSTER_RESOURCE]["min.insync.replicas"] == "2"
+
+
+def test_other_features_and_levels_are_refused(quorum: Quorum) -> None:
+    """R108."""
+    assert switch_elr(quorum, 2) is ErrorCode.INVALID_UPDATE_VERSION
+    assert switch_elr(quorum, 1, "metadata.version") is ErrorCode.INVALID_UPDATE_VERSION
+    assert switch_elr(quorum, 1) is ErrorCode.NONE
