@@ -17,6 +17,7 @@ from controller.events import (
     Note,
     Probe,
     Probed,
+    RecoveryStated,
     RequestArrived,
     Resign,
     Respond,
@@ -110,6 +111,8 @@ class Quorum:
         self.is_held = False
         self.notes: list[Note] = []
         self.probes: list[Probe] = []
+        #: what was stated about recoveries, in order
+        self.stated: list[RecoveryStated] = []
         self.appends: list[AppendRecords] = []
         self.resignations: list[Resign] = []
         self.answers: dict[int, Any] = {}
@@ -132,6 +135,8 @@ class Quorum:
                     self.probes.append(effect)
                 case Resign():
                     self.resignations.append(effect)
+                case RecoveryStated():
+                    self.stated.append(effect)
                 case Note():
                     self.notes.append(effect)
         if not self.is_held:

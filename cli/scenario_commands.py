@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.datadriven import Command, ParseError, parse_id
 from cli.lone_quorum import HEARTBEAT_MS, Quorum, make_config
-from controller.events import UnregisterBroker
+from controller.events import LogInfoArrived, RecoveryCancelled, RecoveryElected, UnregisterBroker
 from controller.operations import AlterConfig, ElectionType, ElectLeader, Reassign, UpdateFeature
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
@@ -56,6 +56,8 @@ class Scenario:
             "config": self._config,
             # reassign t-0 replicas=(4,5,6)
             "reassign": self._reassign,
+            # log_info 2 t-0 last_epoch=3 end_offset=15 leader_epoch=stale
+            "log_info": self._log_info,
             # feature elr=0
             "feature": self._feature,
             # advance 5000
@@ -88,6 +90,7 @@ class Scenario:
         if command.name == "cluster":
             return run(command)
         before = self.quorum.image
+        self.quorum.stated.clear()
         errors = run(command)
         if command.name == "show":
             return errors
@@ -101,7 +104,20 @@ class Scenario:
         ]
         assert after == self.quorum.replayed()
         assert after == self.quorum.core.latest
-        return lines + errors or ["ok"]
+        return lines + errors + self._recovery_lines(put) or ["ok"]
+
+    def _recovery_lines(self, put: str | None) -> list[str]:
+        """What is true when the command has ended, and what has ended on the way; of `put` alone if given."""
+        stated = self.quorum.stated
+        last = {(one.topic_name, one.partition_index): at for at, one in enumerate(stated)}
+        told = [
+            one
+            for at, one in enumerate(stated)
+            if at == last[one.topic_name, one.partition_index]
+            or isinstance(one.statement, RecoveryElected | RecoveryCancelled)
+        ]
+        told.sort(key=lambda one: (one.topic_name, one.partition_index))
+        return [str(one) for one in told if put in (None, f"{one.topic_name}-{one.partition_index}")]
 
     def _cluster(self, command: Command) -> list[str]:
         if self._started is not None:
@@ -109,6 +125,7 @@ class Scenario:
         self._properties["eligible_leader_replicas_enabled"] = _switch(command.text("elr", "on"))
         self._properties["broker_session_timeout_ms"] = command.text("session_timeout_ms", "9000")
         self._is_manager_on = _switch(command.text("manager", "on")) == "true"
+        self._properties["unclean_recovery_timeout_ms"] = command.text("recovery_timeout_ms", "300000")
         for word, name in (
             ("strategy", "unclean.recovery.strategy"),
             ("unclean", "unclean.leader.election.enable"),
@@ -242,6 +259,29 @@ class Scenario:
         replicas = None if is_cancelled else command.ids("replicas")
         outcome = self.quorum.request(Reassign(name, index, replicas))
         return _error(f"{name}-{index} ", outcome.error_code)
+
+    def _log_info(self, command: Command) -> list[str]:
+        broker_id = parse_id(command.word(), command.where)
+        name, index = _name(command, 1)
+        image = self.quorum.image
+        topic = image.topic(name)
+        partition = None if topic is None else topic.partitions.get(index)
+        broker = image.brokers.get(broker_id)
+        leader_epoch = 0 if partition is None else partition.leader_epoch
+        leader_epoch += {"": 0, "stale": -1, "ahead": 1}[command.text("leader_epoch", "")]
+        is_stale = command.text("broker_epoch", "") == "stale"
+        event = LogInfoArrived(
+            broker_id=broker_id,
+            broker_epoch=(0 if broker is None else broker.broker_epoch) - is_stale,
+            topic_id=bytes(16) if topic is None else topic.topic_id,
+            partition_index=index,
+            leader_epoch=leader_epoch,
+            last_epoch=command.integer("last_epoch", -1),
+            end_offset=command.integer("end_offset", 0),
+            error_code=ErrorCode[command.text("error", "NONE")],
+        )
+        self.quorum.handle(event)
+        return []
 
     def _feature(self, command: Command) -> list[str]:
         outcome = self.quorum.request(UpdateFeature(ELR_FEATURE, command.integer("elr")))

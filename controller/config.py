@@ -38,6 +38,7 @@ class ControllerConfig:
     unclean_election_interval_ms: int = 300_000
     #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
     recovery_manager_enabled: bool = False
+    recovery_timeout_ms: int = 300_000
     max_idle_interval_ms: int = 500
     partition_size_limit: int = 2000
     partition_metrics: bool = True
@@ -83,6 +84,8 @@ class ControllerConfig:
             min_insync_replicas=values["min.insync.replicas"],
             elr_enabled=values["eligible.leader.replicas.enabled"],
             unclean_election_interval_ms=values["unclean.leader.election.interval.ms"],
+            recovery_manager_enabled=values["unclean.recovery.manager.enabled"],
+            recovery_timeout_ms=values["unclean.recovery.timeout.ms"],
             max_idle_interval_ms=values["metadata.max.idle.interval.ms"],
             partition_size_limit=values["max.request.partition.size.limit"],
             partition_metrics=values["holdfast.metrics.partition.level"],

@@ -52,6 +52,11 @@ class Draft:
         """Where the next record will stand."""
         return self.base_offset + len(self.records)
 
+    @property
+    def changed_partitions(self) -> tuple[tuple[bytes, int], ...]:
+        """(topic_id, partition_index) of the partitions that the records touch."""
+        return self._delta.changed_keys
+
     def write(self, record: MetadataRecord) -> None:
         """Add a record. Raises: InvariantBroken when replay would complain about it."""
         self._delta.replay(record, self.next_offset, self.raft_epoch)

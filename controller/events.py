@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from metadata.partition import ids_text
+
 
 class Entry(Protocol):
     """One record of the metadata log, as raft delivers it."""
@@ -84,6 +86,23 @@ class TimerFired:
     """The moment of `next_deadline_ms` has come, or has passed."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogInfoArrived:
+    """A broker answered about the log of its replica (R62)."""
+
+    broker_id: int
+    #: incarnation that answered
+    broker_epoch: int
+    topic_id: bytes
+    partition_index: int
+    #: of the partition, as the broker knows it
+    leader_epoch: int
+    #: of the last batch in the log: a metadata epoch proves nothing (R66)
+    last_epoch: int
+    end_offset: int
+    error_code: int
+
+
 Event = (
     RequestArrived
     | UnregisterBroker
@@ -92,6 +111,7 @@ Event = (
     | ConnectionClosed
     | Probed
     | TimerFired
+    | LogInfoArrived
 )
 
 
@@ -148,4 +168,59 @@ class Note:
     text: str
 
 
-Effect = AppendRecords | Respond | Probe | Resign | Note
+@dataclass(frozen=True, slots=True)
+class WaitForReplicas:
+    """These must be unfenced before any log is asked for."""
+
+    replicas: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"wait {ids_text(self.replicas)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AskForLogs:
+    """These replicas are to be asked for the ends of their logs, and again until they answer (R61)."""
+
+    #: nothing is decided without their answers
+    must: tuple[int, ...]
+    others: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"ask {ids_text(self.must)} also {ids_text(self.others)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryElected:
+    """The replica with the best log leads."""
+
+    leader: int
+
+    def __str__(self) -> str:
+        return f"elected {self.leader}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryCancelled:
+    """Nobody needs to be asked any more, or all must be asked anew."""
+
+    def __str__(self) -> str:
+        return "cancelled"
+
+
+Statement = WaitForReplicas | AskForLogs | RecoveryElected | RecoveryCancelled
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryStated:
+    """What is true now about the recovery of a partition, when it is new."""
+
+    topic_name: str
+    partition_index: int
+    statement: Statement
+
+    def __str__(self) -> str:
+        return f"{self.topic_name}-{self.partition_index} recovery: {self.statement}"
+
+
+Effect = AppendRecords | Respond | Probe | Resign | Note | RecoveryStated

@@ -1,6 +1,7 @@
 """ElectLeaders: elections that an operator asks for (R17-R19).
 
-Owns who may be asked for and which error speaks; who is elected then is decided in `election`.
+Owns who may be asked for and which error speaks; who is elected then is decided in `election`, and in
+`unclean_recovery` where logs are compared.
 """
 
 from controller.draft import Draft
@@ -8,12 +9,20 @@ from controller.election import ElectionMode
 from controller.operations import DONE, ElectionType, ElectLeader, Outcome
 from controller.partition_change import Wish
 from controller.replication_control import ReplicationControl
+from controller.unclean_recovery import Strategy, UncleanRecovery
 from metadata.image import TopicImage
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 
+_STRATEGIES = {
+    ElectionType.LONGEST_LOG_AGGRESSIVE: Strategy.AGGRESSIVE,
+    ElectionType.LONGEST_LOG_BALANCED: Strategy.BALANCED,
+}
 
-def elect_leader(draft: Draft, request: ElectLeader, replication: ReplicationControl) -> Outcome:
+
+def elect_leader(
+    draft: Draft, request: ElectLeader, replication: ReplicationControl, recovery: UncleanRecovery
+) -> Outcome:
     """Elect as asked.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, INVALID_REQUEST, PREFERRED_LEADER_NOT_AVAILABLE,
@@ -31,10 +40,14 @@ def elect_leader(draft: Draft, request: ElectLeader, replication: ReplicationCon
         return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
     if request.election_type is ElectionType.UNCLEAN:
         return _elect_unclean(draft, topic, request.partition_index, partition, replication)
-    if request.election_type is not ElectionType.DESIGNATED:
-        text = "this controller compares no logs; use DESIGNATED or UNCLEAN"
+    if request.election_type is ElectionType.DESIGNATED:
+        return _elect_designated(draft, topic, request, partition, replication)
+    if not replication.compares_logs(draft.image):
+        text = "logs are compared with the recovery manager and ELR on only; use DESIGNATED or UNCLEAN"
         return Outcome(ErrorCode.INVALID_REQUEST, text)
-    return _elect_designated(draft, topic, request, partition, replication)
+    strategy = _STRATEGIES[request.election_type]
+    recovery.force(draft.image, topic, request.partition_index, strategy)
+    return DONE
 
 
 def _elect_preferred(

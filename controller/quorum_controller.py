@@ -26,6 +26,7 @@ from controller.events import (
     Entry,
     Event,
     LeaderChanged,
+    LogInfoArrived,
     Note,
     Probed,
     RequestArrived,
@@ -40,6 +41,7 @@ from controller.operations import AlterConfig, ElectLeader, Reassign, UpdateFeat
 from controller.partition_change import InvariantBroken
 from controller.reassignment import reassign
 from controller.replication_control import ReplicationControl
+from controller.unclean_recovery import UncleanRecovery
 from metadata.delta import MetadataDelta
 from metadata.describe import (
     describe_cluster_response,
@@ -105,6 +107,7 @@ class QuorumController:
         replication = ReplicationControl(config)
         self._replication = replication
         self._cluster = ClusterControl(config, replication)
+        self._recovery = UncleanRecovery(config, replication)
         self._configs = ConfigControl(config, replication)
         #: what the quorum has agreed on; served to readers
         self._committed = MetadataImage()
@@ -170,7 +173,12 @@ class QuorumController:
 
     def next_deadline_ms(self) -> int | None:
         """When TimerFired is wanted next."""
-        deadlines = (self._cluster.next_deadline_ms(), self._next_noop_ms, self._next_unclean_pass_ms)
+        deadlines = (
+            self._cluster.next_deadline_ms(),
+            self._recovery.next_deadline_ms(),
+            self._next_noop_ms,
+            self._next_unclean_pass_ms,
+        )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     # --- the door ----------------------------------------------------------------------------------------
@@ -178,6 +186,14 @@ class QuorumController:
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event in; the effects are to be carried out in order."""
         self._counts.events += 1
+        effects = self._take(event, now_ms)
+        if self._is_active and self._recovery.is_due(now_ms):
+            stated: list[Effect] = []
+            effects += self._write(lambda draft: stated.extend(self._recovery.run(draft, now_ms)), now_ms)
+            effects += stated
+        return effects
+
+    def _take(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
             case RequestArrived():
                 return self._on_request(event, now_ms)
@@ -193,6 +209,10 @@ class QuorumController:
                 )
             case Probed():
                 return self._on_probed(event, now_ms)
+            case LogInfoArrived():
+                if self._is_active:
+                    self._recovery.take_log_info(self._latest, event)
+                return []
             case UnregisterBroker():
                 return self._write(lambda draft: self._cluster.unregister(draft, event.broker_id), now_ms)
 
@@ -230,7 +250,7 @@ class QuorumController:
             case UpdateFeature():
                 return self._configs.update_feature(draft, message)
             case ElectLeader():
-                return elect_leader(draft, message, self._replication)
+                return elect_leader(draft, message, self._replication, self._recovery)
             case Reassign():
                 return reassign(draft, message, self._replication)
         raise AssertionError(f"no handler for {type(message).__name__}")
@@ -285,6 +305,7 @@ class QuorumController:
         effects: list[Effect] = list(draft.all_notes())
         if draft.records:
             effects += self._appends(draft)
+            self._recovery.observe(self._latest, draft.image, draft.changed_partitions)
             self._latest = draft.image
             self._next_offset = draft.next_offset
             self._pending.append(_Pending(draft.next_offset, draft.image))
@@ -406,6 +427,7 @@ class QuorumController:
         self._is_active = True
         self._change_offset = self._next_offset
         self._cluster.start(self._latest, now_ms)
+        self._recovery.start(self._latest)
         self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
         if self._config.max_idle_interval_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
@@ -445,6 +467,7 @@ class QuorumController:
             effects += self._replay(unapplied, unapplied[-1].offset + 1)
         self._latest = self._committed
         self._cluster.stop()
+        self._recovery.stop()
         self._claim_offset = None
         self._next_noop_ms = None
         self._next_unclean_pass_ms = None

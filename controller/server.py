@@ -20,6 +20,7 @@ from controller.events import (
     Note,
     Probe,
     Probed,
+    RecoveryStated,
     RequestArrived,
     Resign,
     Respond,
@@ -186,6 +187,8 @@ class ControllerServer:
                 _log.log(_LEVELS[effect.severity], "%s", effect.text)
             case Probe():
                 self._runtime.tasks.start(f"probe of broker {effect.broker_id}", self._probe(effect))
+            case RecoveryStated():
+                _log.info("%s", effect)
             case Resign():
                 self._driver.resign(effect.reason)
 

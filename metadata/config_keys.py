@@ -129,6 +129,12 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
     ),
     _bool("unclean.recovery.manager.enabled", False, "Compare logs before an unclean election."),
     _int(
+        "unclean.recovery.timeout.ms",
+        300_000,
+        "A comparison of logs goes on without those that have not answered by then.",
+        1,
+    ),
+    _int(
         "metadata.max.idle.interval.ms",
         500,
         "NoOp record after this long without others, 0 for never (K24).",

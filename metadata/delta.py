@@ -162,6 +162,11 @@ class MetadataDelta:
         return tuple(sorted(self._changed_configs))
 
     @property
+    def changed_keys(self) -> tuple[tuple[bytes, int], ...]:
+        """(topic_id, partition_index) of every partition touched, in the order of the records."""
+        return tuple(self._changed)
+
+    @property
     def deleted_topics(self) -> tuple[TopicImage, ...]:
         """Topics of the first image that are gone, by name."""
         gone = [topic for topic_id, topic in self.image.topics.items() if topic_id not in self._topics]

@@ -1,0 +1,329 @@
+"""The recovery manager's mind: for partitions that nobody may lead without loss, whose log is the best?
+
+Owns when brokers are asked for their logs, which answers count, and the choice (R60-R69, D8 Q1-Q10). All of
+it is soft state of the active controller: a new one asks anew. The asking itself is the shell's, the
+election `partition_change`'s; nobody is elected here but the replica that the answers prove to be the best.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from controller.config import ControllerConfig
+from controller.draft import Draft
+from controller.election import ElectionReason
+from controller.events import (
+    AskForLogs,
+    LogInfoArrived,
+    RecoveryCancelled,
+    RecoveryElected,
+    RecoveryStated,
+    Statement,
+    WaitForReplicas,
+)
+from controller.partition_change import Wish
+from controller.replication_control import ReplicationControl
+from metadata.image import MetadataImage, TopicImage
+from metadata.partition import PartitionRegistration
+from protocol.errors import ErrorCode
+
+#: (topic_id, partition_index)
+PartitionKey = tuple[bytes, int]
+
+
+class Strategy(Enum):
+    """`unclean.recovery.strategy`."""
+
+    #: the best log of whoever is there
+    AGGRESSIVE = "Aggressive"
+    #: nothing before every replica that might be complete has shown its log
+    BALANCED = "Balanced"
+    #: wait for an operator
+    NONE = "None"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """What a replica said of its log. Its epochs come before its length (R66)."""
+
+    broker_epoch: int
+    last_epoch: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Recovery:
+    """One partition under recovery; ends with each change of what `identity` holds (R60)."""
+
+    topic_name: str
+    leader_epoch: int
+    partition_epoch: int
+    strategy: Strategy
+    #: the trigger, or when the last condition was met (D8 Q10)
+    started_ms: int
+    #: what was said of it last
+    statement: Statement | None = None
+    #: the timeout has passed: the best of what is there is enough
+    has_timed_out: bool = False
+    #: by broker, also of some that are fenced by now: they count again once R62 holds again
+    replies: dict[int, LogEnd] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[int, int, Strategy]:
+        return self.leader_epoch, self.partition_epoch, self.strategy
+
+
+@dataclass(frozen=True, slots=True)
+class _Forced:
+    """An operator asked for a comparison of logs; holds until there is a leader or another strategy."""
+
+    strategy: Strategy
+    #: the strategy that was configured then
+    configured: Strategy
+
+
+class UncleanRecovery:
+    """All recoveries of one active controller."""
+
+    def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
+        self._config = config
+        self._replication = replication
+        #: partitions without a leader, a dictionary as an ordered set
+        self._leaderless: dict[PartitionKey, None] = {}
+        self._recoveries: dict[PartitionKey, Recovery] = {}
+        self._forced: dict[PartitionKey, _Forced] = {}
+        #: something happened that `run` must look at
+        self._is_dirty = False
+
+    # --- what happens ------------------------------------------------------------------------------------
+
+    def start(self, image: MetadataImage) -> None:
+        """Begin as the active controller: find the partitions without a leader."""
+        self.stop()
+        if not self._config.recovery_manager_enabled:
+            return
+        for topic in image.sorted_topics():
+            for index, partition in topic.sorted_partitions():
+                if partition.leader is None:
+                    self._leaderless[topic.topic_id, index] = None
+        self._is_dirty = bool(self._leaderless)
+
+    def stop(self) -> None:
+        """Forget everything (R60)."""
+        self._leaderless = {}
+        self._recoveries = {}
+        self._forced = {}
+        self._is_dirty = False
+
+    def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionKey, ...]) -> None:
+        """Records led from one image to the other and touched the partitions `changed`."""
+        if not self._config.recovery_manager_enabled:
+            return
+        for key in changed:
+            partition = after.partition(*key)
+            if partition is not None and partition.leader is None:
+                self._leaderless[key] = None
+            else:
+                self._leaderless.pop(key, None)
+                self._forced.pop(key, None)
+            self._is_dirty |= key in self._leaderless or key in self._recoveries
+        if self._leaderless and (
+            before.brokers is not after.brokers
+            or before.configs is not after.configs
+            or before.features is not after.features
+        ):
+            self._is_dirty = True
+
+    def force(self, image: MetadataImage, topic: TopicImage, index: int, strategy: Strategy) -> None:
+        """An operator wants the logs of a leaderless partition compared, whatever its strategy."""
+        self._forced[topic.topic_id, index] = _Forced(strategy, self._configured(image, topic.name))
+        self._is_dirty = True
+
+    def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> None:
+        """Keep an answer that counts (R62); the others are asked for again by whoever sends the questions."""
+        key = (event.topic_id, event.partition_index)
+        recovery = self._recoveries.get(key)
+        broker = image.brokers.get(event.broker_id)
+        if (
+            recovery is None
+            or broker is None
+            or not isinstance(recovery.statement, AskForLogs)
+            or event.broker_id not in recovery.statement.must + recovery.statement.others
+            or event.error_code != ErrorCode.NONE
+            or event.broker_epoch != broker.broker_epoch
+            or event.leader_epoch != recovery.leader_epoch
+        ):
+            return
+        recovery.replies[event.broker_id] = LogEnd(event.broker_epoch, event.last_epoch, event.end_offset)
+        self._is_dirty = True
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next recovery has waited long enough for further answers."""
+        return min(
+            (
+                recovery.started_ms + self._config.recovery_timeout_ms
+                for recovery in self._recoveries.values()
+                if isinstance(recovery.statement, AskForLogs) and not recovery.has_timed_out
+            ),
+            default=None,
+        )
+
+    def is_due(self, now_ms: int) -> bool:
+        """True when `run` has something to look at."""
+        deadline_ms = self.next_deadline_ms() if self._recoveries else None
+        return self._is_dirty or (deadline_ms is not None and deadline_ms <= now_ms)
+
+    # --- what follows ------------------------------------------------------------------------------------
+
+    def run(self, draft: Draft, now_ms: int) -> list[RecoveryStated]:
+        """Begin, go on with and end recoveries; what is new about them, by topic name and index."""
+        self._is_dirty = False
+        rows: list[tuple[str, int, PartitionKey]] = []
+        for key in {**self._leaderless, **self._recoveries}:
+            topic = draft.image.topics.get(key[0])
+            name = self._recoveries[key].topic_name if topic is None else topic.name
+            rows.append((name, key[1], key))
+        stated: list[RecoveryStated] = []
+        for name, index, key in sorted(rows):
+            stated += [RecoveryStated(name, index, what) for what in self._step(draft, key, now_ms)]
+        return stated
+
+    def _step(self, draft: Draft, key: PartitionKey, now_ms: int) -> list[Statement]:
+        image = draft.image
+        topic = image.topics.get(key[0])
+        partition = None if topic is None else topic.partitions.get(key[1])
+        strategy = Strategy.NONE
+        if topic is not None and partition is not None and partition.leader is None:
+            strategy = self._strategy(image, topic.name, key, partition)
+        recovery = self._recoveries.get(key)
+        stated: list[Statement] = []
+        if recovery is not None:
+            epochs = None if partition is None else (partition.leader_epoch, partition.partition_epoch)
+            if epochs is None or (*epochs, strategy) != recovery.identity:
+                del self._recoveries[key]
+                recovery = None
+                stated.append(RecoveryCancelled())
+        if strategy is Strategy.NONE:
+            return stated
+        assert topic is not None and partition is not None
+        if recovery is None:
+            recovery = Recovery(
+                topic.name, partition.leader_epoch, partition.partition_epoch, strategy, now_ms
+            )
+            self._recoveries[key] = recovery
+        statement = _statement(image, partition, strategy)
+        if isinstance(statement, AskForLogs):
+            if _waits_for_all_known(partition, strategy) and not isinstance(recovery.statement, AskForLogs):
+                recovery.started_ms, recovery.has_timed_out = now_ms, False
+            recovery.has_timed_out |= now_ms >= recovery.started_ms + self._config.recovery_timeout_ms
+            valid = _valid_replies(image, recovery, statement)
+            if _is_decided(partition, recovery, statement, valid):
+                del self._recoveries[key]
+                return [*stated, self._elect(draft, topic, key[1], partition, valid)]
+        if statement != recovery.statement:
+            recovery.statement = statement
+            stated.append(statement)
+        return stated
+
+    def _elect(
+        self,
+        draft: Draft,
+        topic: TopicImage,
+        index: int,
+        partition: PartitionRegistration,
+        replies: dict[int, LogEnd],
+    ) -> RecoveryElected:
+        chosen = best_log(partition, replies)
+        logs = ", ".join(
+            f"{replica} ends at {reply.end_offset} in epoch {reply.last_epoch}"
+            for replica, reply in sorted(replies.items())
+        )
+        situation = self._replication.situation(draft.image, topic.name, draft.image.is_active)
+        wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
+        # R68: candidates and their logs are told with the election
+        cause = f"logs compared: {logs}"
+        change = self._replication.change(draft, topic, index, partition, wish, situation, cause)
+        assert change is not None and change.after.leader == chosen, f"{chosen} is active and assigned"
+        return RecoveryElected(chosen)
+
+    def _strategy(
+        self, image: MetadataImage, topic_name: str, key: PartitionKey, partition: PartitionRegistration
+    ) -> Strategy:
+        """How to recover now; NONE also while a complete replica is awaited, or the manager is off (R14)."""
+        if not self._replication.compares_logs(image):
+            return Strategy.NONE
+        strategy = self._configured(image, topic_name)
+        forced = self._forced.get(key)
+        if forced is not None and forced.configured is strategy:
+            strategy = forced.strategy
+        elif forced is not None:
+            del self._forced[key]
+        if strategy is Strategy.BALANCED and partition.electable:
+            return Strategy.NONE
+        return strategy
+
+    def _configured(self, image: MetadataImage, topic_name: str) -> Strategy:
+        """The topic's strategy, else the cluster's, else what the old key stands for (R69, D8)."""
+        static = self._config.static
+        name = image.topic_config(topic_name, "unclean.recovery.strategy", static)
+        if name is not None:
+            return Strategy(name)
+        unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
+        return Strategy.AGGRESSIVE if unclean else Strategy.BALANCED
+
+
+def best_log(partition: PartitionRegistration, replies: dict[int, LogEnd]) -> int:
+    """The replica whose log ends last (R66); equal ones: last known ELR, then the order of assignment."""
+    return max(
+        replies,
+        key=lambda replica: (
+            replies[replica].last_epoch,
+            replies[replica].end_offset,
+            replica in partition.last_known_elr,
+            -partition.replicas.index(replica),
+        ),
+    )
+
+
+def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -> bool:
+    return strategy is Strategy.BALANCED and bool(partition.last_known_elr)
+
+
+def _statement(
+    image: MetadataImage, partition: PartitionRegistration, strategy: Strategy
+) -> WaitForReplicas | AskForLogs:
+    """Who is waited for, or who is asked (R61, R64)."""
+    active = tuple(replica for replica in sorted(partition.replicas) if image.is_active(replica))
+    if _waits_for_all_known(partition, strategy):
+        known = partition.last_known_elr
+        fenced = tuple(replica for replica in known if replica not in active)
+        if fenced:
+            return WaitForReplicas(fenced)
+        return AskForLogs(known, tuple(replica for replica in active if replica not in known))
+    if not active:
+        return WaitForReplicas(tuple(sorted(partition.replicas)))
+    return AskForLogs(active, ()) if strategy is Strategy.BALANCED else AskForLogs((), active)
+
+
+def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) -> dict[int, LogEnd]:
+    """Answers that count at this moment (R63, D-3): of these incarnations, and active."""
+    return {
+        replica: recovery.replies[replica]
+        for replica in asked.must + asked.others
+        if replica in recovery.replies
+        and recovery.replies[replica].broker_epoch == image.brokers[replica].broker_epoch
+    }
+
+
+def _is_decided(
+    partition: PartitionRegistration, recovery: Recovery, asked: AskForLogs, valid: dict[int, LogEnd]
+) -> bool:
+    """R64, R65, D8 Q3."""
+    if _waits_for_all_known(partition, recovery.strategy):
+        if any(replica not in valid for replica in asked.must):
+            return False
+        return recovery.has_timed_out or len(valid) == len(asked.must + asked.others)
+    if recovery.has_timed_out and valid:
+        return True
+    # nothing is known about who is complete: Balanced wants to see all logs there are
+    enough = partition.replicas if recovery.strategy is Strategy.BALANCED else asked.others
+    return len(valid) == len(enough)
