@@ -279,8 +279,8 @@ class Quorum:
         self, name: str, isr: tuple[int, ...], index: int = 0, **changes: Any
     ) -> AlterPartitionResponse:
         """AlterPartition from the leader with current epochs; `changes` replace request or row fields."""
-        topic = self.topic(name)
-        partition = topic.partitions.get(index)
+        topic = self.image.topic(name)
+        partition = None if topic is None else topic.partitions.get(index)
         sender = changes.pop("sender", partition.leader if partition else None)
         assert isinstance(sender, int), "without a leader somebody must be named"
         brokers = self.image.brokers
@@ -288,9 +288,10 @@ class Quorum:
         members = tuple(
             IsrMember(r, (brokers[r].broker_epoch if r in brokers else 0) - (r in stale)) for r in isr
         )
-        broker_epoch = changes.pop("broker_epoch", brokers[sender].broker_epoch)
+        known = brokers.get(sender)
+        broker_epoch = changes.pop("broker_epoch", -1 if known is None else known.broker_epoch)
         row: dict[str, Any] = {
-            "topic_id": topic.topic_id,
+            "topic_id": self.random.uuid() if topic is None else topic.topic_id,
             "partition_index": index,
             "leader_epoch": partition.leader_epoch if partition else 0,
             "partition_epoch": partition.partition_epoch if partition else 0,

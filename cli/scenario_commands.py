@@ -10,8 +10,15 @@ from typing import Any
 
 from cli.datadriven import Command, ParseError, parse_id
 from cli.lone_quorum import HEARTBEAT_MS, Quorum, make_config
-from controller.events import LogInfoArrived, RecoveryCancelled, RecoveryElected, UnregisterBroker
-from controller.operations import AlterConfig, ElectionType, ElectLeader, Reassign, UpdateFeature
+from controller.events import LogInfoArrived, RecoveryCancelled, RecoveryElected
+from controller.operations import (
+    AlterConfig,
+    ElectionType,
+    ElectLeader,
+    Reassign,
+    UnregisterBroker,
+    UpdateFeature,
+)
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE, RECOVERED, RECOVERING, ConfigRecord, MetadataRecord, TopicRecord
@@ -26,6 +33,8 @@ class Scenario:
         self._properties: dict[str, str] = {}
         #: dynamic values of the cluster from the start
         self._cluster_configs: dict[str, str] = {}
+        #: what unregistered brokers have on their disks, by id
+        self._stored_epochs: dict[int, int] = {}
         self._is_manager_on = True
         self._started: Quorum | None = None
         #: example above each command
@@ -152,8 +161,8 @@ class Scenario:
             leader_epoch=command.integer("leader_epoch", 0),
             partition_epoch=command.integer("partition_epoch", 0),
             min_isr=min(min_isr, len(replicas)),
-            elr=command.ids("elr", ()),
-            last_known_elr=command.ids("last_known_elr", ()),
+            elr=tuple(sorted(command.ids("elr", ()))),
+            last_known_elr=tuple(sorted(command.ids("last_known_elr", ()))),
             last_known_leader=None if known == "none" else int(known),
             leader_recovery_state=RECOVERING if "recovering" in command.words else RECOVERED,
         )
@@ -196,15 +205,21 @@ class Scenario:
     def _register(self, command: Command) -> list[str]:
         broker_id, how = parse_id(command.word(), command.where), command.word(1)
         known = self.quorum.image.brokers.get(broker_id)
-        if how not in ("clean", "unclean", "first") or (known is None) != (how == "first"):
+        if how not in ("clean", "unclean", "first") or (known is not None and how == "first"):
             raise ParseError(f"{command.where}: register {broker_id} {how} does not fit")
-        epoch = known.broker_epoch if known is not None and how == "clean" else -1
+        epoch = -1
+        if how == "clean":
+            epoch = self._stored_epochs.get(broker_id, -1) if known is None else known.broker_epoch
         answer = self.quorum.register(broker_id, epoch)
         return _error("", answer.error_code)
 
     def _unregister(self, command: Command) -> list[str]:
-        self.quorum.handle(UnregisterBroker(parse_id(command.word(), command.where)))
-        return []
+        broker_id = parse_id(command.word(), command.where)
+        known = self.quorum.image.brokers.get(broker_id)
+        if known is not None:
+            self._stored_epochs[broker_id] = known.broker_epoch
+        outcome = self.quorum.request(UnregisterBroker(broker_id))
+        return _error("", outcome.error_code)
 
     def _alter(self, command: Command) -> list[str]:
         name, index = _name(command)
@@ -217,17 +232,16 @@ class Scenario:
         if "recovering" in command.words:
             changes["leader_recovery_state"] = RECOVERING
         changes["stale"] = command.ids("stale", ())
-        if "from" in command.arguments:
-            changes["sender"] = command.integer("from")
-        place = name
-        if quorum.image.topic(name) is None:
-            changes["topic_id"], place = quorum.random.uuid(), quorum.image.sorted_topics()[0].name
-        if command.text("broker_epoch", "") == "stale":
-            leader = changes.get("sender", quorum.partition(place, index).leader)
-            if leader is None:
-                raise ParseError(f"{command.where}: from= is needed without a leader")
-            changes["broker_epoch"] = quorum.image.brokers[leader].broker_epoch - 1
-        answer = quorum.alter(place, command.ids("isr"), index, **changes)
+        topic = quorum.image.topic(name)
+        partition = None if topic is None else topic.partitions.get(index)
+        leader = None if partition is None else partition.leader
+        sender = command.integer("from") if "from" in command.arguments else leader
+        if sender is None:
+            raise ParseError(f"{command.where}: from= is needed without a leader")
+        if _choice(command, "broker_epoch", ("", "stale")) == "stale":
+            known = quorum.image.brokers.get(sender)
+            changes["broker_epoch"] = -1 if known is None else known.broker_epoch - 1
+        answer = quorum.alter(name, command.ids("isr"), index, sender=sender, **changes)
         if answer.error_code != ErrorCode.NONE:
             return _error("", answer.error_code)
         return _error(f"{name}-{index} ", answer.partitions[0].error_code)
@@ -268,8 +282,10 @@ class Scenario:
         partition = None if topic is None else topic.partitions.get(index)
         broker = image.brokers.get(broker_id)
         leader_epoch = 0 if partition is None else partition.leader_epoch
-        leader_epoch += {"": 0, "stale": -1, "ahead": 1}[command.text("leader_epoch", "")]
-        is_stale = command.text("broker_epoch", "") == "stale"
+        leader_epoch += {"": 0, "stale": -1, "ahead": 1}[
+            _choice(command, "leader_epoch", ("", "stale", "ahead"))
+        ]
+        is_stale = _choice(command, "broker_epoch", ("", "stale")) == "stale"
         event = LogInfoArrived(
             broker_id=broker_id,
             broker_epoch=(0 if broker is None else broker.broker_epoch) - is_stale,
@@ -278,7 +294,7 @@ class Scenario:
             leader_epoch=leader_epoch,
             last_epoch=command.integer("last_epoch", -1),
             end_offset=command.integer("end_offset", 0),
-            error_code=ErrorCode[command.text("error", "NONE")],
+            error_code=ErrorCode[_choice(command, "error", ("NONE", *ErrorCode.__members__))],
         )
         self.quorum.handle(event)
         return []
@@ -310,7 +326,10 @@ class Scenario:
 
     def _show(self, command: Command) -> list[str]:
         name, index = _name(command)
-        return [f"{name}-{index} {self.quorum.partition(name, index)}"]
+        topic = self.quorum.image.topic(name)
+        if topic is None or index not in topic.partitions:
+            return _error(f"{name}-{index} ", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return [f"{name}-{index} {topic.partitions[index]}"]
 
     def _heartbeat(self, *broker_ids: int, at_ms: int | None = None) -> None:
         for broker_id in broker_ids:
@@ -324,6 +343,14 @@ def _name(command: Command, position: int = 0) -> tuple[str, int]:
     if not name:
         raise ParseError(f"{command.where}: expected a partition as t-0, got {command.word(position)}")
     return name, parse_id(index, command.where)
+
+
+def _choice(command: Command, key: str, choices: tuple[str, ...]) -> str:
+    """The value of a key, the first choice without it."""
+    value = command.text(key, choices[0])
+    if value not in choices:
+        raise ParseError(f"{command.where}: {key}={value} is not one of {', '.join(filter(None, choices))}")
+    return value
 
 
 def _error(prefix: str, code: int) -> list[str]:

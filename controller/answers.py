@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from controller.operations import OPERATIONS, AlterConfig, ElectLeader, Outcome, Reassign, UpdateFeature
+from controller.operations import (
+    OPERATIONS,
+    AlterConfig,
+    ElectLeader,
+    Outcome,
+    Reassign,
+    UnregisterBroker,
+    UpdateFeature,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import (
@@ -46,6 +54,6 @@ def refusal(request: Any, error: ErrorCode, text: str) -> Any:
             return DeleteTopicsResponse(error, text, ())
         case AllocateProducerIdsRequest():
             return AllocateProducerIdsResponse(error, text, -1, 0)
-        case AlterConfig() | ElectLeader() | Reassign() | UpdateFeature():
+        case AlterConfig() | ElectLeader() | Reassign() | UpdateFeature() | UnregisterBroker():
             return Outcome(error, text)
     raise AssertionError(f"{type(request).__name__} is not for the controller")

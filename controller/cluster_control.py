@@ -10,6 +10,7 @@ from enum import Enum
 from controller.config import ControllerConfig
 from controller.draft import Draft
 from controller.events import ConnectionClosed, Probe, Probed, Severity
+from controller.operations import DONE, Outcome
 from controller.replication_control import Departure, ReplicationControl
 from metadata.broker import BrokerRegistration
 from metadata.image import MetadataImage
@@ -215,18 +216,18 @@ class ClusterControl:
             draft.write(record)
             draft.note(f"broker {old.broker_id} amended its registration, epoch {old.broker_epoch}")
 
-    def unregister(self, draft: Draft, broker_id: int) -> ErrorCode:
+    def unregister(self, draft: Draft, broker_id: int) -> Outcome:
         """Take a broker out for good (R28, B10). Errors: BROKER_ID_NOT_REGISTERED."""
         broker = draft.image.brokers.get(broker_id)
         if broker is None:
-            return ErrorCode.BROKER_ID_NOT_REGISTERED
+            return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
         self._replication.take_out(
             draft, broker_id, Departure.UNREGISTERED, f"broker {broker_id} was unregistered"
         )
         draft.write(UnregisterBrokerRecord(broker_id, broker.broker_epoch))
         draft.note(f"broker {broker_id} unregistered")
         self._sessions.pop(broker_id, None)
-        return ErrorCode.NONE
+        return DONE
 
     # --- heartbeats --------------------------------------------------------------------------------------
 

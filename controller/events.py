@@ -39,13 +39,6 @@ class RequestArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class UnregisterBroker:
-    """The operator takes a broker out for good (R28)."""
-
-    broker_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class EntriesCommitted:
     """Further entries of the log are committed, in offset order, each delivered once."""
 
@@ -105,7 +98,6 @@ class LogInfoArrived:
 
 Event = (
     RequestArrived
-    | UnregisterBroker
     | EntriesCommitted
     | LeaderChanged
     | ConnectionClosed

@@ -63,8 +63,14 @@ class UpdateFeature:
     level: int
 
 
-Operation = AlterConfig | ElectLeader | Reassign | UpdateFeature
-OPERATIONS = (AlterConfig, ElectLeader, Reassign, UpdateFeature)
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """Take a broker out for good (R28)."""
+
+    broker_id: int
+
+
+OPERATIONS = (AlterConfig, ElectLeader, Reassign, UpdateFeature, UnregisterBroker)
 
 
 @dataclass(frozen=True, slots=True)

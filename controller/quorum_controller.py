@@ -34,10 +34,9 @@ from controller.events import (
     Respond,
     Severity,
     TimerFired,
-    UnregisterBroker,
 )
 from controller.leader_elections import elect_leader
-from controller.operations import AlterConfig, ElectLeader, Reassign, UpdateFeature
+from controller.operations import AlterConfig, ElectLeader, Reassign, UnregisterBroker, UpdateFeature
 from controller.partition_change import InvariantBroken
 from controller.reassignment import reassign
 from controller.replication_control import ReplicationControl
@@ -213,8 +212,6 @@ class QuorumController:
                 if self._is_active:
                     self._recovery.take_log_info(self._latest, event)
                 return []
-            case UnregisterBroker():
-                return self._write(lambda draft: self._cluster.unregister(draft, event.broker_id), now_ms)
 
     # --- requests ----------------------------------------------------------------------------------------
 
@@ -249,6 +246,8 @@ class QuorumController:
                 return self._configs.alter(draft, message)
             case UpdateFeature():
                 return self._configs.update_feature(draft, message)
+            case UnregisterBroker():
+                return self._cluster.unregister(draft, message.broker_id)
             case ElectLeader():
                 return elect_leader(draft, message, self._replication, self._recovery)
             case Reassign():

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from controller.cluster_control import PROBE_DELAYS_MS
-from controller.events import ConnectionClosed, Probed, UnregisterBroker
+from controller.events import ConnectionClosed, Probed
+from controller.operations import DONE, UnregisterBroker
 from metadata.records import ELR_FEATURE
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
@@ -113,9 +114,11 @@ def test_an_unregistered_broker_is_in_no_set() -> None:
     quorum.alter("t", (quorum.partition("t").leader or 0,))
     leader, elr = quorum.partition("t").leader, quorum.partition("t").elr
     assert leader is not None
-    quorum.handle(UnregisterBroker(elr[0]))
+    assert quorum.request(UnregisterBroker(elr[0])) == DONE
     assert quorum.partition("t").elr == elr[1:]
-    quorum.handle(UnregisterBroker(leader))
+    assert quorum.request(UnregisterBroker(leader)) == DONE
+    again = quorum.request(UnregisterBroker(leader))
+    assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     after = quorum.partition("t")
     assert (after.leader, after.isr, after.last_known_elr) == (elr[1], elr[1:], ())
     assert sorted(quorum.image.brokers) == [elr[1]]
