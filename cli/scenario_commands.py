@@ -194,13 +194,12 @@ class Scenario:
         return []
 
     def _unfence(self, command: Command) -> list[str]:
-        for broker_id in command.numbers():
-            self.quorum.heartbeat(broker_id)
-        return []
+        answers = [self.quorum.heartbeat(broker_id) for broker_id in command.numbers()]
+        return [line for answer in answers for line in _error("", answer.error_code)]
 
     def _stop(self, command: Command) -> list[str]:
-        self.quorum.heartbeat(parse_id(command.word(), command.where), want_shutdown=True)
-        return []
+        answer = self.quorum.heartbeat(parse_id(command.word(), command.where), want_shutdown=True)
+        return _error("", answer.error_code)
 
     def _register(self, command: Command) -> list[str]:
         broker_id, how = parse_id(command.word(), command.where), command.word(1)
@@ -333,8 +332,8 @@ class Scenario:
 
     def _heartbeat(self, *broker_ids: int, at_ms: int | None = None) -> None:
         for broker_id in broker_ids:
-            broker = self.quorum.image.brokers[broker_id]
-            if not broker.is_fenced:
+            broker = self.quorum.image.brokers.get(broker_id)
+            if broker is not None and not broker.is_fenced:
                 self.quorum.heartbeat(broker_id, want_shutdown=broker.in_controlled_shutdown, at_ms=at_ms)
 
 
