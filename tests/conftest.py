@@ -2,10 +2,15 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A background job of a script ignores SIGINT, and so would every process that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", parent=settings.get_profile("default"), max_examples=5_000)
