@@ -51,7 +51,7 @@ class LeaderEpochCache:
         return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` writes from `start_offset`, the end of the log, on; True when that is new.
+        """Note that `epoch` writes from `start_offset`, the end of the log, on; True when entries changed.
 
         Entries at or above `start_offset` have no data and give way: the log was appended to in another
         epoch.
@@ -59,6 +59,8 @@ class LeaderEpochCache:
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
         self.truncate_from_end(start_offset)
+        if self._epochs and self._epochs[-1] == epoch:
+            return True  # it goes on where an epoch without data has given way
         assert not self._epochs or epoch > self._epochs[-1], (
             f"epoch {epoch} at {start_offset} falls behind {self._epochs[-1]} at {self._starts[-1]} (I-18)"
         )

@@ -12,6 +12,7 @@ steps = st.lists(
         st.tuples(st.just("truncate"), st.integers(0, 40), st.just(0)),
         st.tuples(st.just("start"), st.integers(0, 40), st.just(0)),
         st.tuples(st.just("lead"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("go on"), st.just(0), st.integers(1, 4)),
     ),
     max_size=30,
 )
@@ -31,6 +32,11 @@ def test_it_answers_like_a_log_that_is_read_from_the_start(commands: list[tuple[
         elif command == "lead":
             epoch += number
             cache.assign(epoch, end)
+        elif command == "go on" and end - 1 in epochs:
+            # As a follower: more of the newest epoch with data, whoever led without writing since.
+            cache.assign(epochs[end - 1], end)
+            epochs.update(dict.fromkeys(range(end, end + count), epochs[end - 1]))
+            end += count
         elif command == "truncate" and start < number:
             end = min(end, number)
             cache.truncate_from_end(end)
@@ -69,6 +75,17 @@ def test_an_epoch_without_data_gives_way_to_batches_of_an_older_one() -> None:
     cache.assign(7, 10)  # led here, wrote nothing
     cache.assign(4, 10)  # and follows a log that epoch 4 wrote
     assert cache.entries == ((2, 0), (4, 10))
+
+
+def test_the_epoch_before_goes_on_where_one_without_data_gives_way() -> None:
+    """R54, R81: elected with less of epoch 2 than the next leader, which never saw epoch 7."""
+    cache = LeaderEpochCache([EpochEntry(2, 0)])
+    cache.assign(7, 10)
+    version = cache.version
+    assert cache.assign(2, 10)
+    assert cache.entries == ((2, 0),)
+    assert cache.version > version
+    assert cache.end_offset_for(2, 12) == EpochEnd(2, 12)
 
 
 def test_an_epoch_below_written_ones_is_our_own_bug() -> None:

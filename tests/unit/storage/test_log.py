@@ -63,6 +63,16 @@ async def test_a_batch_with_a_bad_crc_or_not_one_offset_a_record_is_refused() ->
     assert log.size_bytes == 0
 
 
+async def test_a_follower_that_led_without_writing_takes_more_of_the_epoch_before() -> None:
+    """R54, R81: its log is a prefix of the new leader's, whose epoch 3 is longer."""
+    log, _ = await new_log()
+    log.append_as_leader(batch(2), 3)
+    log.start_epoch(4)
+    log.append_as_follower(batch(2, base_offset=2, leader_epoch=3), leader_epoch=5)
+    assert log.leader_epoch_cache.entries == ((3, 0),)
+    assert log.end_offset_for_epoch(4) == EpochEnd(3, 4)
+
+
 async def test_a_leader_never_appends_in_an_older_epoch() -> None:
     log, _ = await new_log()
     log.append_as_leader(batch(), 5)
