@@ -43,12 +43,14 @@ class Rejected(NamedTuple):
 
 
 class _Producer:
-    __slots__ = ("batches", "epoch")
+    __slots__ = ("batches", "epoch", "seen_ms")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         #: of this epoch, oldest first, at most BATCHES_KEPT, never empty once applied
         self.batches: list[KeptBatch] = []
+        #: wall time of the pass that first found it silent; None while it was heard of since the last pass
+        self.seen_ms: int | None = None
 
 
 class ProducerState:
@@ -107,6 +109,7 @@ class ProducerState:
         producer = self._producers.pop(producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = _Producer(header.producer_epoch)
+        producer.seen_ms = None
         batches = producer.batches
         batches.append(
             KeptBatch(
@@ -124,12 +127,14 @@ class ProducerState:
             del self._producers[next(iter(self._producers))]
 
     def expire(self, wall_ms: int, expiration_ms: int) -> int:
-        """Forget producers whose last batch is older than `expiration_ms`; returns how many."""
-        silent = [
-            producer_id
-            for producer_id, producer in self._producers.items()
-            if wall_ms - producer.batches[-1].timestamp_ms > expiration_ms
-        ]
+        """Forget producers that were silent for `expiration_ms`; returns how many. Silence is measured from
+        call to call: the times in batches are the client's, and who writes about the past is not silent."""
+        silent: list[int] = []
+        for producer_id, producer in self._producers.items():
+            if producer.seen_ms is None:
+                producer.seen_ms = wall_ms
+            elif wall_ms - producer.seen_ms > expiration_ms:
+                silent.append(producer_id)
         for producer_id in silent:
             del self._producers[producer_id]
         return len(silent)

@@ -94,10 +94,21 @@ def test_a_producer_id_without_sequence_is_invalid() -> None:
 
 
 def test_silent_producers_are_forgotten_after_their_time() -> None:
-    state = state_after(header(0, timestamp_ms=1000), header(0, producer_id=8, timestamp_ms=5000))
-    assert state.expire(6000, 4000) == 1
+    state = state_after(header(0), header(0, producer_id=8))
+    assert state.expire(1000, 4000) == 0
+    state.apply(header(1, producer_id=8), 200)
+    assert state.expire(5000, 4000) == 0
+    assert state.expire(5001, 4000) == 1
     assert state.check(header(0)) is None
-    assert isinstance(state.check(header(0, producer_id=8)), Duplicate)
+    assert isinstance(state.check(header(1, producer_id=8)), Duplicate)
+    assert state.expire(9001, 4000) == 1
+
+
+def test_a_producer_that_writes_about_the_past_is_not_silent() -> None:
+    """R91, D12: else each retention pass would let a repetition through, as with old data that is loaded."""
+    state = state_after(header(0, timestamp_ms=1000))
+    assert state.expire(100_000, 4000) == 0
+    assert isinstance(state.check(header(0, timestamp_ms=1000)), Duplicate)
 
 
 def test_the_producer_that_was_silent_longest_makes_room() -> None:
