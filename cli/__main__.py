@@ -12,7 +12,7 @@ import click
 #: command -> (module, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "broker": ("cli.node", "Run a broker in the foreground."),
-    "cluster": ("cli.cluster", "Run a whole cluster as local processes: up, down, status."),
+    "cluster": ("cli.cluster", "Run a whole cluster as local processes; kill, stop or pause single nodes."),
     "console-consumer": ("cli.console_consumer", "Print the records of a topic."),
     "console-producer": ("cli.console_producer", "Send lines of standard input as records."),
     "controller": ("cli.node", "Run a controller in the foreground."),

@@ -1,27 +1,24 @@
-"""`holdfast cluster up|down|status`: a cluster on this machine, without containers."""
+"""`holdfast cluster`: a cluster on this machine, without containers: up, down, status, and single nodes."""
 
 import shutil
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
+from cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
 from cli.local_cluster import STATE_FILE, LocalCluster
 from cli.nodes import ClusterError
 from cli.options import Answer, output, pairs, run_client
-
-folder_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Where the cluster lives.",
-)
 
 
 @click.group()
 def cluster() -> None:
     """Run a whole cluster as local processes."""
+
+
+for node_command in NODE_COMMANDS:
+    cluster.add_command(node_command)
 
 
 @cluster.command(short_help="Start a cluster, or resume it.")
@@ -34,7 +31,7 @@ def cluster() -> None:
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE", help="Put into every server.properties."
 )
-@click.option("--timeout-ms", type=click.IntRange(1), default=60_000, show_default=True)
+@timeout_option
 @output
 def up(
     folder: Path,
@@ -64,7 +61,7 @@ def up(
         hint = ""
         if made is not None and any(made.pid(node) is not None for node in made.nodes):
             hint = f"; the others run: `holdfast cluster down --dir {folder}` stops them"
-        _fail("cluster-up", output, error, hint)
+        fail("cluster-up", output, error, hint)
     sizes = f"{len(made.brokers)} brokers, {len(made.controllers)} controllers"
     text = f"up: {sizes}\nbootstrap servers: {made.bootstrap_servers}"
     Answer("cluster-up", {"bootstrap_servers": made.bootstrap_servers}).finish(output, text)
@@ -73,7 +70,7 @@ def up(
 @cluster.command(short_help="Stop all nodes cleanly.")
 @folder_option
 @click.option("--delete", is_flag=True, help="Delete the folder afterwards, with all data.")
-@click.option("--timeout-ms", type=click.IntRange(1), default=60_000, show_default=True)
+@timeout_option
 @output
 def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
     """Stop all nodes cleanly: controlled shutdown, flush, clean-shutdown file."""
@@ -83,7 +80,7 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
         if delete:
             shutil.rmtree(made.folder)
     except (ClusterError, OSError) as error:
-        _fail("cluster-down", output, error)
+        fail("cluster-down", output, error)
     Answer("cluster-down", {}).finish(output, "down")
 
 
@@ -95,7 +92,7 @@ def status(folder: Path, output: str) -> None:
     try:
         made = LocalCluster.load(folder.absolute())
     except (ClusterError, OSError) as error:
-        _fail("cluster-status", output, error)
+        fail("cluster-status", output, error)
     seen, problem = _registrations(made)
     rows = [_row(made, node.name, seen) for node in made.nodes]
     answer = Answer("cluster-status", {"nodes": rows, "bootstrap_servers": made.bootstrap_servers})
@@ -209,9 +206,3 @@ def _table(rows: list[dict[str, Any]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in (heads, *cells)
     )
-
-
-def _fail(command: str, form: str, error: ClusterError | OSError, hint: str = "") -> NoReturn:
-    text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    Answer(command, None, [{"code": "CLUSTER_ERROR", "message": text + hint}]).finish(form, "")
-    raise AssertionError("finish exits")

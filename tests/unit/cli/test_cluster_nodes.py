@@ -1,0 +1,64 @@
+"""What `holdfast cluster kill|stop|start|pause|resume` is told, before any process is touched."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.__main__ import main
+from cli.local_cluster import LocalCluster
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A cluster of three brokers and one controller that was never started."""
+    LocalCluster.create(tmp_path / "c", 3, 1)
+    return tmp_path / "c"
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["cluster", *map(str, words)])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--broker", "2"], "broker-2"),
+        (["--broker", "3,1", "--controller", "101"], "controller-101, broker-1, broker-3"),
+        (["--broker", "1,1"], "broker-1"),
+        (["--all"], "controller-101, broker-1, broker-2, broker-3"),
+    ],
+)
+def test_nodes_are_named_by_their_ids_and_told_in_the_order_of_the_cluster(
+    folder: Path, options: Sequence[str], names: str
+) -> None:
+    assert run("kill", "--dir", folder, *options) == (0, f"killed: {names}\n")
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--all", "--broker", "1"], ["--broker", "one"], ["--controller", "1,"]]
+)
+def test_nobody_or_everybody_and_some_or_a_word_for_an_id_is_a_usage_error(
+    folder: Path, options: Sequence[str]
+) -> None:
+    assert run("stop", "--dir", folder, *options)[0] == 2
+
+
+def test_a_node_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:
+    code, text = run("kill", "--dir", folder, "--broker", "9")
+    assert code == 1
+    assert "no node broker-9 here; there are controller-101, broker-1, broker-2, broker-3" in text
+
+
+def test_a_node_that_does_not_run_cannot_be_paused(folder: Path) -> None:
+    code, text = run("pause", "--dir", folder, "--broker", "1")
+    assert code == 1
+    assert "broker-1 is not running" in text
+
+
+def test_a_folder_without_a_cluster_is_an_error_that_says_how_to_make_one(tmp_path: Path) -> None:
+    code, text = run("kill", "--dir", tmp_path, "--all")
+    assert code == 1
+    assert "holdfast cluster up" in text
