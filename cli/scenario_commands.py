@@ -30,7 +30,8 @@ class Scenario:
     """The commands of the scenario files on a `Quorum`."""
 
     def __init__(self) -> None:
-        self._properties: dict[str, str] = {}
+        #: leaders are not given back unless asked for: only recovery timers fire in the public files
+        self._properties: dict[str, str] = {"auto_leader_rebalance_enable": "false"}
         #: dynamic values of the cluster from the start
         self._cluster_configs: dict[str, str] = {}
         #: what unregistered brokers have on their disks, by id
@@ -39,7 +40,7 @@ class Scenario:
         self._started: Quorum | None = None
         #: example above each command
         self._commands: dict[str, Callable[[Command], list[str]]] = {
-            # cluster elr=off manager=off unclean=true
+            # cluster elr=off manager=off unclean=true rebalance=on
             "cluster": self._cluster,
             # broker 1 2 3 rack=a
             "broker": self._broker,
@@ -134,6 +135,7 @@ class Scenario:
         self._properties["eligible_leader_replicas_enabled"] = _switch(command.text("elr", "on"))
         self._properties["broker_session_timeout_ms"] = command.text("session_timeout_ms", "9000")
         self._is_manager_on = _switch(command.text("manager", "on")) == "true"
+        self._properties["auto_leader_rebalance_enable"] = _switch(command.text("rebalance", "off"))
         self._properties["unclean_recovery_timeout_ms"] = command.text("recovery_timeout_ms", "300000")
         for word, name in (
             ("strategy", "unclean.recovery.strategy"),

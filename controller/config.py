@@ -39,6 +39,11 @@ class ControllerConfig:
     #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
     recovery_manager_enabled: bool = False
     recovery_timeout_ms: int = 300_000
+    #: leaderships go back to preferred replicas from time to time (R16)
+    rebalances_leaders: bool = True
+    rebalance_interval_ms: int = 300_000
+    #: share of its leaderships that a broker may miss, percent
+    imbalance_percentage: int = 10
     max_idle_interval_ms: int = 500
     partition_size_limit: int = 2000
     partition_metrics: bool = True
@@ -86,6 +91,9 @@ class ControllerConfig:
             unclean_election_interval_ms=values["unclean.leader.election.interval.ms"],
             recovery_manager_enabled=values["unclean.recovery.manager.enabled"],
             recovery_timeout_ms=values["unclean.recovery.timeout.ms"],
+            rebalances_leaders=values["auto.leader.rebalance.enable"],
+            rebalance_interval_ms=values["leader.imbalance.check.interval.seconds"] * 1000,
+            imbalance_percentage=values["leader.imbalance.per.broker.percentage"],
             max_idle_interval_ms=values["metadata.max.idle.interval.ms"],
             partition_size_limit=values["max.request.partition.size.limit"],
             partition_metrics=values["holdfast.metrics.partition.level"],

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from controller.config import ControllerConfig
 from controller.draft import Draft
+from controller.election import ElectionMode
 from controller.operations import DONE, AlterConfig, Outcome, UpdateFeature
 from controller.replication_control import ReplicationControl
 from metadata.configs import CLUSTER_KEYS, TOPIC_KEY_BY_NAME, ConfigError, ConfigKey, parse_value
@@ -53,6 +54,11 @@ class ConfigControl:
         draft.write(ConfigRecord(kind, owner, request.name, request.value))
         change = f"{request.name}={'' if request.value is None else request.value}"
         draft.note(f"{'cluster' if is_cluster else f'topic {owner}'} configured: {change}")
+        if self._replication.compares_logs(image) and not self._replication.compares_logs(draft.image):
+            # what no comparison decides any more: a last known leader that is back (F40); the unclean pass
+            # sees to the rest at its time (F38)
+            cause = f"{change} was set"
+            self._replication.elect_leaderless(draft, cause, mode=ElectionMode.ONLINE)
         if request.name == MIN_ISR:
             self._replication.refresh(draft, f"{change} was set", None if is_cluster else owner)
         return DONE

@@ -35,6 +35,7 @@ from controller.events import (
     Severity,
     TimerFired,
 )
+from controller.leader_balance import LeaderBalance
 from controller.leader_elections import elect_leader
 from controller.operations import AlterConfig, ElectLeader, Reassign, UnregisterBroker, UpdateFeature
 from controller.partition_change import InvariantBroken
@@ -107,6 +108,7 @@ class QuorumController:
         self._replication = replication
         self._cluster = ClusterControl(config, replication)
         self._recovery = UncleanRecovery(config, replication)
+        self._balance = LeaderBalance(config, replication)
         self._configs = ConfigControl(config, replication)
         #: what the quorum has agreed on; served to readers
         self._committed = MetadataImage()
@@ -175,6 +177,7 @@ class QuorumController:
         deadlines = (
             self._cluster.next_deadline_ms(),
             self._recovery.next_deadline_ms(),
+            self._balance.next_deadline_ms(),
             self._next_noop_ms,
             self._next_unclean_pass_ms,
         )
@@ -361,6 +364,8 @@ class QuorumController:
         if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
             self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
             effects += self._write(self._replication.elect_unclean, now_ms)
+        if self._balance.is_due(now_ms):
+            effects += self._write(lambda draft: self._balance.run(draft, now_ms), now_ms)
         if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
             # only while somebody has yet to show that it applied the last change: an idle log does not grow
@@ -427,6 +432,7 @@ class QuorumController:
         self._change_offset = self._next_offset
         self._cluster.start(self._latest, now_ms)
         self._recovery.start(self._latest)
+        self._balance.start(now_ms)
         self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
         if self._config.max_idle_interval_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
@@ -467,6 +473,7 @@ class QuorumController:
         self._latest = self._committed
         self._cluster.stop()
         self._recovery.stop()
+        self._balance.stop()
         self._claim_offset = None
         self._next_noop_ms = None
         self._next_unclean_pass_ms = None

@@ -28,6 +28,8 @@ from protocol.messages.alter_partition import (
     AlterPartitionResponse,
 )
 
+#: Cluster key that switches the recovery manager.
+RECOVERY_MANAGER_KEY = "unclean.recovery.manager.enabled"
 #: Elections of one unclean pass (F38); the next pass goes on.
 UNCLEAN_PASS_MAX = 1000
 
@@ -80,10 +82,10 @@ class ReplicationControl:
                 )
                 self.change(draft, topic, index, partition, wish, situation, cause)
 
-    def elect_leaderless(self, draft: Draft, cause: str) -> None:
-        """Try to elect for every partition without a leader (R21)."""
+    def elect_leaderless(self, draft: Draft, cause: str, *, mode: ElectionMode | None = None) -> None:
+        """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
         for topic, index, partition in _leaderless(draft.image):
-            situation = self.situation(draft.image, topic.name, draft.image.is_active)
+            situation = self.situation(draft.image, topic.name, draft.image.is_active, mode=mode)
             self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
 
     def elect_unclean(self, draft: Draft) -> None:
@@ -135,8 +137,15 @@ class ReplicationControl:
         )
 
     def compares_logs(self, image: MetadataImage) -> bool:
-        """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69)."""
-        return self._config.recovery_manager_enabled and image.elr_enabled
+        """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69).
+
+        What the metadata log says at this offset counts, else this node's file: the baseline of a comparison
+        is one `configs` call away, while the cluster runs.
+        """
+        enabled = image.cluster_config(RECOVERY_MANAGER_KEY)
+        return (
+            bool(self._config.recovery_manager_enabled if enabled is None else enabled) and image.elr_enabled
+        )
 
     def change(
         self,

@@ -99,8 +99,6 @@ class UncleanRecovery:
     def start(self, image: MetadataImage) -> None:
         """Begin as the active controller: find the partitions without a leader."""
         self.stop()
-        if not self._config.recovery_manager_enabled:
-            return
         for topic in image.sorted_topics():
             for index, partition in topic.sorted_partitions():
                 if partition.leader is None:
@@ -116,8 +114,6 @@ class UncleanRecovery:
 
     def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionKey, ...]) -> None:
         """Records led from one image to the other and touched the partitions `changed`."""
-        if not self._config.recovery_manager_enabled:
-            return
         for key in changed:
             partition = after.partition(*key)
             if partition is not None and partition.leader is None:
@@ -177,6 +173,10 @@ class UncleanRecovery:
     def run(self, draft: Draft, now_ms: int) -> list[RecoveryStated]:
         """Begin, go on with and end recoveries; what is new about them, by topic name and index."""
         self._is_dirty = False
+        if not self._replication.compares_logs(draft.image):
+            self._forced = {}  # who switches the manager off takes back what was asked of it
+            if not self._recoveries:
+                return []
         rows: list[tuple[str, int, PartitionKey]] = []
         for key in {**self._leaderless, **self._recoveries}:
             topic = draft.image.topics.get(key[0])

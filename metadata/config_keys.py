@@ -134,6 +134,23 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
         "A comparison of logs goes on without those that have not answered by then.",
         1,
     ),
+    _bool(
+        "auto.leader.rebalance.enable", True, "Give leadership back to preferred replicas from time to time."
+    ),
+    _int(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "Seconds between two looks for preferred replicas that do not lead.",
+        1,
+        INT_MAX // 1000,
+    ),
+    _int(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "A broker gets its leaderships back once it misses more than this share of them.",
+        0,
+        100,
+    ),
     _int(
         "metadata.max.idle.interval.ms",
         500,
@@ -250,6 +267,7 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
         choices=_STRATEGIES,
         aliases=_STRATEGY_ALIASES,
     ),
+    _bool("unclean.recovery.manager.enabled", False, "Compare logs before an unclean election."),
 )
 
 BROKER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + BROKER_KEYS

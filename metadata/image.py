@@ -12,7 +12,7 @@ from typing import Any
 from immutables import Map
 
 from metadata.broker import BrokerRegistration
-from metadata.config_keys import TOPIC_KEY_BY_NAME
+from metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
 from metadata.configs import parse_value
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE
@@ -26,6 +26,8 @@ CLUSTER_RESOURCE: "ConfigResource" = (RESOURCE_BROKER, "")
 #: Longest topic name, as in Kafka: folder names add the index.
 TOPIC_NAME_MAX = 249
 _TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+_CLUSTER_KEY_BY_NAME = {key.name: key for key in CLUSTER_KEYS}
 
 #: (resource_type, resource_name)
 ConfigResource = tuple[int, str]
@@ -99,6 +101,11 @@ class MetadataImage:
     def overrides(self, topic_name: str) -> Map[str, str]:
         """What the topic sets for itself."""
         return self.configs.get((RESOURCE_TOPIC, topic_name), _NOTHING)
+
+    def cluster_config(self, name: str) -> Any:
+        """The typed dynamic value of a key of the whole cluster, None when it has none."""
+        text = self.configs.get(CLUSTER_RESOURCE, _NOTHING).get(name)
+        return None if text is None else parse_value(_CLUSTER_KEY_BY_NAME[name], text)
 
     def topic_config(self, topic_name: str, name: str, static: Mapping[str, Any] | None = None) -> Any:
         """The typed value of a key: the topic's, else the cluster's, else the node's file, else the default.
