@@ -1,0 +1,321 @@
+"""Which partitions this broker has, and in which role: metadata, and the logs that it asks for.
+
+Owns the image, the partitions and their logs' coming and going, and what follows when the state of one
+changes: the leader epoch in the log, fetching, proposals, whoever waits. Roles come from the image at or
+behind our own registration record and from nothing before it (D-2). Never touches a request or a call:
+`broker.broker` does. Effects go to the outbox that it shares with its owner.
+"""
+
+from broker.alter_partition import AlterPartitionQueue
+from broker.config import BrokerConfig, log_config, max_message_bytes
+from broker.counts import Counts
+from broker.events import (
+    ConfigureLog,
+    DeleteLog,
+    Effect,
+    Flush,
+    Level,
+    LogOpened,
+    LogsLoaded,
+    MetadataCommitted,
+    Note,
+    OpenLog,
+    StartEpoch,
+)
+from broker.fetch_path import FetchPath
+from broker.fetcher import Fetchers
+from broker.lifecycle import Lifecycle
+from broker.partition import KnownBrokers, LogView, Partition, Proposal, Role, RoleChange, TopicPartition
+from broker.produce_path import ProducePath
+from metadata.delta import LocalPartition, MetadataDelta, local_view
+from metadata.image import RESOURCE_TOPIC, MetadataImage
+from metadata.partition import PartitionRegistration
+from metadata.records import decode_record
+
+
+class Roles:
+    """The partitions of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        lifecycle: Lifecycle,
+        alter: AlterPartitionQueue,
+        counts: Counts,
+        *,
+        purgatory_max: int,
+        outbox: list[Effect],
+    ) -> None:
+        self.config = config
+        self.broker_id = config.node_id
+        #: metadata as far as it was applied
+        self.image = MetadataImage()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        #: registrations as the image has them
+        self.brokers = KnownBrokers()
+        self._max_message_bytes: dict[TopicPartition, int] = {}
+        self.produce_path = ProducePath(self.partitions, self._max_message_bytes, purgatory_max)
+        self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
+        self.fetchers = Fetchers(
+            config.node_id,
+            wait_ms=config.replica_fetch_wait_ms,
+            max_bytes=config.replica_fetch_max_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+        #: roles are taken from metadata: the image holds our own registration (D-2)
+        self.has_roles = False
+        self._lifecycle = lifecycle
+        self._alter = alter
+        self._counts = counts
+        #: open logs, with a role or without one yet; None until all are loaded
+        self._logs: dict[TopicPartition, LogView] | None = None
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._opening: dict[TopicPartition, None] = {}
+        self._effects = outbox
+
+    # --- metadata ------------------------------------------------------------------------------------------
+
+    def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
+        """Replay committed records, and do what they mean for this broker once it has roles."""
+        delta = MetadataDelta(self.image)
+        for offset, raft_epoch, value in event.entries:
+            delta.replay(decode_record(value), offset, raft_epoch)
+        self.image = delta.apply(event.end_offset)
+        for sentence in delta.violations:
+            self._counts.metadata_violations += 1
+            self._note(Level.ERROR, sentence)
+        if delta.changed_brokers:
+            self._brokers_changed(delta.changed_brokers, now_ms)
+        if not self.has_roles:
+            self.maybe_take_roles(now_ms)
+            return
+        changes = delta.local_changes(self.broker_id)
+        for local in changes.deleted:
+            self._delete(TopicPartition(local.topic_id, local.partition_index), now_ms)
+        for local in (*changes.leaders, *changes.followers):
+            self._apply_local(local, now_ms)
+        if delta.changed_brokers:  # who may not join any more holds the high watermark up no more (F3)
+            for partition in self.partitions.values():
+                self.advance(partition, now_ms)
+        for resource_type, name in delta.changed_configs:
+            self._configs_changed(name if resource_type == RESOURCE_TOPIC else None)
+
+    def maybe_take_roles(self, now_ms: int) -> None:
+        """Take the roles of the image if it stands at or behind our own registration record; nothing before
+        it counts (D-2)."""
+        epoch = self._lifecycle.broker_epoch
+        own = self.image.brokers.get(self.broker_id)
+        if (
+            self.has_roles
+            or self._logs is None
+            or not self._lifecycle.is_registered
+            or own is None
+            or own.broker_epoch != epoch
+        ):
+            return
+        self.has_roles = True
+        self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
+        self._effects += self.fetchers.restart(epoch)
+        for key in [key for key in self._logs if key.topic_id not in self.image.topics]:
+            self._delete(key, now_ms)
+        view = local_view(self.image, self.broker_id)
+        for local in (*view.leaders, *view.followers):
+            self._apply_local(local, now_ms)
+        self._lifecycle.caught_up(now_ms)
+
+    def drop_roles(self) -> None:
+        """Our registration is over: no role until the image holds the next one (D-2)."""
+        self.has_roles = False
+        self._effects += self.fetchers.restart(-1)
+        for key, partition in self.partitions.items():
+            partition.drop_role()
+            self.fetchers.unfollow(key)
+            self._effects += self.produce_path.state_changed(key)
+            self._effects += self.fetch_path.role_changed(key)
+
+    def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
+        known = self.brokers
+        joined = False
+        for broker_id in broker_ids:
+            broker = self.image.brokers.get(broker_id)
+            before = known.acceptable.pop(broker_id, None)
+            known.epochs.pop(broker_id, None)
+            if broker is None:
+                continue
+            known.epochs[broker_id] = broker.broker_epoch
+            if broker.in_controlled_shutdown and not broker.is_fenced:
+                # It may go once the controller knows how far we have come (R23).
+                self._lifecycle.hurry(now_ms)
+            if broker.is_acceptable_leader:
+                known.acceptable[broker_id] = broker.broker_epoch
+                joined = joined or before != broker.broker_epoch
+            endpoint = broker.endpoint(self.config.inter_broker_listener_name)
+            if endpoint is not None:
+                self.fetchers.move_source(broker_id, endpoint.host, endpoint.port)
+        if joined:  # a caught-up follower does not list its row again just because it was unfenced
+            for key, partition in self.partitions.items():
+                proposal = partition.retry_expand(now_ms)
+                if proposal is not None:
+                    self.submit(key, proposal)
+
+    def _configs_changed(self, topic_name: str | None) -> None:
+        for key, partition in self.partitions.items():
+            if topic_name is None or partition.topic_name == topic_name:
+                config = log_config(self.image, partition.topic_name, self.config.static)
+                partition.counts_flushed = config.flush_messages == 1
+                if partition.counts_flushed:
+                    self._effects.append(Flush(key))  # from now on only durable records count (D6)
+                self._max_message_bytes[key] = max_message_bytes(
+                    self.image, partition.topic_name, self.config.static
+                )
+                self._effects.append(ConfigureLog(key, config))
+
+    # --- one partition -------------------------------------------------------------------------------------
+
+    def _apply_local(self, local: LocalPartition, now_ms: int) -> None:
+        key = TopicPartition(local.topic_id, local.partition_index)
+        partition = self.partitions.get(key)
+        if partition is None:
+            assert self._logs is not None
+            log = self._logs.get(key)
+            if log is None:
+                if key not in self._opening:
+                    self._opening[key] = None
+                    self._open_log(key)
+                return
+            partition = self._make_partition(key, local.topic_name, log)
+        before = partition.registration
+        change = partition.apply_registration(local.registration, now_ms)
+        self.state_changed(partition, change, before, now_ms)
+
+    def _make_partition(self, key: TopicPartition, topic_name: str, log: LogView) -> Partition:
+        config = log_config(self.image, topic_name, self.config.static)
+        partition = Partition(
+            self.broker_id,
+            key,
+            topic_name,
+            log,
+            high_watermark=self._high_watermarks.pop(key, 0),
+            brokers=self.brokers,
+            lag_ms_max=self.config.replica_lag_ms_max,
+            counts_flushed=config.flush_messages == 1,
+        )
+        self.partitions[key] = partition
+        self._max_message_bytes[key] = max_message_bytes(self.image, topic_name, self.config.static)
+        self._effects.append(ConfigureLog(key, config))
+        return partition
+
+    def state_changed(
+        self, partition: Partition, change: RoleChange, before: PartitionRegistration | None, now_ms: int
+    ) -> None:
+        """A partition has taken a registration, from metadata or from an AlterPartition answer."""
+        key, registration = partition.key, partition.registration
+        if change is RoleChange.IGNORED or registration is None:
+            return
+        if change is RoleChange.UPDATED:
+            if partition.role is Role.LEADER:
+                if before is not None:
+                    self._note(Level.INFO, f"{name_of(partition)}: {registration.diff(before)}")
+                self._leader_updated(partition, now_ms)
+            return
+        self._alter.withdraw(key)
+        self.fetchers.unfollow(key)
+        if change is RoleChange.BECAME_LEADER:
+            story = "" if before is None else f", {registration.diff(before)}"
+            self._note(Level.INFO, f"{name_of(partition)}: leads in epoch {registration.leader_epoch}{story}")
+            self._effects.append(StartEpoch(key, registration.leader_epoch))
+        else:
+            self._follow(partition)
+        self._effects += self.produce_path.state_changed(key)
+        self._effects += self.fetch_path.role_changed(key)
+
+    def _leader_updated(self, partition: Partition, now_ms: int) -> None:
+        key = partition.key
+        if partition.leadership is not None and partition.leadership.proposal is None:
+            self._alter.withdraw(key)
+        self._effects += self.produce_path.state_changed(key)
+        self.advance(partition, now_ms)
+        proposal = partition.retry_expand(now_ms)
+        if proposal is not None:
+            self.submit(key, proposal)
+
+    def _follow(self, partition: Partition) -> None:
+        registration = partition.registration
+        leader = None if registration is None else registration.leader
+        broker = None if leader is None else self.image.brokers.get(leader)
+        endpoint = None if broker is None else broker.endpoint(self.config.inter_broker_listener_name)
+        if leader is not None and endpoint is not None:
+            story = f"follows {leader} in epoch {partition.leader_epoch}"
+            self._note(Level.INFO, f"{name_of(partition)}: {story}")
+            self.fetchers.follow(partition, leader, endpoint.host, endpoint.port)
+
+    def advance(self, partition: Partition, now_ms: int) -> None:
+        """Move the high watermark as far as it goes, and release who waits for that (R52)."""
+        if partition.advance_high_watermark(now_ms):
+            self._effects += self.produce_path.high_watermark_moved(partition)
+            self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
+
+    def submit(self, key: TopicPartition, proposal: Proposal) -> None:
+        """Ask the controller for an ISR."""
+        registration = self.partitions[key].registration
+        assert registration is not None
+        if len(proposal.isr) > len(registration.isr):
+            self._counts.isr_expands += 1
+        else:
+            self._counts.isr_shrinks += 1
+        self._alter.submit(key, proposal)
+
+    # --- logs ----------------------------------------------------------------------------------------------
+
+    def logs_loaded(self, event: LogsLoaded, now_ms: int) -> None:
+        """All logs found at the start are open."""
+        self._logs = dict(event.logs)
+        self._high_watermarks = dict(event.high_watermarks)
+        self.maybe_take_roles(now_ms)
+
+    def log_opened(self, event: LogOpened, now_ms: int) -> None:
+        """A log asked for is open; the partition may have changed or gone meanwhile."""
+        assert self._logs is not None
+        self._logs[event.key] = event.log
+        self._opening.pop(event.key, None)
+        topic = self.image.topics.get(event.key.topic_id)
+        registration = None if topic is None else topic.partitions.get(event.key.partition_index)
+        if topic is None or registration is None or self.broker_id not in registration.replicas:
+            self._delete_log(event.key)
+        elif self.has_roles:
+            local = LocalPartition(topic.name, event.key.partition_index, topic.topic_id, registration)
+            self._apply_local(local, now_ms)
+
+    def _open_log(self, key: TopicPartition) -> None:
+        topic = self.image.topics[key.topic_id]
+        self._effects.append(OpenLog(key, topic.name, log_config(self.image, topic.name, self.config.static)))
+
+    def _delete(self, key: TopicPartition, now_ms: int) -> None:
+        self._opening.pop(key, None)
+        partition = self.partitions.pop(key, None)
+        if partition is None:
+            self._delete_log(key)
+            return
+        self._note(Level.INFO, f"{name_of(partition)}: deleted")
+        partition.drop_role()
+        self.fetchers.unfollow(key)
+        self._alter.withdraw(key)
+        self._effects += self.produce_path.state_changed(key)
+        self._effects += self.fetch_path.role_changed(key)
+        del self._max_message_bytes[key]
+        self._delete_log(key)
+
+    def _delete_log(self, key: TopicPartition) -> None:
+        assert self._logs is not None
+        if self._logs.pop(key, None) is not None:
+            self._effects.append(DeleteLog(key))
+
+    def _note(self, level: Level, text: str) -> None:
+        self._effects.append(Note(level, text))
+
+
+def name_of(partition: Partition) -> str:
+    """Topic and index, as people write them."""
+    return f"{partition.topic_name}-{partition.key.partition_index}"
