@@ -1,15 +1,20 @@
 """Reads the data-driven test files: comments, commands, `----`, expected output up to a blank line.
 
 The grammar is that of the scenario files: one file is one situation. A block is one or more command lines, a
-line `----`, then the output of all of them. Arguments are words, `key=value`, and id sets `key=(1,2)`.
+line `----`, then the output of all of them. Arguments are words, `key=value`, and id sets `key=(1,2)`. The
+tables of commands are in `cli.scenario_commands`, `cli.scenario_partition` and `cli.scenario_raft`.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 
 SEPARATOR = "----"
+
+#: `key=(1, 2)` is one argument, whatever is in the parentheses; all else ends at a space
+_PART = re.compile(r"[^\s=()]+=\([^()]*\)(?!\S)|\S+")
 
 
 class ParseError(ValueError):
@@ -18,16 +23,18 @@ class ParseError(ValueError):
 
 @dataclass(slots=True)
 class Command:
-    """One line: a name, its words and its `key=value` arguments. Arguments are taken out as they are used."""
+    """One line: a name, its words and its `key=value` arguments, which are ticked off as they are used."""
 
     line: str
     where: str
     name: str = ""
     words: list[str] = field(default_factory=list)
     arguments: dict[str, str] = field(default_factory=dict)
+    #: positions of words that were asked for
+    _used: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.name, *rest = self.line.split()
+        self.name, *rest = _PART.findall(self.line)
         for part in rest:
             key, equals, value = part.partition("=")
             if not equals:
@@ -58,24 +65,67 @@ class Command:
         """The word at `index`; it must be there."""
         if index >= len(self.words):
             raise ParseError(f"{self.where}: {self.name} needs more words")
+        self._used.add(index)
         return self.words[index]
+
+    def number(self, index: int = 0) -> int:
+        """As `word`, as a number."""
+        return parse_id(self.word(index), self.where)
 
     def numbers(self) -> tuple[int, ...]:
         """All words as numbers, at least one."""
         self.word()
-        return tuple(parse_id(word, self.where) for word in self.words)
+        return tuple(self.number(index) for index in range(len(self.words)))
+
+    def flag(self, word: str) -> bool:
+        """Whether this word is among the words."""
+        found = [index for index, one in enumerate(self.words) if one == word]
+        self._used.update(found)
+        return bool(found)
+
+    def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
+        """As `text`, one of `choices`."""
+        return self._one_of(self.text(key, default), choices)
+
+    def word_of(self, choices: Iterable[str], index: int = 0) -> str:
+        """As `word`, one of `choices`."""
+        return self._one_of(self.word(index), choices)
+
+    def _one_of(self, value: str, choices: Iterable[str]) -> str:
+        expected = tuple(choices)
+        if value not in expected:
+            raise ParseError(f"{self.where}: expected {'|'.join(expected)}, got {value}")
+        return value
 
     def finish(self) -> None:
-        """Complain about arguments that nobody took."""
+        """Complain about words and arguments that nobody took. Raises: ParseError."""
         if self.arguments:
             raise ParseError(f"{self.where}: {self.name} knows no {sorted(self.arguments)[0]}=")
+        left = [word for index, word in enumerate(self.words) if index not in self._used]
+        if left:
+            raise ParseError(f"{self.where}: {self.name} does not know what to do with {left[0]}")
+
+
+#: what a command prints, by its name
+CommandTable = Mapping[str, Callable[[Command], list[str]]]
+
+
+def run_command(table: CommandTable, command: Command) -> list[str]:
+    """Run one command of a table; returns what it prints. Raises: ParseError if it does not fit the table."""
+    run = table.get(command.name)
+    if run is None:
+        raise ParseError(f"{command.where}: unknown command {command.name}")
+    lines = run(command)
+    command.finish()
+    return lines
 
 
 def parse_ids(text: str, where: str = "") -> tuple[int, ...]:
     """The ids of `(1,2)`."""
     if not (text.startswith("(") and text.endswith(")")):
         raise ParseError(f"{where}: expected ids as (1,2), got {text}")
-    return tuple(parse_id(part, where) for part in text[1:-1].split(",") if part)
+    inside = text[1:-1].strip()
+    return tuple(parse_id(part.strip(), where) for part in inside.split(",")) if inside else ()
 
 
 def parse_id(text: str, where: str = "") -> int:
@@ -112,13 +162,13 @@ def _blocks(path: Path) -> Iterator[Block]:
                 continue
             yield block
             block, in_output = Block([], [], []), False
-        elif line == SEPARATOR:
+        elif line.rstrip() == SEPARATOR:
             if not block.commands:
                 raise ParseError(f"{where}: {SEPARATOR} without commands")
             in_output = True
         else:
             block.head.append(line)
-            if line.strip() and not line.startswith("#"):
+            if line.strip() and not line.lstrip().startswith("#"):
                 block.commands.append(Command(line, where))
     if block.commands:
         raise ParseError(f"{path.name}: the last block has no {SEPARATOR}")
@@ -135,7 +185,6 @@ def run_file(path: Path, execute: Callable[[Command], list[str]], *, rewrite: bo
         output: list[str] = []
         for command in block.commands:
             output += execute(command)
-            command.finish()
         written += [*block.head, SEPARATOR, *output, ""]
         if output != block.expected:
             where = block.commands[0].where

@@ -1,7 +1,7 @@
-"""`holdfast scenario`: runs files of controller scenarios against the real controller core.
+"""`holdfast scenario`: runs scenario files against the real cores.
 
-No sockets, no disk, a clock that only `advance` moves. The grammar is in `cli.datadriven`, the commands in
-`cli.scenario_commands`.
+No sockets, no disk, a clock that only the file moves. The grammar is in `cli.datadriven`. There is a table of
+commands for each core; the first command of a file tells which one it speaks.
 """
 
 import sys
@@ -9,23 +9,27 @@ from pathlib import Path
 
 import click
 
-from cli.datadriven import ParseError, run_file
+from cli.datadriven import Command, ParseError, parse_file, run_file
 from cli.scenario_commands import Scenario
+from cli.scenario_partition import PartitionScenario
+from cli.scenario_raft import RaftScenario
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--rewrite", is_flag=True, help="Write the answers into the files; review the difference.")
 def command(paths: tuple[Path, ...], rewrite: bool) -> None:
-    """Compare what the controller decides with what scenario files expect; PATH is a file or a folder.
+    """Compare what the cores decide with what scenario files expect; PATH is a file or a folder.
 
+    A file is about a raft node when it begins with `node`, about a broker's partition when it begins with
+    `registration`, `brokers` or `every_write_is_flushed`, else about the controller (docs/scenarios.md).
     Exit 0 when every answer matches, 1 with a difference per block when not, 2 when a file cannot be parsed.
     """
     files = [file for path in paths for file in (sorted(path.rglob("*.txt")) if path.is_dir() else [path])]
     differing, unreadable = 0, 0
     for file in files:
         try:
-            difference = run_file(file, Scenario().execute, rewrite=rewrite)
+            difference = run_file(file, speaker(file).execute, rewrite=rewrite)
         except (ParseError, UnicodeDecodeError) as error:
             unreadable += 1
             click.echo(f"{file}: {error}", err=True)
@@ -35,3 +39,17 @@ def command(paths: tuple[Path, ...], rewrite: bool) -> None:
             click.echo(difference)
     click.echo(f"{len(files)} scenarios, {differing} differ, {unreadable} cannot be parsed")
     sys.exit(2 if unreadable else 1 if differing else 0)
+
+
+def speaker(file: Path) -> Scenario | PartitionScenario | RaftScenario:
+    """The core and the table of commands that a file speaks of, fresh. Raises: ParseError."""
+    first = next((block.commands[0] for block in parse_file(file)), None)
+    return Scenario() if first is None else _speaker_of(first)
+
+
+def _speaker_of(first: Command) -> Scenario | PartitionScenario | RaftScenario:
+    if first.name in RaftScenario.OPENINGS:
+        return RaftScenario()
+    if first.name in PartitionScenario.OPENINGS:
+        return PartitionScenario()
+    return Scenario()

@@ -4,11 +4,10 @@ Each command plays brokers and operators against the real controller core of `cl
 became of the partitions. Nothing is decided here.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from cli.datadriven import Command, ParseError, parse_id
+from cli.datadriven import Command, CommandTable, ParseError, parse_id, run_command
 from cli.lone_quorum import HEARTBEAT_MS, Quorum, make_config
 from controller.events import LogInfoArrived, RecoveryCancelled, RecoveryElected
 from controller.operations import (
@@ -25,6 +24,9 @@ from metadata.records import ELR_FEATURE, RECOVERED, RECOVERING, ConfigRecord, M
 from protocol.errors import ErrorCode
 from protocol.messages.topics import DeleteTopicsRequest
 
+#: leader epochs that a reply may have, from the current one
+_EPOCH_STEPS = {"current": 0, "stale": -1, "ahead": 1}
+
 
 class Scenario:
     """The commands of the scenario files on a `Quorum`."""
@@ -39,7 +41,7 @@ class Scenario:
         self._is_manager_on = True
         self._started: Quorum | None = None
         #: example above each command
-        self._commands: dict[str, Callable[[Command], list[str]]] = {
+        self._commands: CommandTable = {
             # cluster elr=off manager=off unclean=true rebalance=on
             "cluster": self._cluster,
             # broker 1 2 3 rack=a
@@ -94,14 +96,11 @@ class Scenario:
 
     def execute(self, command: Command) -> list[str]:
         """Run one command; returns what it prints."""
-        run = self._commands.get(command.name)
-        if run is None:
-            raise ParseError(f"{command.where}: unknown command {command.name}")
         if command.name == "cluster":
-            return run(command)
+            return run_command(self._commands, command)
         before = self.quorum.image
         self.quorum.stated.clear()
-        errors = run(command)
+        errors = run_command(self._commands, command)
         if command.name == "show":
             return errors
         after = self.quorum.image
@@ -132,10 +131,10 @@ class Scenario:
     def _cluster(self, command: Command) -> list[str]:
         if self._started is not None:
             raise ParseError(f"{command.where}: cluster comes first")
-        self._properties["eligible_leader_replicas_enabled"] = _switch(command.text("elr", "on"))
+        self._properties["eligible_leader_replicas_enabled"] = _switch(command, "elr", "on")
         self._properties["broker_session_timeout_ms"] = command.text("session_timeout_ms", "9000")
-        self._is_manager_on = _switch(command.text("manager", "on")) == "true"
-        self._properties["auto_leader_rebalance_enable"] = _switch(command.text("rebalance", "off"))
+        self._is_manager_on = _switch(command, "manager", "on") == "true"
+        self._properties["auto_leader_rebalance_enable"] = _switch(command, "rebalance", "off")
         self._properties["unclean_recovery_timeout_ms"] = command.text("recovery_timeout_ms", "300000")
         for word, name in (
             ("strategy", "unclean.recovery.strategy"),
@@ -159,14 +158,14 @@ class Scenario:
         registration = PartitionRegistration(
             replicas=replicas,
             isr=tuple(sorted(command.ids("isr", replicas))),
-            leader=None if leader == "none" else int(leader),
+            leader=None if leader == "none" else parse_id(leader, command.where),
             leader_epoch=command.integer("leader_epoch", 0),
             partition_epoch=command.integer("partition_epoch", 0),
             min_isr=min(min_isr, len(replicas)),
             elr=tuple(sorted(command.ids("elr", ()))),
             last_known_elr=tuple(sorted(command.ids("last_known_elr", ()))),
-            last_known_leader=None if known == "none" else int(known),
-            leader_recovery_state=RECOVERING if "recovering" in command.words else RECOVERED,
+            last_known_leader=None if known == "none" else parse_id(known, command.where),
+            leader_recovery_state=RECOVERING if command.flag("recovering") else RECOVERED,
         )
         records: list[MetadataRecord] = []
         topic = self.quorum.image.topic(name)
@@ -200,14 +199,14 @@ class Scenario:
         return [line for answer in answers for line in _error("", answer.error_code)]
 
     def _stop(self, command: Command) -> list[str]:
-        answer = self.quorum.heartbeat(parse_id(command.word(), command.where), want_shutdown=True)
+        answer = self.quorum.heartbeat(command.number(), want_shutdown=True)
         return _error("", answer.error_code)
 
     def _register(self, command: Command) -> list[str]:
-        broker_id, how = parse_id(command.word(), command.where), command.word(1)
+        broker_id, how = command.number(), command.word_of(("clean", "unclean", "first"), 1)
         known = self.quorum.image.brokers.get(broker_id)
-        if how not in ("clean", "unclean", "first") or (known is not None and how == "first"):
-            raise ParseError(f"{command.where}: register {broker_id} {how} does not fit")
+        if known is not None and how == "first":
+            raise ParseError(f"{command.where}: broker {broker_id} is registered already")
         epoch = -1
         if how == "clean":
             epoch = self._stored_epochs.get(broker_id, -1) if known is None else known.broker_epoch
@@ -215,7 +214,7 @@ class Scenario:
         return _error("", answer.error_code)
 
     def _unregister(self, command: Command) -> list[str]:
-        broker_id = parse_id(command.word(), command.where)
+        broker_id = command.number()
         known = self.quorum.image.brokers.get(broker_id)
         if known is not None:
             self._stored_epochs[broker_id] = known.broker_epoch
@@ -230,7 +229,8 @@ class Scenario:
             for key in ("leader_epoch", "partition_epoch")
             if key in command.arguments
         }
-        if "recovering" in command.words:
+        command.flag("recovered")
+        if command.flag("recovering"):
             changes["leader_recovery_state"] = RECOVERING
         changes["stale"] = command.ids("stale", ())
         topic = quorum.image.topic(name)
@@ -239,7 +239,7 @@ class Scenario:
         sender = command.integer("from") if "from" in command.arguments else leader
         if sender is None:
             raise ParseError(f"{command.where}: from= is needed without a leader")
-        if _choice(command, "broker_epoch", ("", "stale")) == "stale":
+        if command.choice("broker_epoch", ("current", "stale"), "current") == "stale":
             known = quorum.image.brokers.get(sender)
             changes["broker_epoch"] = -1 if known is None else known.broker_epoch - 1
         answer = quorum.alter(name, command.ids("isr"), index, sender=sender, **changes)
@@ -249,19 +249,16 @@ class Scenario:
 
     def _elect(self, command: Command) -> list[str]:
         kinds = {kind.value: kind for kind in ElectionType}
-        if command.word() not in kinds:
-            raise ParseError(f"{command.where}: expected one of {', '.join(kinds)}, got {command.word()}")
+        kind = kinds[command.word_of(kinds)]
         name, index = _name(command, 1)
         leader = command.integer("leader") if "leader" in command.arguments else None
-        outcome = self.quorum.request(ElectLeader(kinds[command.word()], name, index, leader))
+        outcome = self.quorum.request(ElectLeader(kind, name, index, leader))
         return _error(f"{name}-{index} ", outcome.error_code)
 
     def _config(self, command: Command) -> list[str]:
         resource = CLUSTER_RESOURCE
-        if command.word() == "topic":
+        if command.word_of(("topic", "cluster")) == "topic":
             resource = (RESOURCE_TOPIC, command.word(1))
-        elif command.word() != "cluster":
-            raise ParseError(f"{command.where}: config topic NAME KEY=VALUE or config cluster KEY=VALUE")
         if len(command.arguments) != 1:
             raise ParseError(f"{command.where}: config needs one KEY=VALUE")
         name = next(iter(command.arguments))
@@ -270,23 +267,21 @@ class Scenario:
 
     def _reassign(self, command: Command) -> list[str]:
         name, index = _name(command)
-        is_cancelled = "cancel" in command.words
+        is_cancelled = command.flag("cancel")
         replicas = None if is_cancelled else command.ids("replicas")
         outcome = self.quorum.request(Reassign(name, index, replicas))
         return _error(f"{name}-{index} ", outcome.error_code)
 
     def _log_info(self, command: Command) -> list[str]:
-        broker_id = parse_id(command.word(), command.where)
+        broker_id = command.number()
         name, index = _name(command, 1)
         image = self.quorum.image
         topic = image.topic(name)
         partition = None if topic is None else topic.partitions.get(index)
         broker = image.brokers.get(broker_id)
         leader_epoch = 0 if partition is None else partition.leader_epoch
-        leader_epoch += {"": 0, "stale": -1, "ahead": 1}[
-            _choice(command, "leader_epoch", ("", "stale", "ahead"))
-        ]
-        is_stale = _choice(command, "broker_epoch", ("", "stale")) == "stale"
+        leader_epoch += _EPOCH_STEPS[command.choice("leader_epoch", _EPOCH_STEPS, "current")]
+        is_stale = command.choice("broker_epoch", ("current", "stale"), "current") == "stale"
         event = LogInfoArrived(
             broker_id=broker_id,
             broker_epoch=(0 if broker is None else broker.broker_epoch) - is_stale,
@@ -295,7 +290,7 @@ class Scenario:
             leader_epoch=leader_epoch,
             last_epoch=command.integer("last_epoch", -1),
             end_offset=command.integer("end_offset", 0),
-            error_code=ErrorCode[_choice(command, "error", ("NONE", *ErrorCode.__members__))],
+            error_code=ErrorCode[command.choice("error", ErrorCode.__members__, "NONE")],
         )
         self.quorum.handle(event)
         return []
@@ -306,7 +301,7 @@ class Scenario:
 
     def _advance(self, command: Command) -> list[str]:
         quorum = self.quorum
-        target_ms = quorum.now_ms + parse_id(command.word(), command.where)
+        target_ms = quorum.now_ms + command.number()
         while quorum.now_ms < target_ms:
             deadline_ms = quorum.core.next_deadline_ms()
             stops = [target_ms, quorum.now_ms + HEARTBEAT_MS]
@@ -346,19 +341,9 @@ def _name(command: Command, position: int = 0) -> tuple[str, int]:
     return name, parse_id(index, command.where)
 
 
-def _choice(command: Command, key: str, choices: tuple[str, ...]) -> str:
-    """The value of a key, the first choice without it."""
-    value = command.text(key, choices[0])
-    if value not in choices:
-        raise ParseError(f"{command.where}: {key}={value} is not one of {', '.join(filter(None, choices))}")
-    return value
-
-
 def _error(prefix: str, code: int) -> list[str]:
     return [] if code == ErrorCode.NONE else [f"{prefix}error={ErrorCode(code).name}"]
 
 
-def _switch(word: str) -> str:
-    if word not in ("on", "off"):
-        raise ParseError(f"expected on or off, got {word}")
-    return "true" if word == "on" else "false"
+def _switch(command: Command, key: str, default: str) -> str:
+    return "true" if command.choice(key, ("on", "off"), default) == "on" else "false"

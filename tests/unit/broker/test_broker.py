@@ -16,6 +16,7 @@ from broker.events import (
 )
 from broker.lifecycle import BrokerState
 from broker.partition import Role, TopicPartition
+from cli.lone_partition import LAG_MS_MAX, MemoryLog
 from metadata.records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -41,7 +42,6 @@ from protocol.messages.producer_ids import (
     InitProducerIdRequest,
 )
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
-from tests.unit.broker.harness import LAG_MS_MAX, MemoryLog
 
 REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)
 

@@ -1,35 +1,22 @@
-"""The command table of the raft scenarios: one node; the file plays its disk, peers and clock.
+"""The commands of the scenario files about a raft node: one table, an example above each command.
 
-Output is every effect in order, one a line. Random delays are drawn at their lower bound, persisted states
-are confirmed at once. Times are milliseconds since the start.
-
-node 1 voters=(1,2,3) [observer] [epoch=3] [voted_for=2] [leader=2] [log=1:3,2:2]      log: epoch:records
-tick 500                        let 500 ms pass
-until-deadline                  let time pass up to the node's next deadline
-vote from=2 epoch=4 last=3@7 [pre]                  | begin from=2 epoch=4
-end from=2 epoch=4 successors=(3,1)
-fetch from=2 epoch=4 offset=7 last_epoch=3 [wait=500]
-describe                        | resign            | status
-propose a b                     one batch, as leader
-flushed [6]                     everything (or up to 6) is durable
-truncated
-answer 2 granted|refused|ok [epoch=4] [leader=2] [error=CODE]           to the outstanding vote, begin, end
-data 2 [epoch=4] [records=4:2,5:1] [high_watermark=6] [diverging=3@5] [error=CODE] [leader=2]   to the fetch
-fail 2 refused|disconnected|timed_out               every outstanding request to voter 2
+The file plays the node's disk, peers and clock. Output is every effect in order, one a line. Random delays
+are drawn at their lower bound, persisted states are confirmed at once. Times are milliseconds since the
+start. Nothing is decided here.
 """
 
-from collections.abc import Callable, Iterator
-
-from cli.datadriven import Command
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
-    METADATA_TOPIC_ID,
-    EpochEndOffset,
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
+from cli.datadriven import Command, CommandTable, ParseError, parse_id, run_command
+from cli.lone_raft_node import (
+    CLUSTER_ID,
+    LowRandom,
+    batches,
+    fetch_request,
+    fetch_response,
+    make_config,
+    shape_of,
 )
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -39,8 +26,6 @@ from protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from protocol.record_batch import Record, encode_batch
-from raft.config import RaftConfig
 from raft.effects import (
     Answered,
     Append,
@@ -67,127 +52,70 @@ from raft.effects import (
     Truncate,
     Truncated,
 )
-from raft.log_shape import LogShape
 from raft.node import RaftNode
 from raft.quorum import QuorumState
 
-CLUSTER_ID = "test"
 
-
-class LowRandom:
-    """`runtime.api.Random` whose draws are always the lowest: delays become predictable."""
-
-    def randint(self, low: int, high: int) -> int:
-        return low
-
-    def random(self) -> float:
-        return 0.0
-
-    def uuid(self) -> bytes:
-        return bytes(16)
-
-
-def make_config(node_id: int, voter_ids: tuple[int, ...], *, is_voter: bool = True) -> RaftConfig:
-    """A member with the default timeouts."""
-    return RaftConfig(node_id, CLUSTER_ID, {id: ("voter", 9000 + id) for id in voter_ids}, "m", is_voter)
-
-
-def shape_of(log: str) -> LogShape:
-    """The shape of a log given as `epoch:records,epoch:records`."""
-    starts: list[tuple[int, int]] = []
-    end_offset = 0
-    for epoch, count in runs(log):
-        starts.append((epoch, end_offset))
-        end_offset += count
-    return LogShape(starts, end_offset)
-
-
-def runs(log: str) -> Iterator[tuple[int, int]]:
-    """(epoch, number of records) of each run in `1:3,2:2`."""
-    for part in log.split(",") if log else ():
-        epoch, _, count = part.partition(":")
-        yield int(epoch), int(count)
-
-
-def batches(base_offset: int, log: str) -> bytes:
-    """Batches of one record each, from `base_offset` on."""
-    encoded = b""
-    for epoch, count in runs(log):
-        for _ in range(count):
-            record = Record(base_offset, 0, None, b"value")
-            encoded += encode_batch([record], base_offset=base_offset, leader_epoch=epoch)
-            base_offset += 1
-    return encoded
-
-
-def fetch_request(from_id: int, epoch: int, offset: int, last_epoch: int, wait_ms: int = 500) -> FetchRequest:
-    """The fetch of a quorum member."""
-    row = FetchPartition(METADATA_TOPIC_ID, 0, epoch, offset, last_epoch, offset, 1 << 20)
-    return FetchRequest(CLUSTER_ID, from_id, -1, wait_ms, 1, 1 << 20, (row,))
-
-
-def fetch_response(
-    leader_id: int,
-    epoch: int,
-    *,
-    error: ErrorCode = ErrorCode.NONE,
-    high_watermark: int = 0,
-    diverging: tuple[int, int] | None = None,
-    records: bytes = b"",
-) -> FetchResponse:
-    """An answer to a fetch."""
-    row = FetchPartitionResponse(
-        METADATA_TOPIC_ID,
-        0,
-        error,
-        high_watermark,
-        0,
-        -1,
-        EpochEndOffset(*diverging) if diverging else None,
-        leader_id,
-        epoch,
-        memoryview(records),
-    )
-    return FetchResponse(ErrorCode.NONE, None, (row,))
-
-
-class Harness:
+class RaftScenario:
     """One node and everything around it."""
 
+    #: a file about a raft node begins with one of these
+    OPENINGS = frozenset({"node"})
+
     def __init__(self) -> None:
-        self.node: RaftNode = None  # type: ignore[assignment]  # the first command makes it
-        self.now_ms = 0
+        self._running: RaftNode | None = None
+        self._now_ms = 0
         self._tokens: dict[int, str] = {}
         #: voter -> its outstanding requests, oldest first; answers go to the newest
         self._sent: dict[int, list[Send]] = {}
-
-    def execute(self, command: Command) -> list[str]:
-        """Run one command; returns the lines that it prints."""
-        table: dict[str, Callable[[Command], list[str]]] = {
-            "node": self._node,
+        #: epoch and offset in `2@7`, runs of epochs in `1:3,2:2`
+        self._commands: CommandTable = {
+            # node 1 voters=(1,2,3) epoch=3 voted_for=2 leader=2 log=1:3,2:2 observer
+            "node": self._start,
+            # tick 500
             "tick": self._tick,
+            # until-deadline
             "until-deadline": self._until_deadline,
+            # vote from=2 epoch=4 last=3@7 pre
             "vote": self._vote,
+            # begin from=2 epoch=4
             "begin": self._begin,
+            # end from=2 epoch=4 successors=(3,1)
             "end": self._end,
+            # fetch from=2 epoch=4 offset=7 last_epoch=3 wait=500
             "fetch": self._fetch,
+            # describe
             "describe": lambda _: self._receive("describe", DescribeQuorumRequest()),
-            "resign": lambda _: self.give(Resign("told to")),
+            # resign
+            "resign": lambda _: self._give(Resign("told to")),
+            # status
             "status": lambda _: [self._status()],
-            "propose": lambda c: self.give(Propose(tuple(word.encode() for word in c.words))),
-            "flushed": lambda c: self.give(Flushed(int(c.words[0]) if c.words else self.node.log_end_offset)),
-            "truncated": lambda _: self.give(Truncated(self.node.log_end_offset)),
+            # propose a b
+            "propose": self._propose,
+            # flushed 6
+            "flushed": self._flushed,
+            # truncated
+            "truncated": lambda _: self._give(Truncated(self._node.log_end_offset)),
+            # answer 2 granted epoch=4 leader=2 error=FENCED_LEADER_EPOCH
             "answer": self._answer,
+            # data 2 records=4:2,5:1 high_watermark=6 diverging=3@5 epoch=4 leader=2 error=CORRUPT_MESSAGE
             "data": self._data,
+            # fail 2 refused
             "fail": self._fail,
         }
-        return table[command.name](command) or ["ok"]
 
-    # --- commands --------------------------------------------------------------------------------------
+    @property
+    def _node(self) -> RaftNode:
+        if self._running is None:
+            raise ParseError("node comes first")
+        return self._running
 
-    def _node(self, command: Command) -> list[str]:
-        node_id = int(command.words[0])
-        config = make_config(node_id, command.ids("voters"), is_voter="observer" not in command.words)
+    def execute(self, command: Command) -> list[str]:
+        """Run one command; returns what it prints."""
+        return run_command(self._commands, command) or ["ok"]
+
+    def _start(self, command: Command) -> list[str]:
+        config = make_config(command.number(), command.ids("voters"), is_voter=not command.flag("observer"))
         voted_for, leader = command.integer("voted_for", -1), command.integer("leader", -1)
         state = QuorumState(
             command.integer("epoch", 0),
@@ -195,35 +123,41 @@ class Harness:
             None if leader < 0 else leader,
         )
         self._sent.clear()
-        self.node = RaftNode(config, LowRandom(), state, shape_of(command.text("log", "")))
-        return self._print(self.node.start(self.now_ms))
+        log = command.text("log", "")
+        try:
+            shape = shape_of(log)
+        except ValueError:
+            raise ParseError(f"{command.where}: expected a log as 1:3,2:2, got {log}") from None
+        self._running = RaftNode(config, LowRandom(), state, shape)
+        return self._print(self._running.start(self._now_ms))
 
     def _tick(self, command: Command) -> list[str]:
-        self.now_ms += int(command.words[0])
-        return self.give(Tick())
+        self._now_ms += command.number()
+        return self._give(Tick())
 
     def _until_deadline(self, command: Command) -> list[str]:
-        deadline_ms = self.node.next_deadline_ms()
-        assert deadline_ms is not None
-        self.now_ms = max(self.now_ms, deadline_ms)
-        return [f"at {self.now_ms}", *self.give(Tick())]
+        deadline_ms = self._node.next_deadline_ms()
+        if deadline_ms is None:
+            raise ParseError(f"{command.where}: the node waits for nothing")
+        self._now_ms = max(self._now_ms, deadline_ms)
+        return [f"at {self._now_ms}", *self._give(Tick())]
 
     def _vote(self, command: Command) -> list[str]:
-        last_epoch, last_offset = command.text("last").split("@")
-        candidate_id, is_pre_vote = command.integer("from"), "pre" in command.words
+        last_epoch, last_offset = _epoch_and_offset(command, "last")
+        candidate_id, is_pre_vote = command.integer("from"), command.flag("pre")
         request = VoteRequest(
             CLUSTER_ID,
             command.integer("epoch"),
             candidate_id,
-            self.node.snapshot().node_id,
-            int(last_epoch),
-            int(last_offset),
+            self._node.snapshot().node_id,
+            last_epoch,
+            last_offset,
             is_pre_vote,
         )
         return self._receive(f"{candidate_id}'s {'pre-vote' if is_pre_vote else 'vote'}", request)
 
     def _begin(self, command: Command) -> list[str]:
-        leader_id, own_id = command.integer("from"), self.node.snapshot().node_id
+        leader_id, own_id = command.integer("from"), self._node.snapshot().node_id
         request = BeginQuorumEpochRequest(CLUSTER_ID, leader_id, command.integer("epoch"), own_id)
         return self._receive(f"{leader_id}'s begin", request)
 
@@ -245,56 +179,68 @@ class Harness:
         )
         return self._receive(f"{from_id}'s fetch", request)
 
+    def _propose(self, command: Command) -> list[str]:
+        command.word()
+        return self._give(Propose(tuple(command.word(at).encode() for at in range(len(command.words)))))
+
+    def _flushed(self, command: Command) -> list[str]:
+        return self._give(Flushed(command.number() if command.words else self._node.log_end_offset))
+
     def _answer(self, command: Command) -> list[str]:
-        voter_id, word = int(command.words[0]), command.words[1]
-        send = self._take(voter_id, is_fetch=False)
-        epoch = command.integer("epoch", self.node.raft_epoch)
+        voter_id, word = command.number(), command.word_of(("granted", "refused", "ok"), 1)
+        send = self._take(command, voter_id, is_fetch=False)
+        epoch = command.integer("epoch", self._node.raft_epoch)
         leader_id = command.integer("leader", -1)
-        error = ErrorCode[command.text("error", "NONE")]
+        error = _error_code(command)
         text = None if error is ErrorCode.NONE else "do better"
         response: RaftResponse = QuorumEpochResponse(error, text, epoch, leader_id)
         if isinstance(send.request, VoteRequest):
             response = VoteResponse(error, text, epoch, leader_id, word == "granted")
-        return self.give(Answered(send.request_id, response))
+        return self._give(Answered(send.request_id, response))
 
     def _data(self, command: Command) -> list[str]:
-        voter_id = int(command.words[0])
-        send = self._take(voter_id, is_fetch=True)
-        diverging = command.text("diverging", "")
+        voter_id = command.number()
+        send = self._take(command, voter_id, is_fetch=True)
+        records = command.text("records", "")
+        try:
+            encoded = batches(self._node.log_end_offset, records)
+        except ValueError:
+            raise ParseError(f"{command.where}: expected records as 4:2,5:1, got {records}") from None
         response = fetch_response(
             command.integer("leader", voter_id),
-            command.integer("epoch", self.node.raft_epoch),
-            error=ErrorCode[command.text("error", "NONE")],
+            command.integer("epoch", self._node.raft_epoch),
+            error=_error_code(command),
             high_watermark=command.integer("high_watermark", 0),
-            diverging=(int(diverging.split("@")[0]), int(diverging.split("@")[1])) if diverging else None,
-            records=batches(self.node.log_end_offset, command.text("records", "")),
+            diverging=_epoch_and_offset(command, "diverging") if "diverging" in command.arguments else None,
+            records=encoded,
         )
-        return self.give(Answered(send.request_id, response))
+        return self._give(Answered(send.request_id, response))
 
     def _fail(self, command: Command) -> list[str]:
-        voter_id, failure = int(command.words[0]), SendFailure[command.words[1].upper()]
+        voter_id = command.number()
+        failure = SendFailure[command.word_of([one.name.lower() for one in SendFailure], 1).upper()]
         lines: list[str] = []
-        for send in self._sent.pop(voter_id):
-            lines += self.give(SendFailed(send.request_id, failure))
+        for send in self._sent.pop(voter_id, []):
+            lines += self._give(SendFailed(send.request_id, failure))
         return lines
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def give(self, event: Event) -> list[str]:
+    def _give(self, event: Event) -> list[str]:
         """One event into the node."""
-        return self._print(self.node.handle(event, self.now_ms))
+        return self._print(self._node.handle(event, self._now_ms))
 
     def _receive(self, name: str, request: RaftRequest) -> list[str]:
         token = len(self._tokens) + 1
         self._tokens[token] = name
-        return self.give(Received(token, request, 1_000_000 + self.now_ms))
+        return self._give(Received(token, request, 1_000_000 + self._now_ms))
 
-    def _take(self, voter_id: int, *, is_fetch: bool) -> Send:
-        for send in reversed(self._sent[voter_id]):
+    def _take(self, command: Command, voter_id: int, *, is_fetch: bool) -> Send:
+        for send in reversed(self._sent.get(voter_id, [])):
             if isinstance(send.request, FetchRequest) is is_fetch:
                 self._sent[voter_id].remove(send)
                 return send
-        raise AssertionError(f"nothing was asked of {voter_id}")
+        raise ParseError(f"{command.where}: nothing was asked of {voter_id}")
 
     def _print(self, effects: list[Effect]) -> list[str]:
         lines: list[str] = []
@@ -304,11 +250,11 @@ class Harness:
             lines.append(self._line(effect))
         for effect in effects:
             if isinstance(effect, Persist):
-                lines += self.give(Persisted(effect.state))
+                lines += self._give(Persisted(effect.state))
         return lines
 
     def _status(self) -> str:
-        now = self.node.snapshot()
+        now = self._node.snapshot()
         return (
             f"{now.node_id} {now.role} epoch={now.raft_epoch} leader={_id(now.leader_id)} "
             f"voted_for={_id(now.voted_for)} log_end={now.log_end_offset}@{now.last_epoch} "
@@ -343,6 +289,15 @@ class Harness:
                 return f"leader {_id(leader_id)} epoch={epoch}{start}"
             case Note(text):
                 return f"note: {text}"
+
+
+def _error_code(command: Command) -> ErrorCode:
+    return ErrorCode[command.choice("error", ErrorCode.__members__, "NONE")]
+
+
+def _epoch_and_offset(command: Command, key: str) -> tuple[int, int]:
+    epoch, _, offset = command.text(key).partition("@")
+    return parse_id(epoch, command.where), parse_id(offset, command.where)
 
 
 def _id(node_id: int | None) -> str:
