@@ -45,6 +45,7 @@ from broker.events import (
 )
 from broker.lifecycle import Identity
 from broker.partition import Partition, TopicPartition
+from cli.lone_partition import MemoryLog
 from metadata.records import (
     RECOVERED,
     ConfigRecord,
@@ -66,7 +67,6 @@ from protocol.messages.fetch import FetchPartition, FetchRequest
 from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from protocol.record_batch import Record, check_batch, encode_batch, iter_batches
 from storage.producer_state import Duplicate, ProducerState, Rejected
-from tests.unit.broker.harness import MemoryLog
 
 TOPIC = b"t" * 16
 KEY = TopicPartition(TOPIC, 0)

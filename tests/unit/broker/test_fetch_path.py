@@ -3,12 +3,12 @@
 from broker.events import AnswerOffsets
 from broker.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
 from broker.fetch_session import HIGH_WATERMARK_LINGER_MS
+from cli.lone_partition import MemoryLog
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
-from tests.unit.broker.harness import MemoryLog
 
 
 def leader() -> CoreHarness:

@@ -13,10 +13,10 @@ from broker.events import (
     Truncate,
 )
 from broker.fetcher import PAUSE_MS_MIN
+from cli.lone_partition import MemoryLog
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, fetched_batch, partition
-from tests.unit.broker.harness import MemoryLog
 
 NO_RECORDS = memoryview(b"")
 

@@ -5,20 +5,20 @@ from dataclasses import replace
 import pytest
 
 from broker.partition import AlterVerdict, Role, RoleChange
+from cli.lone_partition import LAG_MS_MAX, LonePartition, MemoryLog, registration
 from protocol.errors import ErrorCode
-from tests.unit.broker.harness import LAG_MS_MAX, MemoryLog, PartitionScenario, registration
 
 
-def leader(**changes: object) -> PartitionScenario:
+def leader(**changes: object) -> LonePartition:
     """Broker 1 leads epoch 0 with the ISR (1,2,3), nothing appended."""
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(replace(registration(), **changes))  # type: ignore[arg-type]
     return scenario
 
 
 def test_a_leader_serves_only_after_its_log_took_the_epoch() -> None:
     """R54: the epoch's start offset must be known before anything is appended or compared."""
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(), start=False)
     assert scenario.partition.check_produce(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert scenario.fetch(2, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -27,7 +27,7 @@ def test_a_leader_serves_only_after_its_log_took_the_epoch() -> None:
 
 
 def test_an_epoch_that_is_over_is_not_started() -> None:
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(), start=False)
     scenario.register(registration(leader=2, leader_epoch=1, partition_epoch=1))
     assert not scenario.partition.epoch_started(0, 0)
@@ -35,8 +35,8 @@ def test_an_epoch_that_is_over_is_not_started() -> None:
 
 
 def test_a_stored_high_watermark_stays_within_the_log() -> None:
-    assert PartitionScenario(log=MemoryLog(10, 0), high_watermark=25).partition.high_watermark == 10
-    assert PartitionScenario(log=MemoryLog(10, 0, 5), high_watermark=2).partition.high_watermark == 5
+    assert LonePartition(log=MemoryLog(10, 0), high_watermark=25).partition.high_watermark == 10
+    assert LonePartition(log=MemoryLog(10, 0, 5), high_watermark=2).partition.high_watermark == 5
 
 
 def test_an_equal_partition_epoch_is_news_of_nothing() -> None:
@@ -98,7 +98,7 @@ def test_proposal_stays_pending_where_metadata_will_tell(code: ErrorCode) -> Non
 
 def test_one_proposal_at_a_time() -> None:
     """R45."""
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(isr=(1,), min_isr=1))
     scenario.fetch(2, 0)
     first, scenario.proposal = scenario.proposal, None
@@ -116,7 +116,7 @@ def test_one_proposal_at_a_time() -> None:
 
 def test_record_of_the_state_that_an_answer_told_leaves_the_next_proposal_open() -> None:
     """F3, I-7: the controller may have granted it, so the high watermark must wait for its replica."""
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(isr=(1,), min_isr=1))
     scenario.fetch(2, 0)
     scenario.answer((1, 2), partition_epoch=1, min_isr=1)
@@ -129,9 +129,9 @@ def test_record_of_the_state_that_an_answer_told_leaves_the_next_proposal_open()
     assert leadership.proposal is scenario.proposal
 
 
-def removed_from_the_isr(*, log_end_offset: int, high_watermark: int = 0) -> PartitionScenario:
+def removed_from_the_isr(*, log_end_offset: int, high_watermark: int = 0) -> LonePartition:
     """Broker 2 was in the ISR when the epoch began, so it has the lag time; now it is out of it."""
-    scenario = PartitionScenario(log=MemoryLog(log_end_offset, 0), high_watermark=high_watermark)
+    scenario = LonePartition(log=MemoryLog(log_end_offset, 0), high_watermark=high_watermark)
     scenario.register(registration(isr=(1, 2, 3), leader_epoch=1))
     scenario.register(registration(isr=(1, 3), leader_epoch=1, partition_epoch=1))
     return scenario
@@ -180,7 +180,7 @@ def test_a_proposal_names_the_broker_epochs_that_fetched() -> None:
 
 def test_caught_up_replica_outside_the_isr_holds_the_high_watermark_before_it_is_proposed() -> None:
     """F3, R52: also while another proposal stands in its way."""
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(isr=(1,), min_isr=1))
     scenario.fetch(2, 0)
     scenario.fetch(3, 0)
@@ -196,7 +196,7 @@ def test_caught_up_replica_outside_the_isr_holds_the_high_watermark_before_it_is
 
 
 def test_a_fenced_replica_outside_the_isr_does_not_hold_the_high_watermark() -> None:
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(isr=(1, 2)))
     scenario.brokers.acceptable.pop(3)
     scenario.fetch(2, 0)
@@ -247,7 +247,7 @@ def test_unassigned_replica_is_told_that_metadata_differs() -> None:
 
 def test_offsets_outside_the_log_are_out_of_range() -> None:
     """R80: below the start; or above the end without an epoch to compare."""
-    scenario = PartitionScenario(log=MemoryLog(20, 0, 10))
+    scenario = LonePartition(log=MemoryLog(20, 0, 10))
     scenario.register(registration())
     assert scenario.fetch(2, 9, last_epoch=0) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert scenario.fetch(2, 21, last_epoch=-1) is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -255,7 +255,7 @@ def test_offsets_outside_the_log_are_out_of_range() -> None:
 
 def test_an_epoch_older_than_all_known_ones_cannot_be_compared() -> None:
     """R80: undeterminable."""
-    scenario = PartitionScenario(log=MemoryLog(20, 5, 10))
+    scenario = LonePartition(log=MemoryLog(20, 5, 10))
     scenario.register(registration(leader_epoch=6))
     assert scenario.fetch(2, 12, last_epoch=3) is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -268,7 +268,7 @@ def test_follower_without_batches_is_compared_by_offset_only() -> None:
 
 
 def test_reassigned_replicas_are_followed_at_once() -> None:
-    scenario = PartitionScenario()
+    scenario = LonePartition()
     scenario.register(registration(isr=(1, 2), replicas=(1, 2)))
     assert scenario.fetch(3, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
     scenario.register(registration(isr=(1, 2), replicas=(1, 2, 3), partition_epoch=1))

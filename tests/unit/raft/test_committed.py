@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 
+from cli.lone_raft_node import batches
 from protocol.record_batch import Record, encode_batch
 from raft.committed import CHUNK_BYTES, CommittedReader, Entry
 from runtime.memory import memory_runtime, settle
 from storage.config import LogConfig
 from storage.log import Log
-from tests.unit.raft.harness import batches
 
 
 async def make_log(records: bytes) -> Log:

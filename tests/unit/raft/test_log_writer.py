@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cli.lone_raft_node import batches
 from protocol.record_batch import decode_records, iter_batches
 from raft.control_records import LEADER_CHANGE_KEY
 from raft.effects import Append, AppendFetched, Truncate
@@ -10,7 +11,6 @@ from runtime.api import DiskError, Runtime
 from runtime.memory import MemoryWorld, memory_runtime, settle
 from storage.config import LogConfig
 from storage.log import Log
-from tests.unit.raft.harness import batches
 
 
 class Written:

@@ -4,6 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from cli.lone_raft_node import (
+    CLUSTER_ID,
+    LowRandom,
+    batches,
+    fetch_request,
+    fetch_response,
+    make_config,
+    shape_of,
+)
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.quorum import VoteRequest, VoteResponse
@@ -27,15 +36,6 @@ from raft.effects import (
 from raft.log_shape import LogShape
 from raft.node import RaftNode
 from raft.quorum import QuorumState
-from tests.unit.raft.harness import (
-    CLUSTER_ID,
-    LowRandom,
-    batches,
-    fetch_request,
-    fetch_response,
-    make_config,
-    shape_of,
-)
 
 #: voter 2 follows leader 1 in epoch 4
 FOLLOWING = QuorumState(4, None, 1)

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cli.lone_raft_node import fetch_request
 from protocol.api_keys import ApiKey
 from protocol.messages.quorum import BeginQuorumEpochRequest, QuorumEpochResponse
 from raft.config import RaftConfig
@@ -9,7 +10,6 @@ from raft.effects import Answered, Send, SendFailed, SendFailure
 from raft.peers import Peers
 from rpc.server import Exchange, Server
 from runtime.memory import MemoryWorld, memory_runtime, settle
-from tests.unit.raft.harness import fetch_request
 
 BEGIN = BeginQuorumEpochRequest("c", 1, 4, 2)
 

@@ -1,17 +1,16 @@
-"""Runs the raft scenarios. `REWRITE=1 pytest` refills their answers, for a review of the diff."""
+"""The scenario files against one raft node; `holdfast scenario --rewrite` fills in answers."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from cli.datadriven import run_file
-from tests.unit.raft.harness import Harness
+from cli.scenario_raft import RaftScenario
 
-_FOLDER = Path(__file__).parents[2] / "scenarios" / "raft"
+FILES = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", sorted(_FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_scenario(path: Path) -> None:
-    diff = run_file(path, Harness().execute, rewrite="REWRITE" in os.environ)
-    assert not diff, f"\n{diff}"
+    diff = run_file(path, RaftScenario().execute)
+    assert diff == "", diff
