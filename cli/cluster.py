@@ -63,8 +63,9 @@ def up(
             hint = f"; the others run: `holdfast cluster down --dir {folder}` stops them"
         fail("cluster-up", output, error, hint)
     sizes = f"{len(made.brokers)} brokers, {len(made.controllers)} controllers"
-    text = f"up: {sizes}\nbootstrap servers: {made.bootstrap_servers}"
-    Answer("cluster-up", {"bootstrap_servers": made.bootstrap_servers}).finish(output, text)
+    data = {"bootstrap_servers": made.bootstrap_servers, "bootstrap_controllers": made.bootstrap_controllers}
+    text = f"up: {sizes}\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in data.items())
+    Answer("cluster-up", data).finish(output, text)
 
 
 @cluster.command(short_help="Stop all nodes cleanly.")

@@ -1,7 +1,7 @@
 """`holdfast cluster kill|stop|start|pause|resume`: what may happen to single nodes of a local cluster.
 
-The kinds of stop are never mixed up (D10): `stop` is clean, `kill` takes the process and leaves the page cache,
-`pause` makes a node silent, as if its network had gone.
+The kinds of stop are never mixed up (D10): `stop` is clean, `kill` takes the process and leaves the page
+cache, `pause` makes a node silent, as if its network had gone.
 """
 
 from collections.abc import Callable, Sequence

@@ -40,6 +40,10 @@ class Nodes:
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers)
 
+    @property
+    def bootstrap_controllers(self) -> str:
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.controllers)
+
     def node(self, name: str) -> Node:
         """The node called `broker-1` or `controller-101`. Raises: ClusterError."""
         for node in self.nodes:

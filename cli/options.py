@@ -57,11 +57,12 @@ def connection(function: F) -> F:
         (
             click.option(
                 "--bootstrap-server",
+                "--bootstrap-controller",
                 "bootstrap_server",
                 required=True,
                 callback=checked_servers,
                 metavar="HOST:PORT[,HOST:PORT]",
-                help="Brokers.",
+                help="Brokers; or controllers, which know the metadata when no broker is left.",
             ),
             click.option(
                 "--command-config", metavar="FILE", help="Properties of the client; unknown keys warn."
