@@ -3,11 +3,12 @@
 Brokers and controllers answer with this very code, each from the image that it has (R113). Decides nothing.
 """
 
-from metadata.broker import BrokerRegistration
+from metadata.broker import SUPPORTED_FEATURES, BrokerRegistration
 from metadata.image import MetadataImage, TopicImage, topic_name_problem
 from metadata.partition import PartitionRegistration, leader_number
 from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import ListenerEndpoint
+from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+from protocol.messages.features import DescribedFeature
 from protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterResponse,
@@ -95,7 +96,27 @@ def describe_cluster_response(
         controller_epoch=controller_epoch,
         metadata_offset=image.offset,
         brokers=tuple(rows),
+        features=described_features(image),
     )
+
+
+def described_features(image: MetadataImage) -> tuple[DescribedFeature, ...]:
+    """Every feature known here: levels that all registered brokers support, and the one in force."""
+    rows: list[DescribedFeature] = []
+    for known in SUPPORTED_FEATURES:
+        low, high = supported_levels(image, known)
+        rows.append(DescribedFeature(known.name, low, high, image.features.get(known.name, 0)))
+    return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def supported_levels(image: MetadataImage, known: FeatureRange) -> tuple[int, int]:
+    """Levels that this software and all registered brokers support, both inclusive (R108)."""
+    low, high = known.min_level, known.max_level
+    for broker in image.sorted_brokers():
+        for feature in broker.features:
+            if feature.name == known.name:
+                low, high = max(low, feature.min_level), min(high, feature.max_level)
+    return low, high
 
 
 def describe_topic_partitions_response(

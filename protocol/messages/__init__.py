@@ -7,6 +7,10 @@ from protocol.messages import (
     alter_partition,
     api_versions,
     broker_registration,
+    configs,
+    create_partitions,
+    elect_leaders,
+    features,
     fetch,
     list_offsets,
     metadata,
@@ -14,7 +18,9 @@ from protocol.messages import (
     produce,
     producer_ids,
     quorum,
+    reassignments,
     topics,
+    unregister_broker,
 )
 
 
@@ -45,6 +51,28 @@ APIS: dict[ApiKey, Api] = {
             offset_for_leader_epoch.OffsetForLeaderEpochRequest,
             offset_for_leader_epoch.OffsetForLeaderEpochResponse,
         ),
+        Api(ApiKey.DESCRIBE_CONFIGS, configs.DescribeConfigsRequest, configs.DescribeConfigsResponse),
+        Api(
+            ApiKey.CREATE_PARTITIONS,
+            create_partitions.CreatePartitionsRequest,
+            create_partitions.CreatePartitionsResponse,
+        ),
+        Api(ApiKey.ELECT_LEADERS, elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse),
+        Api(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            configs.IncrementalAlterConfigsRequest,
+            configs.IncrementalAlterConfigsResponse,
+        ),
+        Api(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            reassignments.AlterPartitionReassignmentsRequest,
+            reassignments.AlterPartitionReassignmentsResponse,
+        ),
+        Api(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            reassignments.ListPartitionReassignmentsRequest,
+            reassignments.ListPartitionReassignmentsResponse,
+        ),
         Api(ApiKey.VOTE, quorum.VoteRequest, quorum.VoteResponse),
         Api(ApiKey.BEGIN_QUORUM_EPOCH, quorum.BeginQuorumEpochRequest, quorum.QuorumEpochResponse),
         Api(ApiKey.END_QUORUM_EPOCH, quorum.EndQuorumEpochRequest, quorum.QuorumEpochResponse),
@@ -54,6 +82,7 @@ APIS: dict[ApiKey, Api] = {
             alter_partition.AlterPartitionRequest,
             alter_partition.AlterPartitionResponse,
         ),
+        Api(ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesResponse),
         Api(ApiKey.DESCRIBE_CLUSTER, metadata.DescribeClusterRequest, metadata.DescribeClusterResponse),
         Api(
             ApiKey.BROKER_REGISTRATION,
@@ -64,6 +93,11 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.BROKER_HEARTBEAT,
             broker_registration.BrokerHeartbeatRequest,
             broker_registration.BrokerHeartbeatResponse,
+        ),
+        Api(
+            ApiKey.UNREGISTER_BROKER,
+            unregister_broker.UnregisterBrokerRequest,
+            unregister_broker.UnregisterBrokerResponse,
         ),
         Api(
             ApiKey.ALLOCATE_PRODUCER_IDS,

@@ -1,5 +1,6 @@
 """Metadata (3) and DescribeCluster (60): who is there and who leads what, from the answering node's image."""
 
+from protocol.messages.features import DescribedFeature
 from protocol.schema import (
     array,
     array_of,
@@ -97,3 +98,4 @@ class DescribeClusterResponse:
     controller_epoch: int = field(int32, "Raft epoch of that leader.")
     metadata_offset: int = field(int64, "Position of the image.")
     brokers: tuple[DescribeClusterBroker, ...] = field(array_of(DescribeClusterBroker), "By id.")
+    features: tuple[DescribedFeature, ...] = field(array_of(DescribedFeature), "By name.")

@@ -359,7 +359,7 @@ class FakeBroker:
         return DescribedPartition(0, index, leader, epoch, 1, (1, 2, 3), (1, 2, 3), (), (), -1, 2, 0, ())
 
     def _describe_cluster(self, exchange: Exchange) -> None:
-        exchange.respond(m.DescribeClusterResponse(0, None, "fake", 101, 5, self.cluster.offset, ()))
+        exchange.respond(m.DescribeClusterResponse(0, None, "fake", 101, 5, self.cluster.offset, (), ()))
 
     def _describe_quorum(self, exchange: Exchange) -> None:
         code = self._error(ApiKey.DESCRIBE_QUORUM)
