@@ -4,15 +4,12 @@ Owns the segments, the leader epochs and the producer state that belong together
 reads are page-cache calls and never wait; everything that opens, syncs or removes files is a coroutine. Never
 decides who leads, what is committed or when to flush. `roll`, `truncate_to`, `reset_to` and
 `delete_old_segments` must not overlap with each other or with appends: their callers order them with
-`storage.serial.Serial`. After any DiskError the log refuses to go on in this process (A-20).
+`storage.serial.Serial`. After any DiskError the log refuses to go on in this process (A-20, `log_guard`).
 """
 
-import asyncio
 import logging
 import posixpath
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_batches, stamp
@@ -23,15 +20,15 @@ from storage.epoch_file import load_epochs
 from storage.flush_policy import FlushPolicy
 from storage.flusher import Flusher
 from storage.leader_epoch_cache import EpochEnd, LeaderEpochCache
+from storage.log_guard import LogGuard
 from storage.producer_state import ProducerState
 from storage.recovery import RecoveryReport, open_segments
-from storage.retention import SegmentAge, is_past_time, old_count
+from storage.retention import is_past_time, old_count
 from storage.segment import RELATIVE_OFFSET_MAX, Segment
+from storage.segment_list import SegmentList, age_of
 
 #: Room left for the records of one batch before relative offsets run out of bits.
 _BATCH_RECORDS_MAX = 1 << 24
-#: errno ECANCELED, for a change of files that was stopped half-way.
-_ECANCELED = 125
 
 _log = logging.getLogger("holdfast.storage")
 
@@ -72,6 +69,7 @@ class Log:
         config: LogConfig,
         segments: list[Segment],
         report: RecoveryReport,
+        on_failure: Callable[[DiskError], None] | None,
     ) -> None:
         self.folder = folder
         #: what opening found and did
@@ -79,11 +77,10 @@ class Log:
         self._runtime = runtime
         self._disk = runtime.disk
         self._clock = runtime.clock
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        self._active = segments[-1]
+        self._guard = LogGuard(folder, on_failure)
+        self._segments = SegmentList(segments)
         self._log_start_offset = segments[0].base_offset
-        self._log_end_offset = self._active.next_offset
+        self._log_end_offset = segments[-1].next_offset
         self._flushed_offset = self._log_end_offset
         self._last_epoch = -1
         self._epochs = LeaderEpochCache()
@@ -91,16 +88,10 @@ class Log:
         self._producers = ProducerState()
         self._config = config
         self.flush_policy = FlushPolicy(config.flush_messages, config.flush_ms)
-        self._changing: str | None = None
-        self._no_change = asyncio.Event()
-        self._no_change.set()
         self._truncation_count = 0
         self._background: list[Task] = []
-        self._failure: DiskError | None = None
-        self._is_closed = False
         self.topic_id: bytes | None = None
         self._before_rewind: Callable[[int], Awaitable[None]] | None = None
-        self._on_failure: Callable[[DiskError], None] | None = None
 
     @classmethod
     async def open(
@@ -136,15 +127,15 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
         )
-        log = cls(runtime, folder, config, found.segments, found.report)
-        log.topic_id, log._before_rewind, log._on_failure = topic_id, before_rewind, on_failure
+        log = cls(runtime, folder, config, found.segments, found.report, on_failure)
+        log.topic_id, log._before_rewind = topic_id, before_rewind
         log._log_start_offset = max(log._log_start_offset, log_start_offset)
         log._epochs = await load_epochs(disk, folder, found)
         log._flusher = Flusher(disk, folder, log._epochs)
         if await snapshots.drop_above(disk, folder, log._log_end_offset):
             await disk.sync_folder(folder)
         log._producers = await snapshots.load(disk, folder, found.segments)
-        log._find_last_epoch()
+        log._last_epoch = log._segments.last_epoch
         return log
 
     # --- what is known ---------------------------------------------------------------------------------
@@ -172,7 +163,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
@@ -192,7 +183,7 @@ class Log:
     @property
     def failure(self) -> DiskError | None:
         """The DiskError after which this log refuses to go on; None while all is well (A-20)."""
-        return self._failure
+        return self._guard.failure
 
     @property
     def config(self) -> LogConfig:
@@ -264,12 +255,12 @@ class Log:
     def start_epoch(self, leader_epoch: int) -> None:
         """Note that this replica leads in `leader_epoch` from the present end on, before there is data
         (R54)."""
-        self._check_usable()
+        self._guard.check_usable()
         self._epochs.assign(leader_epoch, self._log_end_offset)
 
     def needs_roll(self, next_size_bytes: int) -> bool:
         """Whether `roll` must come before an append of that many bytes: size, age, or offsets run out."""
-        active, config = self._active, self._config
+        active, config = self._segments.active, self._config
         if not active.size:
             return False
         if active.size + next_size_bytes > config.segment_bytes:
@@ -281,12 +272,11 @@ class Log:
         return self._clock.now_ms() - active.first_append_ms >= config.segment_ms
 
     def _write(self, buffers: tuple[Buffer, ...]) -> None:
-        self._check_usable()
-        assert self._changing is None, f"{self.folder}: append while {self._changing} is under way"
+        self._guard.check_append()
         try:
-            self._active.write(buffers)
+            self._segments.active.write(buffers)
         except DiskError as error:
-            self._fail(error)
+            self._guard.fail(error)
             raise
 
     def _note(self, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
@@ -294,9 +284,11 @@ class Log:
         self._last_epoch = leader_epoch
         next_offset = base_offset + header.last_offset_delta + 1
         try:
-            self._active.note(base_offset, next_offset, leader_epoch, header.max_timestamp, header.size_bytes)
+            self._segments.active.note(
+                base_offset, next_offset, leader_epoch, header.max_timestamp, header.size_bytes
+            )
         except DiskError as error:
-            self._fail(error)
+            self._guard.fail(error)
             raise
         if header.producer_id >= 0:
             self._producers.apply(header, base_offset)
@@ -304,8 +296,9 @@ class Log:
 
     def _appended(self, base_offset: int, size_bytes: int) -> Appended:
         now_ms = self._clock.now_ms()
-        if self._active.first_append_ms is None:
-            self._active.first_append_ms = now_ms
+        active = self._segments.active
+        if active.first_append_ms is None:
+            active.first_append_ms = now_ms
         record_count = self._log_end_offset - base_offset
         must_flush = self.flush_policy.appended(record_count, now_ms)
         return Appended(base_offset, self._log_end_offset - 1, size_bytes, record_count, must_flush)
@@ -327,13 +320,12 @@ class Log:
             end_offset = self._log_end_offset
         if fetch_offset >= end_offset:
             return b""
-        segment = self._active
-        if fetch_offset < segment.base_offset:
-            segment = self._segments[bisect_right(self._bases, fetch_offset) - 1]
         try:
-            return segment.read(fetch_offset, max_bytes, end_offset, at_least_one)
+            return self._segments.holder_of(fetch_offset).read(
+                fetch_offset, max_bytes, end_offset, at_least_one
+            )
         except DiskError as error:
-            self._fail(error)
+            self._guard.fail(error)
             raise
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
@@ -343,19 +335,11 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first batch that holds a record at or after `timestamp_ms`; None when there is none. Raises:
         DiskError."""
-        try:
-            for segment in self._segments:
-                if segment.next_offset <= self._log_start_offset:
-                    continue
-                header = segment.find_timestamp(timestamp_ms)
-                if header is not None:
-                    return TimestampOffset(
-                        header.max_timestamp, max(header.base_offset, self._log_start_offset)
-                    )
-        except DiskError as error:
-            self._fail(error)
-            raise
-        return None
+        with self._guard.failing():
+            header = self._segments.find_timestamp(timestamp_ms, self._log_start_offset)
+        if header is None:
+            return None
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, self._log_start_offset))
 
     # --- flush -----------------------------------------------------------------------------------------
 
@@ -364,22 +348,18 @@ class Log:
 
         Covers only what was there when it started (A-21). Raises: DiskError.
         """
-        while self._changing is not None:  # again and again: the next change may begin before we wake
-            await self._no_change.wait()
-        if self._is_closed:
+        await self._guard.no_change()
+        if self._guard.is_closed:
             return self._flushed_offset
-        self._check_usable()
+        self._guard.check_usable()
         end_offset = self._log_end_offset
         if self._flushed_offset == end_offset and not self._flusher.has_rolled:
             return end_offset
         self.flush_policy.flush_started()
-        try:
-            await self._flusher.flush(self._active, self._epochs)
-        except DiskError as error:
-            self._fail(error)
-            raise
+        with self._guard.failing():
+            await self._flusher.flush(self._segments.active, self._epochs)
         # Another flush may have failed meanwhile, and the kernel reports an error once only (A-20).
-        self._check_usable()
+        self._guard.check_usable()
         if end_offset > self._flushed_offset:
             self._flushed_offset = end_offset
         return self._flushed_offset
@@ -389,19 +369,17 @@ class Log:
     async def roll(self) -> None:
         """Begin a new segment at the end of the log; the full one is flushed in the background. Does nothing
         while the active segment is empty. Raises: DiskError."""
-        async with self._change("roll"):
+        async with self._guard.change("roll"):
             await self._roll()
 
     async def _roll(self) -> None:
-        full = self._active
+        full = self._segments.active
         if not full.size:
             return
         segment = await self._new_segment(self._log_end_offset)
         full.index.store()
         self._flusher.rolled(full)
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
-        self._active = segment
+        self._segments.add(segment)
         self._background = [task for task in self._background if not task.is_done]
         snapshot = snapshots.encode(self._producers, segment.base_offset)
         self._background.append(
@@ -423,11 +401,11 @@ class Log:
         try:
             await self.flush()
             async with self._flusher.small_files:
-                if self._truncation_count == truncation_count and not self._is_closed:
+                if self._truncation_count == truncation_count and not self._guard.is_closed:
                     await snapshots.write(self._disk, self.folder, offset, snapshot)
         except DiskError as error:
-            self._fail(error)
-            if self._on_failure is None:
+            self._guard.fail(error)
+            if not self._guard.is_heard:
                 raise
 
     async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
@@ -437,37 +415,37 @@ class Log:
         DiskError.
         """
         self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
-        async with self._change("retention"):
+        async with self._guard.change("retention"):
             kept_offset = min(high_watermark, self._flushed_offset)
             is_all_safe = self._log_end_offset <= kept_offset
-            if self._active.size and is_all_safe and is_past_time(_age(self._active), self._config, wall_ms):
+            active = self._segments.active
+            if active.size and is_all_safe and is_past_time(age_of(active), self._config, wall_ms):
                 await self._roll()
             count = old_count(
-                [_age(segment) for segment in self._segments],
+                self._segments.ages(),
                 self._config,
                 wall_ms=wall_ms,
                 log_start_offset=self._log_start_offset,
                 kept_offset=kept_offset,
             )
-            old = self._segments[:count]
-            if not old:
+            if not count:
                 return 0
             await self._flusher.wait_idle()
+            old = self._segments.drop_first(count)
             self._flusher.forget(old)
-            del self._segments[: len(old)]
-            del self._bases[: len(old)]
-            self._advance_log_start(self._bases[0])
+            self._advance_log_start(self._segments.base_offset)
             await self._flusher.store_epochs(self._epochs)
             for segment in old:
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
-            _log.info("%s: deleted %d segments, log starts at %d", self.folder, len(old), self._bases[0])
-            return len(old)
+            start = self._segments.base_offset
+            _log.info("%s: deleted %d segments, log starts at %d", self.folder, count, start)
+            return count
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide everything below `offset`, the leader's log start; segments go with the next retention
         pass."""
-        self._check_usable()
+        self._guard.check_usable()
         assert offset <= self._log_end_offset
         self._advance_log_start(offset)
 
@@ -487,18 +465,15 @@ class Log:
         if offset < self._log_start_offset:
             await self.reset_to(offset)
             return offset
-        async with self._change("truncate"):
+        async with self._guard.change("truncate"):
             if offset >= self._log_end_offset:
                 self._epochs.truncate_from_end(self._log_end_offset)
                 return self._log_end_offset
             await self._prepare_rewind(offset)
-            number = bisect_right(self._bases, offset) - 1
-            segment, dropped = self._segments[number], self._segments[number + 1 :]
             # No await up to `_rewound`: readers see all of the cut or nothing.
+            segment = self._segments.holder_of(offset)
             segment.cut(segment.position_of(offset))
-            del self._segments[number + 1 :]
-            del self._bases[number + 1 :]
-            self._active = segment
+            dropped = self._segments.drop_behind(offset)
             self._epochs.truncate_from_end(segment.next_offset)
             self._rewound(segment.next_offset)
             self._flusher.forget([segment, *dropped])
@@ -510,10 +485,9 @@ class Log:
 
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
-        async with self._change("reset"):
+        async with self._guard.change("reset"):
             await self._prepare_rewind(offset)
-            dropped = self._segments
-            self._segments, self._bases = [], []
+            dropped = self._segments.clear()
             self._log_start_offset = offset
             self._epochs.clear()
             self._rewound(offset)
@@ -521,9 +495,7 @@ class Log:
             for segment in reversed(dropped):
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
-            self._active = await self._new_segment(offset)
-            self._segments.append(self._active)
-            self._bases.append(offset)
+            self._segments.add(await self._new_segment(offset))
             self._flushed_offset = offset
             # Also a snapshot at this very offset, or below it, is of another life.
             await self._finish_rewind(last_snapshot_offset=-1)
@@ -538,18 +510,14 @@ class Log:
         self._log_end_offset = log_end_offset
         self._flushed_offset = min(self._flushed_offset, log_end_offset)
         self._truncation_count += 1
-        self._find_last_epoch()
+        self._last_epoch = self._segments.last_epoch
 
     async def _finish_rewind(self, last_snapshot_offset: int) -> None:
         async with self._flusher.small_files:
             await snapshots.drop_above(self._disk, self.folder, last_snapshot_offset)
         await self._flusher.store_epochs(self._epochs)
         await self._disk.sync_folder(self.folder)
-        self._producers = await snapshots.load(self._disk, self.folder, self._segments)
-
-    def _find_last_epoch(self) -> None:
-        written = [segment.last_epoch for segment in self._segments if segment.size]
-        self._last_epoch = written[-1] if written else -1
+        self._producers = await snapshots.load(self._disk, self.folder, list(self._segments))
 
     # --- end -------------------------------------------------------------------------------------------
 
@@ -559,19 +527,19 @@ class Log:
         Raises: DiskError, after closing, when `flush` was asked for and this log had failed or fails now: the
         stop is not clean then.
         """
-        if self._is_closed:
+        if self._guard.is_closed:
             return
         for task in self._background:
             await task.wait()
         failure = None
         if flush:
             try:
-                async with self._change("close"):
+                async with self._guard.change("close"):
                     await self._flush_whole()
             except DiskError as error:
                 failure = error
         await self._flusher.wait_idle()
-        self._is_closed = True
+        self._guard.is_closed = True
         for segment in self._segments:
             await segment.close()
         if failure is not None:
@@ -586,39 +554,3 @@ class Log:
             await snapshots.write(self._disk, self.folder, self._log_end_offset, text)
         await self._disk.sync_folder(self.folder)
         self._flushed_offset = self._log_end_offset
-
-    @asynccontextmanager
-    async def _change(self, name: str) -> AsyncIterator[None]:
-        """Keep appends and flushes away while files change; whoever leaves it half done ends the log."""
-        self._check_usable()
-        assert self._changing is None, f"{self.folder}: {name} while {self._changing} is under way"
-        self._changing = name
-        self._no_change.clear()
-        try:
-            yield
-        except DiskError as error:
-            self._fail(error)
-            raise
-        except asyncio.CancelledError:
-            self._failure = self._failure or DiskError(self.folder, name, _ECANCELED, "cancelled half-way")
-            raise
-        finally:
-            self._changing = None
-            self._no_change.set()
-
-    def _check_usable(self) -> None:
-        assert not self._is_closed, f"{self.folder} is closed"
-        failure = self._failure
-        if failure is not None:
-            raise DiskError(failure.path, failure.operation, failure.errno, failure.reason)
-
-    def _fail(self, error: DiskError) -> None:
-        if self._failure is None:
-            self._failure = error
-            _log.error("%s: no more appends in this process: %s", self.folder, error)
-            if self._on_failure is not None:
-                self._on_failure(error)
-
-
-def _age(segment: Segment) -> SegmentAge:
-    return SegmentAge(segment.next_offset, segment.size, segment.max_timestamp)

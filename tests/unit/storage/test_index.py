@@ -74,7 +74,7 @@ async def test_a_lookup_in_a_log_never_scans_more_than_one_interval() -> None:
         data = batch(size=number % 90)
         largest = max(largest, len(data))
         log.append_as_leader(data, 0)
-    index = log._active.index
+    index = log._segments.active.index
     for offset, position in enumerate(positions):
         entry = index.floor_of_offset(offset)
         assert position - (entry.position if entry else 0) <= 500 + largest

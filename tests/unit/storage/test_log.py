@@ -498,7 +498,7 @@ async def test_a_clean_stop_makes_a_cut_index_durable() -> None:
     for _ in range(8):
         await append(log)
     await log.flush()
-    log._active.index.store()
+    log._segments.active.index.store()
     await log.truncate_to(3)
     await log.close(True)
     world.disk.power_loss()
