@@ -1,16 +1,22 @@
 """Topics, quorum and offsets for people and tools. Asks any node; repeats what may safely be repeated.
 
 A request whose answer was lost may have been carried out: creating is then content with a topic that exists
-already, deleting with one that does not.
+already, deleting with one that does not, unregistering with a broker that is not there. The calls about
+partitions are in `admin_partitions`, those about configuration and features in `admin_configs`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from client import admin_configs, admin_partitions
+from client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
+from client.admin_partitions import NewPartitions, Reassignment
+from client.admin_rows import ask_whole, raise_refusal
 from client.cluster_client import ClusterClient
-from client.errors import ClientError, code_of
+from client.errors import ClientError, RowError, code_of
 from client.list_offsets import FoundOffset, list_offsets
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectionKind
 from protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -31,6 +37,7 @@ from protocol.messages.topics import (
     TopicConfig,
     TopicPartitionCursor,
 )
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from runtime.api import Runtime
 
 _PARTITIONS_PER_ANSWER = 2_000
@@ -89,14 +96,14 @@ class Admin:
         answer, maybe_done = await self._cluster.ask(
             request, timeout_ms, code_of_answer=worst, what="CreateTopics"
         )
-        _raise_whole(answer.error_code, answer.error_message, "CreateTopics")
+        raise_refusal(answer.error_code, answer.error_message, "CreateTopics")
         ids: dict[str, bytes] = {}
         for row in answer.topics:
             code = code_of(row.error_code)
             if code is ErrorCode.TOPIC_ALREADY_EXISTS and maybe_done and not validate_only:
                 ids[row.name] = (await self._cluster.topic(row.name, timeout_ms)).topic_id
                 continue
-            _raise_row(f"topic {row.name}", code, row.error_message)
+            raise_refusal(row.error_code, row.error_message, f"topic {row.name}")
             ids[row.name] = row.topic_id
         return ids
 
@@ -117,11 +124,11 @@ class Admin:
         answer, maybe_done = await self._cluster.ask(
             request, timeout_ms, code_of_answer=worst, what="DeleteTopics"
         )
-        _raise_whole(answer.error_code, answer.error_message, "DeleteTopics")
+        raise_refusal(answer.error_code, answer.error_message, "DeleteTopics")
         for row in answer.topics:
             code = code_of(row.error_code)
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not maybe_done:
-                _raise_row(f"topic {row.name}", code, row.error_message)
+                raise_refusal(row.error_code, row.error_message, f"topic {row.name}")
 
     async def list_topics(self, *, timeout_ms: float = _TIMEOUT_MS) -> list[str]:
         """Names of all topics, sorted."""
@@ -141,13 +148,8 @@ class Admin:
         while True:
             request = DescribeTopicPartitionsRequest(tuple(names or ()), _PARTITIONS_PER_ANSWER, cursor)
             answer: DescribeTopicPartitionsResponse
-            answer, _ = await self._cluster.ask(
-                request,
-                max(1, deadline_ms - self._clock.now_ms()),
-                code_of_answer=lambda found: code_of(found.error_code),
-                what="DescribeTopicPartitions",
-            )
-            _raise_whole(answer.error_code, answer.error_message, "DescribeTopicPartitions")
+            left_ms = max(1, deadline_ms - self._clock.now_ms())
+            answer, _ = await ask_whole(self._cluster, request, left_ms, "DescribeTopicPartitions")
             for topic in answer.topics:
                 known = parts.get(topic.name)
                 parts[topic.name] = topic if known is None else _joined(known, topic)
@@ -163,26 +165,26 @@ class Admin:
     async def describe_cluster(self, *, timeout_ms: float = _TIMEOUT_MS) -> DescribeClusterResponse:
         """Brokers, fenced ones too, and the active controller."""
         answer: DescribeClusterResponse
-        answer, _ = await self._cluster.ask(
-            DescribeClusterRequest(),
-            timeout_ms,
-            code_of_answer=lambda found: code_of(found.error_code),
-            what="DescribeCluster",
-        )
-        _raise_whole(answer.error_code, answer.error_message, "DescribeCluster")
+        answer, _ = await ask_whole(self._cluster, DescribeClusterRequest(), timeout_ms, "DescribeCluster")
         return answer
 
     async def describe_quorum(self, *, timeout_ms: float = _TIMEOUT_MS) -> DescribeQuorumResponse:
         """Voters and observers as the quorum's leader sees them."""
         answer: DescribeQuorumResponse
-        answer, _ = await self._cluster.ask(
-            DescribeQuorumRequest(),
+        answer, _ = await ask_whole(self._cluster, DescribeQuorumRequest(), timeout_ms, "DescribeQuorum")
+        return answer
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: float = _TIMEOUT_MS) -> None:
+        """Take a broker out for good (R28)."""
+        answer: UnregisterBrokerResponse
+        answer, maybe_done = await self._cluster.ask(
+            UnregisterBrokerRequest(broker_id),
             timeout_ms,
             code_of_answer=lambda found: code_of(found.error_code),
-            what="DescribeQuorum",
+            what="UnregisterBroker",
         )
-        _raise_whole(answer.error_code, answer.error_message, "DescribeQuorum")
-        return answer
+        if not (maybe_done and answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED):
+            raise_refusal(answer.error_code, answer.error_message, "UnregisterBroker")
 
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = _TIMEOUT_MS
@@ -190,6 +192,90 @@ class Admin:
         """`{(topic, partition): (offset, timestamp, leader_epoch)}` for -1 latest, -2 earliest, or ms."""
         wanted = {TopicPartition(*partition): stamp for partition, stamp in timestamps.items()}
         return await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
+
+    # --- partitions -----------------------------------------------------------------------------------
+
+    async def create_partitions(
+        self,
+        topics: Mapping[str, NewPartitions],
+        validate_only: bool = False,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> dict[str, RowError | None]:
+        """Give topics more partitions; None for each topic that has them."""
+        return await admin_partitions.create_partitions(
+            self._cluster, self._clock, topics, validate_only, timeout_ms
+        )
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        allow_replication_factor_change: bool = True,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> dict[TopicPartition, RowError | None]:
+        """Begin to move partitions to these brokers, the preferred first; None ends a move that runs."""
+        return await admin_partitions.alter_partition_reassignments(
+            self._cluster, targets, allow_replication_factor_change, timeout_ms
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float = _TIMEOUT_MS
+    ) -> dict[TopicPartition, Reassignment]:
+        """The partitions that move, of these or of all, by topic and index."""
+        return await admin_partitions.list_partition_reassignments(self._cluster, partitions, timeout_ms)
+
+    async def elect_leaders(
+        self,
+        kind: ElectionKind,
+        partitions: Iterable[TopicPartition] | None = None,
+        desired_leaders: Mapping[TopicPartition, int] | None = None,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> dict[TopicPartition, RowError | None]:
+        """Elect leaders, of all partitions for None; then those that need no election are left out (R17).
+
+        ELECTION_NOT_NEEDED means that somebody leads already, not that it is the desired leader (R19).
+        """
+        return await admin_partitions.elect_leaders(
+            self._cluster, self._clock, kind, partitions, desired_leaders or {}, timeout_ms
+        )
+
+    # --- configuration and features -------------------------------------------------------------------
+
+    async def describe_configs(
+        self,
+        resources: Sequence[Resource],
+        keys: Sequence[str] | None = None,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> dict[Resource, list[ConfigEntry] | RowError]:
+        """Every key, or these, with the value in force and its source, by name."""
+        return await admin_configs.describe_configs(self._cluster, resources, keys, timeout_ms)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[Resource, Mapping[str, str | None]],
+        validate_only: bool = False,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> dict[Resource, RowError | None]:
+        """Set keys, take away those with None. Of one resource all is done or nothing."""
+        return await admin_configs.alter_configs(self._cluster, changes, validate_only, timeout_ms)
+
+    async def describe_features(self, *, timeout_ms: float = _TIMEOUT_MS) -> Features:
+        """(features by name, metadata offset)."""
+        return await admin_configs.describe_features(self._cluster, timeout_ms)
+
+    async def update_features(
+        self,
+        updates: Mapping[str, FeatureUpdate],
+        validate_only: bool = False,
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> None:
+        """Finalize levels, all or none. Raises the refusal."""
+        await admin_configs.update_features(self._cluster, updates, validate_only, timeout_ms)
 
 
 def _joined(known: DescribedTopic, more: DescribedTopic) -> DescribedTopic:
@@ -212,12 +298,3 @@ def _worst(whole: int, rows: Sequence[int]) -> ErrorCode:
     if whole != ErrorCode.NONE:
         return code_of(whole)
     return next((code_of(row) for row in rows if code_of(row).is_retriable), ErrorCode.NONE)
-
-
-def _raise_whole(number: int, text: str | None, what: str) -> None:
-    _raise_row(what, code_of(number), text)
-
-
-def _raise_row(what: str, code: ErrorCode, text: str | None) -> None:
-    if code is not ErrorCode.NONE:
-        raise ClientError(f"{what}: {code.name}: {text or 'no reason given'}", code)

@@ -1,5 +1,7 @@
 """What client calls raise. Every error carries a sentence that says what to do, and the code it came with."""
 
+from dataclasses import dataclass
+
 from protocol.errors import ErrorCode
 
 
@@ -37,6 +39,23 @@ class LogTruncated(ClientError):
 
 class CorruptRecords(ClientError):
     """A fetched batch does not match its crc or cannot be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """Why one item of a request was refused; the others may be done. The message says what to do."""
+
+    code: ErrorCode
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}"
+
+
+def row_error(number: int, text: str | None) -> RowError | None:
+    """The error of a row, None for success."""
+    code = code_of(number)
+    return None if code is ErrorCode.NONE else RowError(code, text or "no reason given")
 
 
 def code_of(number: int) -> ErrorCode:
