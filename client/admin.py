@@ -139,14 +139,18 @@ class Admin:
         return sorted(topic.name for topic in answer.topics)
 
     async def describe_topics(
-        self, names: Sequence[str] | None = None, *, timeout_ms: float = _TIMEOUT_MS
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        partitions_per_answer: int = _PARTITIONS_PER_ANSWER,
+        timeout_ms: float = _TIMEOUT_MS,
     ) -> list[DescribedTopic]:
         """Topics by name with all partitions, ELR included; unknown names come with their error code."""
         parts: dict[str, DescribedTopic] = {}
         cursor: TopicPartitionCursor | None = None
         deadline_ms = self._clock.now_ms() + int(timeout_ms)
         while True:
-            request = DescribeTopicPartitionsRequest(tuple(names or ()), _PARTITIONS_PER_ANSWER, cursor)
+            request = DescribeTopicPartitionsRequest(tuple(names or ()), partitions_per_answer, cursor)
             answer: DescribeTopicPartitionsResponse
             left_ms = max(1, deadline_ms - self._clock.now_ms())
             answer, _ = await ask_whole(self._cluster, request, left_ms, "DescribeTopicPartitions")
