@@ -158,7 +158,7 @@ def _blocks(path: Path) -> Iterator[Block]:
         where = f"{path.name}:{number}"
         if in_output:
             if line.strip():
-                block.expected.append(line)
+                block.expected.append(line.rstrip())
                 continue
             yield block
             block, in_output = Block([], [], []), False
@@ -184,7 +184,11 @@ def run_file(path: Path, execute: Callable[[Command], list[str]], *, rewrite: bo
     for block in parse_file(path):
         output: list[str] = []
         for command in block.commands:
-            output += execute(command)
+            try:
+                output += execute(command)
+            except AssertionError as error:
+                error.add_note(f"{command.where}: {command.line}")
+                raise
         written += [*block.head, SEPARATOR, *output, ""]
         if output != block.expected:
             where = block.commands[0].where

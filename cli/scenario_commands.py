@@ -41,7 +41,7 @@ class Scenario:
         self._is_manager_on = True
         self._started: Quorum | None = None
         #: example above each command
-        self._commands: CommandTable = {
+        self.commands: CommandTable = {
             # cluster elr=off manager=off unclean=true rebalance=on
             "cluster": self._cluster,
             # broker 1 2 3 rack=a
@@ -97,10 +97,10 @@ class Scenario:
     def execute(self, command: Command) -> list[str]:
         """Run one command; returns what it prints."""
         if command.name == "cluster":
-            return run_command(self._commands, command)
+            return run_command(self.commands, command)
         before = self.quorum.image
         self.quorum.stated.clear()
-        errors = run_command(self._commands, command)
+        errors = run_command(self.commands, command)
         if command.name == "show":
             return errors
         after = self.quorum.image
@@ -236,9 +236,9 @@ class Scenario:
         topic = quorum.image.topic(name)
         partition = None if topic is None else topic.partitions.get(index)
         leader = None if partition is None else partition.leader
-        sender = command.integer("from") if "from" in command.arguments else leader
-        if sender is None:
-            raise ParseError(f"{command.where}: from= is needed without a leader")
+        # nobody leads: whoever asks is refused for that, if its own epoch is right
+        anybody = min(quorum.image.brokers, default=0)
+        sender = command.integer("from", anybody if leader is None else leader)
         if command.choice("broker_epoch", ("current", "stale"), "current") == "stale":
             known = quorum.image.brokers.get(sender)
             changes["broker_epoch"] = -1 if known is None else known.broker_epoch - 1

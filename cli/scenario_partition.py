@@ -22,7 +22,7 @@ class PartitionScenario:
     def __init__(self) -> None:
         self._alone = LonePartition()
         self._partition = self._alone.partition
-        self._commands: CommandTable = {
+        self.commands: CommandTable = {
             # brokers 2 3 epoch=20
             "brokers": self._brokers,
             # fence 2
@@ -64,7 +64,7 @@ class PartitionScenario:
     def execute(self, command: Command) -> list[str]:
         """Run one command; returns what it prints."""
         before = self._alone.proposal
-        lines = run_command(self._commands, command)
+        lines = run_command(self.commands, command)
         proposal = self._alone.proposal
         if proposal is not None and proposal is not before:
             lines.append(f"propose isr={ids_text(proposal.isr)}")

@@ -69,7 +69,7 @@ class RaftScenario:
         #: voter -> its outstanding requests, oldest first; answers go to the newest
         self._sent: dict[int, list[Send]] = {}
         #: epoch and offset in `2@7`, runs of epochs in `1:3,2:2`
-        self._commands: CommandTable = {
+        self.commands: CommandTable = {
             # node 1 voters=(1,2,3) epoch=3 voted_for=2 leader=2 log=1:3,2:2 observer
             "node": self._start,
             # tick 500
@@ -112,7 +112,7 @@ class RaftScenario:
 
     def execute(self, command: Command) -> list[str]:
         """Run one command; returns what it prints."""
-        return run_command(self._commands, command) or ["ok"]
+        return run_command(self.commands, command) or ["ok"]
 
     def _start(self, command: Command) -> list[str]:
         config = make_config(command.number(), command.ids("voters"), is_voter=not command.flag("observer"))

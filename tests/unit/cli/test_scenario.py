@@ -1,11 +1,18 @@
-"""`holdfast scenario`: exit codes, differences by block, rewriting."""
+"""`holdfast scenario`: exit codes, differences by block, rewriting, the tables of docs/scenarios.md."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.scenario import command
+from cli.scenario import command, speaker
+from cli.scenario_commands import Scenario
+from cli.scenario_partition import PartitionScenario
+from cli.scenario_raft import RaftScenario
+
+ROOT = Path(__file__).parents[3]
 
 TEXT = """\
 # a comment stays
@@ -59,6 +66,21 @@ def test_rewrite_fills_in_the_answers_and_keeps_the_rest(tmp_path: Path) -> None
         ("broker 1 colour=red\n----\nok\n", "knows no colour="),
         ("broker 1\nshow t\n----\nok\n", "a.txt:2: expected a partition"),
         ("fence\n----\nok\n", "fence needs more words"),
+        ("failover now\n----\nok\n", "failover does not know what to do with now"),
+        ("broker 1\nalter t-0 isr=(1,x)\n----\nok\n", "a.txt:2: expected a number, got x"),
+        ("broker 1\nalter t-0 isr=1,2\n----\nok\n", "expected ids as (1,2), got 1,2"),
+        ("broker 1\nregister 1 first\n----\nok\n", "a.txt:2: broker 1 is registered already"),
+        ("elect best t-0\n----\nok\n", "expected preferred|unclean|"),
+        ("broker 1\ncluster\n----\nok\n", "a.txt:2: cluster comes first"),
+        ("----\nok\n", "a.txt:1: ---- without commands"),
+        ("cluster elr=maybe\n----\nok\n", "expected on|off, got maybe"),
+        ("config topic t a=1 b=2\n----\nok\n", "config needs one KEY=VALUE"),
+        ("registration leader=1 isr=(1)\nfence x\n----\nok\n", "a.txt:2: expected a number, got x"),
+        ("registration leader=1 isr=(1)\nbroker 1\n----\nok\n", "a.txt:2: unknown command broker"),
+        ("registration leader=1 isr=(1)\nanswer isr=(1)\n----\nok\n", "a.txt:2: nothing was proposed"),
+        ("node 1 voters=(1,2,3) log=1\n----\nok\n", "a.txt:1: expected a log as 1:3,2:2, got 1"),
+        ("node 1 voters=(1,2,3)\nanswer 2 granted\n----\nok\n", "a.txt:2: nothing was asked of 2"),
+        ("node 1 voters=(1,2,3)\nvote from=2 epoch=1 last=3\n----\nok\n", "a.txt:2: expected a number"),
     ],
 )
 def test_what_cannot_be_parsed_is_named_and_exits_with_2(tmp_path: Path, text: str, hint: str) -> None:
@@ -67,3 +89,59 @@ def test_what_cannot_be_parsed_is_named_and_exits_with_2(tmp_path: Path, text: s
     result = run(str(path))
     assert result.exit_code == 2
     assert hint in result.output
+
+
+def test_a_file_that_breaks_off_is_not_rewritten(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("broker 1\n----\n\ndance\n----\n")
+    assert run(str(path), "--rewrite").exit_code == 2
+    assert path.read_text() == "broker 1\n----\n\ndance\n----\n"
+
+
+def test_a_file_that_cannot_be_parsed_outweighs_one_that_differs(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT.format(answer="ok"))
+    (tmp_path / "b.txt").write_text("dance\n----\n")
+    result = run(str(tmp_path))
+    assert result.exit_code == 2
+    assert "2 scenarios, 1 differ, 1 cannot be parsed" in result.output
+
+
+def test_spaces_in_sets_indented_comments_and_blank_lines_are_no_difference(tmp_path: Path) -> None:
+    text = TEXT.format(answer=RIGHT).replace("(1,2) min_isr", "( 2, 1 ) leader=1 min_isr")
+    (tmp_path / "a.txt").write_text(
+        "\n\n" + text.replace("fence 2\n", "  # so\n\nfence 2\n\n") + "\n\n# end\n"
+    )
+    assert run(str(tmp_path)).output == "1 scenarios, 0 differ, 0 cannot be parsed\n"
+
+
+def test_one_run_takes_files_of_all_tables(tmp_path: Path) -> None:
+    folder = ROOT / "tests" / "scenarios"
+    seen = set()
+    for kind in ("controller", "partition", "raft"):
+        file = sorted((folder / kind).glob("*.txt"))[0]
+        shutil.copy(file, tmp_path)
+        seen.add(type(speaker(file)))
+    assert seen == {Scenario, PartitionScenario, RaftScenario}
+    before = {file: file.read_text() for file in tmp_path.iterdir()}
+    assert run(str(tmp_path)).output == "3 scenarios, 0 differ, 0 cannot be parsed\n"
+    assert run(str(tmp_path), "--rewrite").exit_code == 0
+    assert {file: file.read_text() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("title", "table"),
+    [("Controller", Scenario()), ("Partition", PartitionScenario()), ("Raft node", RaftScenario())],
+)
+def test_the_page_about_scenarios_names_every_command_and_its_example_passes(
+    title: str, table: Scenario | PartitionScenario | RaftScenario, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "scenarios.md").read_text()
+    section = re.split(r"^## ", page, flags=re.MULTILINE)
+    text = next(part for part in section if part.startswith(title))
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    names = [example.split()[0] for row in rows for example in re.findall(r"`([^`]+)`", row)]
+    assert sorted(set(names)) == sorted(table.commands)
+    example = [line[4:] for line in text.splitlines() if line.startswith("    ")]
+    (tmp_path / "a.txt").write_text("\n".join(example))
+    result = run(str(tmp_path / "a.txt"))
+    assert result.exit_code == 0, result.output
