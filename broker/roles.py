@@ -72,6 +72,7 @@ class Roles:
         #: open logs, with a role or without one yet; None until all are loaded
         self._logs: dict[TopicPartition, LogView] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
+        #: logs asked for; at most one opening of each is under way
         self._opening: dict[TopicPartition, None] = {}
         self._effects = outbox
 
@@ -88,19 +89,19 @@ class Roles:
             self._note(Level.ERROR, sentence)
         if delta.changed_brokers:
             self._brokers_changed(delta.changed_brokers, now_ms)
+        for resource_type, name in delta.changed_configs:
+            self._configs_changed(name if resource_type == RESOURCE_TOPIC else None, now_ms)
         if not self.has_roles:
             self.maybe_take_roles(now_ms)
             return
         changes = delta.local_changes(self.broker_id)
         for local in changes.deleted:
-            self._delete(TopicPartition(local.topic_id, local.partition_index), now_ms)
+            self._delete(TopicPartition(local.topic_id, local.partition_index))
         for local in (*changes.leaders, *changes.followers):
             self._apply_local(local, now_ms)
         if delta.changed_brokers:  # who may not join any more holds the high watermark up no more (F3)
             for partition in self.partitions.values():
                 self.advance(partition, now_ms)
-        for resource_type, name in delta.changed_configs:
-            self._configs_changed(name if resource_type == RESOURCE_TOPIC else None)
 
     def maybe_take_roles(self, now_ms: int) -> None:
         """Take the roles of the image if it stands at or behind our own registration record; nothing before
@@ -118,8 +119,8 @@ class Roles:
         self.has_roles = True
         self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
         self._effects += self.fetchers.restart(epoch)
-        for key in [key for key in self._logs if key.topic_id not in self.image.topics]:
-            self._delete(key, now_ms)
+        for key in [key for key in self._logs if not self._is_assigned(key)]:
+            self._delete(key)  # its topic was deleted, or it was moved away, without us
         view = local_view(self.image, self.broker_id)
         for local in (*view.leaders, *view.followers):
             self._apply_local(local, now_ms)
@@ -160,7 +161,7 @@ class Roles:
                 if proposal is not None:
                     self.submit(key, proposal)
 
-    def _configs_changed(self, topic_name: str | None) -> None:
+    def _configs_changed(self, topic_name: str | None, now_ms: int) -> None:
         for key, partition in self.partitions.items():
             if topic_name is None or partition.topic_name == topic_name:
                 config = log_config(self.image, partition.topic_name, self.config.static)
@@ -171,6 +172,7 @@ class Roles:
                     self.image, partition.topic_name, self.config.static
                 )
                 self._effects.append(ConfigureLog(key, config))
+                self.advance(partition, now_ms)
 
     # --- one partition -------------------------------------------------------------------------------------
 
@@ -279,21 +281,25 @@ class Roles:
         """A log asked for is open; the partition may have changed or gone meanwhile."""
         assert self._logs is not None
         self._logs[event.key] = event.log
-        self._opening.pop(event.key, None)
-        topic = self.image.topics.get(event.key.topic_id)
-        registration = None if topic is None else topic.partitions.get(event.key.partition_index)
-        if topic is None or registration is None or self.broker_id not in registration.replicas:
+        del self._opening[event.key]
+        if not self._is_assigned(event.key):
             self._delete_log(event.key)
         elif self.has_roles:
-            local = LocalPartition(topic.name, event.key.partition_index, topic.topic_id, registration)
-            self._apply_local(local, now_ms)
+            topic_id, index = event.key
+            topic = self.image.topics[topic_id]
+            self._apply_local(LocalPartition(topic.name, index, topic_id, topic.partitions[index]), now_ms)
+
+    def _is_assigned(self, key: TopicPartition) -> bool:
+        """Metadata wants a replica of it here."""
+        registration = self.image.partition(*key)
+        return registration is not None and self.broker_id in registration.replicas
 
     def _open_log(self, key: TopicPartition) -> None:
         topic = self.image.topics[key.topic_id]
         self._effects.append(OpenLog(key, topic.name, log_config(self.image, topic.name, self.config.static)))
 
-    def _delete(self, key: TopicPartition, now_ms: int) -> None:
-        self._opening.pop(key, None)
+    def _delete(self, key: TopicPartition) -> None:
+        # An opening under way goes on: a second one behind it could find the log that is being deleted.
         partition = self.partitions.pop(key, None)
         if partition is None:
             self._delete_log(key)
@@ -309,6 +315,7 @@ class Roles:
 
     def _delete_log(self, key: TopicPartition) -> None:
         assert self._logs is not None
+        self._high_watermarks.pop(key, None)
         if self._logs.pop(key, None) is not None:
             self._effects.append(DeleteLog(key))
 

@@ -141,10 +141,29 @@ def partition(
 
 
 def change(
-    *, leader: int | None = None, isr: tuple[int, ...] | None = None, index: int = 0
+    *,
+    leader: int | None = None,
+    isr: tuple[int, ...] | None = None,
+    replicas: tuple[int, ...] | None = None,
+    adding: tuple[int, ...] | None = None,
+    original: tuple[int, ...] | None = None,
+    min_isr: int | None = None,
+    index: int = 0,
 ) -> PartitionChangeRecord:
     return PartitionChangeRecord(
-        TOPIC, index, isr, leader, None, None, None, None, None, None, None, None, None
+        topic_id=TOPIC,
+        partition_index=index,
+        isr=isr,
+        leader=leader,
+        replicas=replicas,
+        removing_replicas=None,
+        adding_replicas=adding,
+        original_replicas=original,
+        elr=None,
+        last_known_elr=None,
+        last_known_leader=None,
+        leader_recovery_state=None,
+        min_isr=min_isr,
     )
 
 
@@ -167,6 +186,9 @@ class CoreHarness:
         #: flushes take until `finish_flushes`, cuts until `finish_cuts`
         self.flushes: list[Flush] = []
         self.cuts: list[Truncate | Reset] = []
+        #: logs take until `finish_opens` to open, if `opens_slowly`
+        self.opens_slowly = False
+        self.opens: list[OpenLog] = []
         self._metadata_offset = 0
         self._requests = 0
 
@@ -312,6 +334,14 @@ class CoreHarness:
                 log.reset_to(effect.start_offset)
             self.post(Truncated(effect.key))
 
+    def finish_opens(self) -> None:
+        self.post(*self._open_logs())
+
+    def _open_logs(self) -> list[Event]:
+        opens, self.opens = self.opens, []
+        assert len({effect.key for effect in opens}) == len(opens), "one opening of a log at a time"
+        return [LogOpened(effect.key, self.logs.setdefault(effect.key, MemoryLog())) for effect in opens]
+
     def _carry_out(self, effects: list[Effect], queue: list[Event]) -> None:
         for effect in effects:
             match effect:
@@ -329,9 +359,10 @@ class CoreHarness:
                     queue.append(FetchedAppended(tuple(self._append_fetched(item) for item in fetched)))
                 case StartEpoch(key, epoch):
                     queue.append(EpochStarted(key, epoch, self.logs[key].start_epoch(epoch)))
-                case OpenLog(key):
-                    log = self.logs.setdefault(key, MemoryLog())
-                    queue.append(LogOpened(key, log))
+                case OpenLog():
+                    self.opens.append(effect)
+                    if not self.opens_slowly:
+                        queue += self._open_logs()
                 case DeleteLog(key):
                     del self.logs[key]
                     self.others.append(effect)

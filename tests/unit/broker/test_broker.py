@@ -1,27 +1,20 @@
-"""The core as a whole: roles from metadata (D-2), the controller, proposals, deletion."""
+"""The core as a whole: proposals, the controller, shutdown. Roles are in test_roles.py."""
 
 import pytest
 
 from broker.events import (
     CallFailed,
-    ConfigureLog,
     ControllerChanged,
-    DeleteLog,
     Failure,
-    Flush,
-    LogsLoaded,
     ShutdownWanted,
-    Started,
     Stop,
 )
 from broker.lifecycle import BrokerState
-from broker.partition import Role, TopicPartition
-from cli.lone_partition import LAG_MS_MAX, MemoryLog
+from cli.lone_partition import LAG_MS_MAX
 from metadata.records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RemoveTopicRecord,
-    TopicRecord,
     UnfenceBrokerRecord,
 )
 from protocol.errors import ErrorCode
@@ -33,7 +26,6 @@ from protocol.messages.alter_partition import (
 from protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
 from protocol.messages.producer_ids import (
@@ -41,7 +33,7 @@ from protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
-from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
+from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
 
 REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)
 
@@ -53,136 +45,6 @@ def registered(isr: tuple[int, ...], partition_epoch: int) -> AlterPartitionResp
 
 def sent(harness: CoreHarness, kind: type) -> list[object]:
     return [call.request for call in harness.calls if type(call.request) is kind]
-
-
-# --- roles -------------------------------------------------------------------------------------------------
-
-
-def test_no_role_before_the_own_registration_record_was_replayed() -> None:
-    """D-2: what older metadata says about us is about an incarnation that may have held more."""
-    harness = CoreHarness()
-    harness.post(Started(), LogsLoaded({}, {}), ControllerChanged(101, 1))
-    harness.answer_call(REGISTERED)
-    harness.metadata(register(2, 0), register(3, 1), TopicRecord("t", TOPIC), partition(1))
-    assert harness.core.partitions == {}
-    assert not harness.core.has_roles
-    assert all(call.request.want_fence for call in harness.calls)
-    harness.calls.clear()
-    harness.metadata(register(1, 4))
-    assert harness.partition.role is Role.LEADER
-    assert harness.core.has_roles
-
-
-def test_the_role_is_the_one_of_the_image_at_the_registration() -> None:
-    """D-2: led before, removed by the registration."""
-    harness = CoreHarness()
-    harness.post(Started(), LogsLoaded({}, {}), ControllerChanged(101, 1))
-    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 6, False))
-    former = register(1, 2)
-    harness.metadata(register(2, 0), register(3, 1), former, TopicRecord("t", TOPIC), partition(1))
-    assert harness.core.partitions == {}
-    harness.metadata(change(leader=2, isr=(2, 3)), register(1, 6))
-    assert harness.partition.role is Role.FOLLOWER
-    assert harness.partition.leader_epoch == 1
-
-
-def test_no_role_before_the_logs_are_loaded() -> None:
-    harness = CoreHarness()
-    harness.post(Started(), ControllerChanged(101, 1))
-    harness.answer_call(REGISTERED)
-    harness.metadata(register(2, 0), register(3, 1), TopicRecord("t", TOPIC), partition(1), register(1, 4))
-    assert not harness.core.has_roles
-    harness.logs[KEY] = MemoryLog(7, 0)
-    harness.post(LogsLoaded(harness.logs, {KEY: 5}))
-    assert harness.core.has_roles
-    assert harness.partition.high_watermark == 5
-
-
-def test_lost_registration_drops_all_roles_until_the_next_one() -> None:
-    """R24, D-2."""
-    harness = CoreHarness().join(partition(1))
-    waiting = harness.produce(batch(), timeout_ms=10_000)
-    harness.tick(2000)
-    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
-    assert not harness.core.has_roles
-    assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
-    assert harness.row(harness.produce(batch(), acks=1))[0] == "NOT_LEADER_OR_FOLLOWER"
-    harness.tick(1000)
-    (request,) = sent(harness, BrokerRegistrationRequest)
-    assert isinstance(request, BrokerRegistrationRequest)
-    assert request.previous_broker_epoch == -1
-    epoch = harness.core.image.offset
-    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
-    assert not harness.core.has_roles
-    harness.metadata(register(1, epoch))
-    assert harness.core.has_roles
-
-
-def test_topic_that_is_deleted_while_the_registration_is_lost_leaves_nothing_behind() -> None:
-    harness = CoreHarness().join(partition(1))
-    harness.tick(2000)
-    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
-    harness.tick(1000)
-    harness.metadata(RemoveTopicRecord(TOPIC))
-    epoch = harness.core.image.offset
-    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
-    harness.metadata(register(1, epoch))
-    assert harness.core.partitions == {}
-    assert DeleteLog(KEY) in harness.others
-    assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-def test_new_leader_forgets_followers_and_old_fetches() -> None:
-    """R54, R55."""
-    harness = CoreHarness().join(partition(1))
-    harness.fetch(2, 0)
-    harness.metadata(change(leader=1))
-    assert harness.fetch_rows(harness.fetch(2, 0, session=2, epoch=0))[0][0] == "FENCED_LEADER_EPOCH"
-
-
-def test_unknown_partition_of_this_broker_gets_a_log() -> None:
-    harness = CoreHarness().join(partition(1))
-    harness.metadata(partition(2, index=4))
-    assert TopicPartition(TOPIC, 4) in harness.logs
-
-
-def test_deleted_topic_takes_its_log_along() -> None:
-    harness = CoreHarness().join(partition(1))
-    waiting = harness.produce(batch())
-    harness.metadata(RemoveTopicRecord(TOPIC))
-    assert DeleteLog(KEY) in harness.others
-    assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
-    assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-def test_log_of_a_topic_that_was_deleted_meanwhile_goes_when_the_broker_is_back() -> None:
-    harness = CoreHarness()
-    stray = TopicPartition(b"old" + bytes(13), 0)
-    harness.logs[stray] = MemoryLog(10, 0)
-    harness.join(partition(1))
-    assert DeleteLog(stray) in harness.others
-
-
-def test_topic_settings_reach_the_log_and_the_rules() -> None:
-    """D6: from the next moment on flushed offsets count."""
-    harness = CoreHarness().join(partition(1))
-    harness.metadata(harness.topic_config("flush.messages", "1"))
-    assert harness.flushes == [Flush(KEY)]
-    configured = harness.others[-1]
-    assert isinstance(configured, ConfigureLog)
-    assert configured.config.flush_messages == 1
-    assert harness.partition.counts_flushed
-
-
-def test_leader_flushes_before_an_append_counts() -> None:
-    """D6, A-21."""
-    harness = CoreHarness().join(partition(1, (1,), min_isr=1))
-    harness.metadata(harness.topic_config("flush.messages", "1"))
-    name = harness.produce(batch(2))
-    assert name not in harness.answers
-    assert harness.partition.high_watermark == 0
-    harness.finish_flushes()
-    assert harness.row(name) == ("NONE", 0)
 
 
 # --- ISR ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,330 @@
+"""Partitions of a broker: roles from metadata (D-2), logs that come and go, settings."""
+
+from broker.events import (
+    ConfigureLog,
+    ControllerChanged,
+    DeleteLog,
+    Flush,
+    LogsLoaded,
+    Started,
+)
+from broker.partition import Role, TopicPartition
+from cli.lone_partition import MemoryLog
+from metadata.records import (
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import (
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from protocol.messages.broker_registration import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
+
+REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)
+
+
+def registered(isr: tuple[int, ...], partition_epoch: int) -> AlterPartitionResponse:
+    row = AlterPartitionPartitionResponse(TOPIC, 0, ErrorCode.NONE, 1, 0, isr, 0, partition_epoch, 2)
+    return AlterPartitionResponse(ErrorCode.NONE, None, (row,))
+
+
+def sent(harness: CoreHarness, kind: type) -> list[object]:
+    return [call.request for call in harness.calls if type(call.request) is kind]
+
+
+# --- roles -------------------------------------------------------------------------------------------------
+
+
+def test_no_role_before_the_own_registration_record_was_replayed() -> None:
+    """D-2: what older metadata says about us is about an incarnation that may have held more."""
+    harness = CoreHarness()
+    harness.post(Started(), LogsLoaded({}, {}), ControllerChanged(101, 1))
+    harness.answer_call(REGISTERED)
+    harness.metadata(register(2, 0), register(3, 1), TopicRecord("t", TOPIC), partition(1))
+    assert harness.core.partitions == {}
+    assert not harness.core.has_roles
+    assert all(call.request.want_fence for call in harness.calls)
+    harness.calls.clear()
+    harness.metadata(register(1, 4))
+    assert harness.partition.role is Role.LEADER
+    assert harness.core.has_roles
+
+
+def test_the_role_is_the_one_of_the_image_at_the_registration() -> None:
+    """D-2: led before, removed by the registration."""
+    harness = CoreHarness()
+    harness.post(Started(), LogsLoaded({}, {}), ControllerChanged(101, 1))
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 6, False))
+    former = register(1, 2)
+    harness.metadata(register(2, 0), register(3, 1), former, TopicRecord("t", TOPIC), partition(1))
+    assert harness.core.partitions == {}
+    harness.metadata(change(leader=2, isr=(2, 3)), register(1, 6))
+    assert harness.partition.role is Role.FOLLOWER
+    assert harness.partition.leader_epoch == 1
+
+
+def test_no_role_before_the_logs_are_loaded() -> None:
+    harness = CoreHarness()
+    harness.post(Started(), ControllerChanged(101, 1))
+    harness.answer_call(REGISTERED)
+    harness.metadata(register(2, 0), register(3, 1), TopicRecord("t", TOPIC), partition(1), register(1, 4))
+    assert not harness.core.has_roles
+    harness.logs[KEY] = MemoryLog(7, 0)
+    harness.post(LogsLoaded(harness.logs, {KEY: 5}))
+    assert harness.core.has_roles
+    assert harness.partition.high_watermark == 5
+
+
+def test_lost_registration_drops_all_roles_until_the_next_one() -> None:
+    """R24, D-2."""
+    harness = CoreHarness().join(partition(1))
+    waiting = harness.produce(batch(), timeout_ms=10_000)
+    harness.tick(2000)
+    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
+    assert not harness.core.has_roles
+    assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
+    assert harness.row(harness.produce(batch(), acks=1))[0] == "NOT_LEADER_OR_FOLLOWER"
+    harness.tick(1000)
+    (request,) = sent(harness, BrokerRegistrationRequest)
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert request.previous_broker_epoch == -1
+    epoch = harness.core.image.offset
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
+    assert not harness.core.has_roles
+    harness.metadata(register(1, epoch))
+    assert harness.core.has_roles
+
+
+def test_topic_that_is_deleted_while_the_registration_is_lost_leaves_nothing_behind() -> None:
+    harness = CoreHarness().join(partition(1))
+    harness.tick(2000)
+    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
+    harness.tick(1000)
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    epoch = harness.core.image.offset
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
+    harness.metadata(register(1, epoch))
+    assert harness.core.partitions == {}
+    assert DeleteLog(KEY) in harness.others
+    assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_new_leader_forgets_followers_and_old_fetches() -> None:
+    """R54, R55."""
+    harness = CoreHarness().join(partition(1))
+    harness.fetch(2, 0)
+    harness.metadata(change(leader=1))
+    assert harness.fetch_rows(harness.fetch(2, 0, session=2, epoch=0))[0][0] == "FENCED_LEADER_EPOCH"
+
+
+def test_unknown_partition_of_this_broker_gets_a_log() -> None:
+    harness = CoreHarness().join(partition(1))
+    harness.metadata(partition(2, index=4))
+    assert TopicPartition(TOPIC, 4) in harness.logs
+
+
+def test_deleted_topic_takes_its_log_along() -> None:
+    harness = CoreHarness().join(partition(1))
+    waiting = harness.produce(batch())
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    assert DeleteLog(KEY) in harness.others
+    assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
+    assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_log_of_a_topic_that_was_deleted_meanwhile_goes_when_the_broker_is_back() -> None:
+    harness = CoreHarness()
+    stray = TopicPartition(b"old" + bytes(13), 0)
+    harness.logs[stray] = MemoryLog(10, 0)
+    harness.join(partition(1))
+    assert DeleteLog(stray) in harness.others
+
+
+def test_topic_settings_reach_the_log_and_the_rules() -> None:
+    """D6: from the next moment on flushed offsets count."""
+    harness = CoreHarness().join(partition(1))
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    assert harness.flushes == [Flush(KEY)]
+    configured = harness.others[-1]
+    assert isinstance(configured, ConfigureLog)
+    assert configured.config.flush_messages == 1
+    assert harness.partition.counts_flushed
+
+
+def test_leader_flushes_before_an_append_counts() -> None:
+    """D6, A-21."""
+    harness = CoreHarness().join(partition(1, (1,), min_isr=1))
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    name = harness.produce(batch(2))
+    assert name not in harness.answers
+    assert harness.partition.high_watermark == 0
+    harness.finish_flushes()
+    assert harness.row(name) == ("NONE", 0)
+
+
+# --- replicas come and go (R100-R105) ----------------------------------------------------------------------
+
+
+def test_removed_replica_stops_fetching_and_deletes_its_log() -> None:
+    """R102."""
+    harness = CoreHarness().join(partition(2))
+    harness.logs[KEY].append(5, 0)
+    assert harness.core.fetchers.partition_count == 1
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3), leader=2))
+    assert DeleteLog(KEY) in harness.others
+    assert harness.core.partitions == {}
+    assert harness.core.fetchers.partition_count == 0
+
+
+def test_leader_that_is_removed_drops_its_role_and_deletes_its_log() -> None:
+    """R102: whoever waits hears of it at once, and what it asked the controller for is void."""
+    harness = CoreHarness().join(partition(1, (1, 2)))
+    produced = harness.produce(batch(), timeout_ms=10_000)
+    fetched = harness.fetch(3, 1)
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3), leader=2))
+    assert DeleteLog(KEY) in harness.others
+    assert harness.row(produced)[0] == "NOT_LEADER_OR_FOLLOWER"
+    assert harness.fetch_rows(fetched)[0][0] == "UNKNOWN_TOPIC_OR_PARTITION"
+    row = AlterPartitionPartitionResponse(TOPIC, 0, ErrorCode.NEW_LEADER_ELECTED, -1, -1, (), 0, -1, -1)
+    harness.answer_call(AlterPartitionResponse(ErrorCode.NONE, None, (row,)))
+    assert harness.core.partitions == {}
+
+
+def test_replica_that_is_removed_and_added_again_starts_with_an_empty_log() -> None:
+    """Of the same topic id; the high watermark of its former life counts for nothing."""
+    harness = CoreHarness().join(partition(2))
+    harness.logs[KEY].append(5, 0)
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3), leader=2))
+    harness.metadata(change(replicas=(2, 3, 1), adding=(1,), original=(2, 3)))
+    assert harness.logs[KEY].log_end_offset == 0
+    assert harness.partition.role is Role.FOLLOWER
+    assert harness.partition.high_watermark == 0
+    assert harness.core.fetchers.partition_count == 1
+
+
+def test_log_of_a_partition_that_was_moved_away_meanwhile_goes_when_the_broker_is_back() -> None:
+    """R102: the broker was down while the reassignment completed without it."""
+    harness = CoreHarness()
+    harness.logs[KEY] = MemoryLog(10, 0)
+    kept = TopicPartition(TOPIC, 1)
+    harness.logs[kept] = MemoryLog(10, 0)
+    harness.join(partition(2, (2, 3), replicas=(2, 3)), partition(2, index=1))
+    assert DeleteLog(KEY) in harness.others
+    assert list(harness.core.partitions) == [kept]
+
+
+def test_partition_that_is_moved_away_while_the_registration_is_lost_leaves_nothing_behind() -> None:
+    harness = CoreHarness().join(partition(1))
+    harness.tick(2000)
+    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
+    harness.tick(1000)
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3), leader=2))
+    epoch = harness.core.image.offset
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
+    harness.metadata(register(1, epoch))
+    assert harness.core.partitions == {}
+    assert DeleteLog(KEY) in harness.others
+
+
+def test_replica_that_goes_while_its_log_is_opening_leaves_nothing_behind() -> None:
+    harness = CoreHarness().join()
+    harness.opens_slowly = True
+    harness.metadata(partition(2))
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3), leader=2))
+    harness.finish_opens()
+    assert harness.core.partitions == {}
+    assert harness.others[-1] == DeleteLog(KEY)
+    assert harness.logs == {}
+
+
+def test_replica_that_goes_and_comes_while_its_log_is_opening_gets_that_log() -> None:
+    """A second opening could end with a log that is being deleted by then."""
+    harness = CoreHarness().join()
+    harness.opens_slowly = True
+    harness.metadata(partition(2))
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3), leader=2))
+    harness.metadata(change(replicas=(2, 3, 1), adding=(1,), original=(2, 3)))
+    harness.finish_opens()
+    assert harness.partition.log is harness.logs[KEY]
+    assert harness.partition.role is Role.FOLLOWER
+
+
+def test_role_is_the_latest_one_when_the_log_is_open() -> None:
+    """A new partition's leader cannot serve yet; elections go on meanwhile."""
+    harness = CoreHarness().join()
+    harness.opens_slowly = True
+    harness.metadata(partition(1))
+    assert harness.row(harness.produce(batch()))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert harness.fetch_rows(harness.fetch(2, 0))[0][0] == "UNKNOWN_TOPIC_OR_PARTITION"
+    harness.metadata(change(leader=2))
+    harness.metadata(change(leader=1, isr=(1, 3)))
+    harness.finish_opens()
+    assert harness.partition.is_serving
+    assert harness.partition.leader_epoch == 2
+    assert harness.row(harness.produce(batch(), acks=1)) == ("NONE", 0)
+
+
+def test_log_that_opens_while_the_registration_is_lost_waits_for_the_next_one() -> None:
+    """D-2."""
+    harness = CoreHarness().join()
+    harness.opens_slowly = True
+    harness.metadata(partition(1))
+    harness.tick(2000)
+    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
+    harness.finish_opens()
+    assert harness.core.partitions == {}
+    harness.tick(1000)
+    epoch = harness.core.image.offset + 1
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
+    harness.metadata(change(leader=2, isr=(2, 3)), register(1, epoch))
+    assert harness.partition.role is Role.FOLLOWER
+
+
+def test_adding_replica_fetches_and_joins_as_any_other() -> None:
+    """R100, F3: it is asked for once it has all, and counts from then on."""
+    harness = CoreHarness().join(partition(1, (1, 2), replicas=(1, 2)))
+    harness.produce(batch(3), acks=1)
+    assert harness.fetch_rows(harness.fetch(3, 0))[0][0] == "UNKNOWN_LEADER_EPOCH"
+    harness.metadata(change(replicas=(1, 2, 3), adding=(3,), original=(1, 2)))
+    harness.fetch(3, 0, session=2)
+    assert sent(harness, AlterPartitionRequest) == []
+    harness.fetch(2, 3)
+    assert harness.partition.high_watermark == 3
+    harness.fetch(3, 3, session=2, number=1)
+    (request,) = sent(harness, AlterPartitionRequest)
+    assert isinstance(request, AlterPartitionRequest)
+    assert [member.broker_id for member in request.partitions[0].new_isr] == [1, 2, 3]
+    harness.produce(batch(), acks=1)
+    harness.fetch(2, 4, number=1)
+    assert harness.partition.high_watermark == 3
+
+
+# --- settings ----------------------------------------------------------------------------------------------
+
+
+def test_topic_settings_that_change_while_the_registration_is_lost_count() -> None:
+    harness = CoreHarness().join(partition(1))
+    harness.tick(2000)
+    harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
+    harness.tick(1000)
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    epoch = harness.core.image.offset
+    harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, epoch, False))
+    harness.metadata(register(1, epoch))
+    assert harness.partition.counts_flushed
+
+
+def test_records_count_at_once_when_they_need_not_be_flushed_any_more() -> None:
+    """D6."""
+    harness = CoreHarness().join(partition(1, (1,), min_isr=1))
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    name = harness.produce(batch())
+    harness.metadata(harness.topic_config("flush.messages", "2"))
+    assert harness.row(name) == ("NONE", 0)
