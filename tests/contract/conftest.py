@@ -14,6 +14,12 @@ import uvloop
 from runtime.api import Runtime
 from runtime.memory import MemoryWorld, memory_runtime
 from runtime.real import real_runtime
+from sim.choices import Choices
+from sim.disk import Platter
+from sim.loop import SimLoop
+from sim.network import SimNetwork
+from sim.runtime import Machine, make_runtime
+from sim.trace import Trace
 
 
 class World(Protocol):
@@ -80,10 +86,43 @@ class InMemoryWorld:
         return "/data/full"
 
 
+class SimulatedWorld:
+    """A host of its own on the simulated loop, whose latencies and schedule are drawn."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        choices, trace = Choices("contract"), Trace(lambda: loop.now_ns)
+        network = SimNetwork(loop, choices.stream("net"), trace)
+        self.machine = Machine(network.add_host("host"), Platter(loop, choices.stream("disk"), trace, "host"))
+        process = loop.current
+        self.runtime, self.tasks = make_runtime(network, self.machine, process, "contract:host:1")
+        self.folder = "/data"
+
+    async def pass_time(self, duration_ms: float) -> None:
+        await self.runtime.clock.sleep(duration_ms)
+
+    async def silent_port(self) -> int:
+        self.machine.host.silent_ports.add(9)
+        return 9
+
+    async def full_file(self) -> str:
+        self.machine.platter.fail("append", "/data/full", errno.ENOSPC)
+        await (await self.runtime.disk.open("/data/full", create=True)).close()
+        return "/data/full"
+
+
+def _sim_loop() -> SimLoop:
+    """A loop that stands in one process of its own, as a node does."""
+    loop = SimLoop(Choices("contract").stream("sched"), step_ns=1000)
+    loop.current = loop.process("test")
+    return loop
+
+
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop, "sim": _sim_loop}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,8 +133,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(60, method="thread"))
 
 
-@pytest.fixture(params=["real", "memory"])
+@pytest.fixture(params=["machine", "memory"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    if request.param == "machine" and isinstance(asyncio.get_running_loop(), SimLoop):
+        simulated = SimulatedWorld()
+        await simulated.runtime.disk.make_folder(simulated.folder)
+        yield simulated
+        await simulated.runtime.tasks.cancel_all()
+        return
     if request.param == "memory":
         in_memory = InMemoryWorld(*memory_runtime(seed=7))
         await in_memory.runtime.disk.make_folder(in_memory.folder)

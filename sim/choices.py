@@ -1,0 +1,112 @@
+"""Every free choice of a run: drawn from a seed, written on a tape, or read from one.
+
+Owns the named streams. A stream draws only for its own purpose, so one more draw of the network moves nothing
+in the schedule. Zero is always the simplest choice: first in line, no fault, least delay. A tape that ends
+goes on with zeros, so a tape may be cut and edited freely (verification §3.3, §3.7).
+"""
+
+import random
+from array import array
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Stream(Protocol):
+    """Choices of one kind."""
+
+    def draw(self, bound: int) -> int:
+        """An integer in [0, bound)."""
+
+
+class SeededStream:
+    """Draws from a generator and forgets; the fastest kind."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: str) -> None:
+        # A text seeds the same generator in every process, whatever its hash seed.
+        self._random = random.Random(seed).random
+
+    def draw(self, bound: int) -> int:
+        return int(self._random() * bound)
+
+
+class RecordedStream:
+    """Draws like a seeded stream of the same seed and keeps what came out."""
+
+    __slots__ = ("_random", "bounds", "values")
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed).random
+        self.bounds = array("Q")
+        self.values = array("Q")
+
+    def draw(self, bound: int) -> int:
+        value = int(self._random() * bound)
+        self.bounds.append(bound)
+        self.values.append(value)
+        return value
+
+
+class ReplayedStream:
+    """Reads what was drawn; a value that an edit made too large is taken modulo its bound."""
+
+    __slots__ = ("_position", "_values")
+
+    def __init__(self, values: "array[int]") -> None:
+        self._values = values
+        self._position = 0
+
+    def draw(self, bound: int) -> int:
+        position = self._position
+        if position >= len(self._values):
+            return 0
+        self._position = position + 1
+        value = self._values[position]
+        return value if value < bound else value % bound
+
+
+#: {label: values}: all that a run was free to choose
+Tape = Mapping[str, "array[int]"]
+
+
+class Choices:
+    """The streams of one run, made when first asked for."""
+
+    def __init__(self, seed: str, *, record: bool = False, tape: Tape | None = None) -> None:
+        self.seed = seed
+        self._record = record
+        self._tape = tape
+        self._streams: dict[str, Stream] = {}
+
+    def stream(self, label: str) -> Stream:
+        """The stream of that name; the same object each time."""
+        found = self._streams.get(label)
+        if found is None:
+            found = self._streams[label] = self._make(label)
+        return found
+
+    def _make(self, label: str) -> Stream:
+        if self._tape is not None:
+            return ReplayedStream(self._tape.get(label, array("Q")))
+        kind = RecordedStream if self._record else SeededStream
+        return kind(f"{self.seed}:{label}")
+
+    def tape(self) -> dict[str, "array[int]"]:
+        """What was drawn so far. Only of a run that records."""
+        assert self._record, "this run keeps no tape: ask for it before it starts"
+        return {
+            label: array("Q", stream.values)
+            for label, stream in sorted(self._streams.items())
+            if isinstance(stream, RecordedStream)
+        }
+
+
+def one_in(stream: Stream, count: int) -> bool:
+    """True once in `count` draws; never when `count` is 0."""
+    return count > 0 and stream.draw(count) == count - 1
+
+
+def between(stream: Stream, low: int, high: int) -> int:
+    """An integer in [low, high]; low is the simplest."""
+    return low + stream.draw(high - low + 1)

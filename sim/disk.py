@@ -1,0 +1,575 @@
+"""A disk with a page cache above it and power that may go: what is durable is kept apart (verification §3.5).
+
+Owns every host's files. A kill leaves the page cache; a power cut leaves what the host's *personality* says,
+P1 to P5 as seen on real file systems, P6 the worst within the rules. P7 breaks them (a flush that lied) and is
+over the fault budget. A failed flush drops the dirty pages and the next one succeeds without them, as on Linux:
+only fail-stop survives that (A-20). Names become durable by `sync_folder`. Draws come from one stream.
+"""
+
+import asyncio
+import errno as errno_module
+import os
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from runtime.api import Buffer, DiskError, FileMissing
+from runtime.group_commit import GroupCommit
+from sim.choices import Stream, one_in
+from sim.loop import Process, SimLoop
+from sim.trace import Trace
+
+PAGE_BYTES = 4096
+_SECTOR_BYTES = 512
+
+
+class Personality(Enum):
+    """What a power cut leaves of what was not flushed."""
+
+    STRICT = "P0"
+    #: the size may have grown past the data, with zeros
+    EXT4 = "P1"
+    #: full length, a gap of zeros in the middle, good pages behind it
+    NODELALLOC = "P2"
+    #: names are kept though their data is not: an empty file under the final name
+    XFS = "P3"
+    #: everything is kept
+    JOURNALLED = "P4"
+    #: names and truncations kept, data lost
+    METADATA = "P5"
+    #: sectors of the tail in any choice, garbage; names of each folder up to any point
+    ADVERSARIAL = "P6"
+    #: some flushes have lied
+    LYING = "P7"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteBack:
+    """Bytes on their way to the platter."""
+
+    start: int
+    dirty: bytes
+
+
+class Inode:
+    """One file's bytes, in the page cache and on the platter."""
+
+    __slots__ = ("cached", "clean_size", "durable", "lied_size", "low_size", "_writing")
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.durable = bytearray()
+        #: cached bytes below this need no write-back
+        self.clean_size = 0
+        #: how far truncations have cut since the last write-back; None: not at all
+        self.low_size: int | None = None
+        #: P7: durable bytes from here on were promised and not written; None: no lie
+        self.lied_size: int | None = None
+        #: write-backs under way, oldest first
+        self._writing: list[WriteBack] = []
+
+    def truncate(self, size: int) -> None:
+        del self.cached[size:]
+        self.clean_size = min(self.clean_size, size)
+        self.low_size = size if self.low_size is None else min(self.low_size, size)
+
+    def start_write_back(self) -> "WriteBack":
+        """The dirty bytes and where they belong, as they are now (A-21)."""
+        start = self.clean_size
+        begun = WriteBack(start, bytes(memoryview(self.cached)[start:]))
+        self.clean_size = len(self.cached)
+        self.low_size = None
+        self._writing.append(begun)
+        return begun
+
+    def finish_write_back(self, begun: "WriteBack", *, is_lie: bool) -> None:
+        """It is durable, and so is what was under way before it: a flush waits for that."""
+        while True:
+            earlier = self._writing.pop(0)
+            start, dirty = earlier.start, earlier.dirty
+            if is_lie and self.lied_size is None and dirty:
+                self.lied_size = start
+            if len(self.durable) < start:  # pages that a failed flush has dropped
+                self.durable.extend(bytes(start - len(self.durable)))
+            self.durable[start:] = dirty
+            if earlier is begun:
+                return
+
+    def drop_write_back(self, begun: "WriteBack") -> None:
+        """It failed: its pages count as clean and were not written."""
+        self._writing.remove(begun)
+
+    def is_under_way(self, begun: "WriteBack") -> bool:
+        """False once a later flush, or a power cut, has ended it."""
+        return any(one is begun for one in self._writing)
+
+    def lose_power(self, personality: Personality, stream: Stream) -> None:
+        """Keep what a power cut leaves; the page cache starts from that."""
+        kept = self._kept(personality, stream)
+        self.cached = bytearray(kept)
+        self.durable = bytearray(kept)
+        self.clean_size = len(kept)
+        self.low_size = None
+        self.lied_size = None
+        self._writing.clear()
+
+    def _kept(self, personality: Personality, stream: Stream) -> bytes | bytearray:
+        durable, cached = self.durable, self.cached
+        if personality is Personality.JOURNALLED:
+            return cached
+        if personality is Personality.LYING and self.lied_size is not None:
+            return durable[: self.lied_size]
+        is_cut = personality in (Personality.EXT4, Personality.XFS, Personality.METADATA) or (
+            personality is Personality.ADVERSARIAL and stream.draw(2) == 1
+        )
+        if self.low_size is not None and is_cut:
+            # The truncation was metadata and reached the journal.
+            durable = durable[: min(len(durable), self.low_size)]
+        tail = cached[len(durable) :] if cached[: len(durable)] == durable else b""
+        if not tail:
+            return durable
+        if personality is Personality.EXT4:
+            return durable + bytes(stream.draw(len(tail) + 1))
+        if personality is Personality.NODELALLOC:
+            return durable + _with_gap(tail, stream)
+        if personality is Personality.ADVERSARIAL:
+            return durable + _torn(tail, len(durable), stream)
+        return durable
+
+
+def _with_gap(tail: bytes | bytearray, stream: Stream) -> bytearray:
+    """All of it, but for some pages of zeros."""
+    kept = bytearray(tail)
+    pages = (len(tail) + PAGE_BYTES - 1) // PAGE_BYTES
+    first = stream.draw(pages + 1)
+    count = stream.draw(pages + 1 - first) + 1
+    start, end = first * PAGE_BYTES, min(len(kept), (first + count) * PAGE_BYTES)
+    if start < end:
+        kept[start:end] = bytes(end - start)
+    return kept
+
+
+def _torn(tail: bytes | bytearray, position: int, stream: Stream) -> bytearray:
+    """Up to any length, each sector of it good, zero or garbage."""
+    kept = bytearray(tail[: stream.draw(len(tail) + 1)])
+    start = 0
+    while start < len(kept):
+        end = min(len(kept), start + _SECTOR_BYTES - (position + start) % _SECTOR_BYTES)
+        fate = stream.draw(8)
+        if fate == 6:
+            kept[start:end] = bytes(end - start)
+        elif fate == 7:
+            kept[start:end] = bytes((byte * 31 + 7) & 255 for byte in kept[start:end])
+        start = end
+    return kept
+
+
+class Folder:
+    """Names as processes see them, as they would be found, and the changes between, in order."""
+
+    __slots__ = ("cached", "durable", "pending")
+
+    def __init__(self) -> None:
+        self.cached: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+        self.pending: list[tuple[str, Node | None]] = []
+
+    def set(self, name: str, node: "Node | None") -> None:
+        """Give the name to a node, or to nobody."""
+        if node is None:
+            self.cached.pop(name, None)
+        else:
+            self.cached[name] = node
+        self.pending.append((name, node))
+
+    def sync(self) -> None:
+        self.durable = dict(self.cached)
+        self.pending.clear()
+
+    def lose_power(self, personality: Personality, stream: Stream) -> None:
+        kept = dict(self.durable)
+        for name, node in self.pending[: self._kept_changes(personality, stream)]:
+            if node is None:
+                kept.pop(name, None)
+            else:
+                kept[name] = node
+        self.cached, self.durable = kept, dict(kept)
+        self.pending.clear()
+        for node in kept.values():
+            node.lose_power(personality, stream)
+
+    def _kept_changes(self, personality: Personality, stream: Stream) -> int:
+        if personality in (Personality.XFS, Personality.JOURNALLED, Personality.METADATA):
+            return len(self.pending)
+        if personality in (Personality.ADVERSARIAL, Personality.EXT4):
+            return stream.draw(len(self.pending) + 1)
+        return 0
+
+
+Node: TypeAlias = Inode | Folder
+
+
+@dataclass(slots=True)
+class _Fault:
+    operation: str
+    path_part: str
+    errno: int
+    times: int
+
+
+class Platter:
+    """The disk of one host, which outlives its processes; and the handles by which faults are played."""
+
+    def __init__(self, loop: SimLoop, stream: Stream, trace: Trace, name: str) -> None:
+        self.loop = loop
+        self.stream = stream
+        self.trace = trace
+        self.name = name
+        self.personality = Personality.STRICT
+        #: shortest time of a flush and what is drawn on top of it; operations on names take a tenth
+        self.flush_low_ns = 200_000
+        self.flush_more_ns = 800_000
+        #: one flush in so many lies (P7); 0: none
+        self.lies_one_in = 0
+        self.root = Folder()
+        self.locked: dict[str, Process] = {}
+        self._faults: list[_Fault] = []
+        #: nothing completes before
+        self._hangs_until_ns = 0
+        self.flush_count = 0
+
+    # --- faults -----------------------------------------------------------------------------------------
+
+    def power_loss(self) -> None:
+        """Keep what the personality leaves."""
+        self.locked.clear()
+        for node in self.root.cached.values():
+            node.lose_power(self.personality, self.stream)
+        self.root.sync()
+
+    def process_ended(self, process: Process) -> None:
+        """The page cache lives; locks are free."""
+        self.locked = {path: owner for path, owner in self.locked.items() if owner is not process}
+
+    def fail(self, operation: str, path_part: str, errno: int = errno_module.EIO, times: int = 1) -> None:
+        """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,
+        make_folder, remove_folder, sync_folder, listdir) on paths with `path_part` in them fail."""
+        self._faults.append(_Fault(operation, path_part, errno, times))
+
+    def forget_faults(self) -> None:
+        """What was not met is not met any more."""
+        self._faults.clear()
+        self._hangs_until_ns = 0
+
+    def hang(self, duration_ns: int) -> None:
+        """Complete nothing for so long; appends and reads of the cache go on."""
+        self._hangs_until_ns = self.loop.now_ns + duration_ns
+
+    # --- used by files and disks ------------------------------------------------------------------------
+
+    def check_fault(self, operation: str, path: str) -> None:
+        if not self._faults:
+            return
+        for fault in self._faults:
+            if fault.operation == operation and fault.path_part in path:
+                fault.times -= 1
+                if fault.times == 0:
+                    self._faults.remove(fault)
+                self.trace.add("diskfault", f"{self.name} {operation} {path} {fault.errno}")
+                raise disk_error(DiskError, path, operation, fault.errno)
+
+    def flush_end_ns(self) -> int:
+        """When a flush that starts now is done."""
+        return (
+            max(self.loop.now_ns, self._hangs_until_ns)
+            + self.flush_low_ns
+            + self.stream.draw(self.flush_more_ns)
+        )
+
+    def names_end_ns(self) -> int:
+        """When an operation on names that starts now is done."""
+        took_ns = (self.flush_low_ns + self.stream.draw(self.flush_more_ns)) // 10
+        return max(self.loop.now_ns, self._hangs_until_ns) + took_ns
+
+    def lies(self) -> bool:
+        return self.personality is Personality.LYING and one_in(self.stream, self.lies_one_in)
+
+    # --- for checkers -----------------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes | None:
+        """What the page cache holds under that name."""
+        node = self.find(path)
+        return bytes(node.cached) if isinstance(node, Inode) else None
+
+    def names(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none when there is no such folder."""
+        node = self.find(path)
+        return sorted(node.cached) if isinstance(node, Folder) else []
+
+    def durable_bytes(self, path: str) -> bytes | None:
+        """What was made durable of the file under its durable name."""
+        node: Node | None = self.root
+        for name in names_of(path):
+            node = node.durable.get(name) if isinstance(node, Folder) else None
+        return bytes(node.durable) if isinstance(node, Inode) else None
+
+    def find(self, path: str) -> Node | None:
+        node: Node = self.root
+        for name in names_of(path):
+            if isinstance(node, Inode) or name not in node.cached:
+                return None
+            node = node.cached[name]
+        return node
+
+    def folder(self, operation: str, path: str) -> Folder:
+        node = self.find(path)
+        if node is None:
+            raise disk_error(FileMissing, path, operation, errno_module.ENOENT)
+        if isinstance(node, Inode):
+            raise disk_error(DiskError, path, operation, errno_module.ENOTDIR)
+        return node
+
+    def parent(self, operation: str, path: str) -> tuple[Folder, str]:
+        """The folder that the name stands in, and the name."""
+        names = names_of(path)
+        assert names, f"{operation} of the root"
+        return self.folder(operation, "/" + "/".join(names[:-1])), names[-1]
+
+    def add(self, folder: Folder, name: str, node: Node) -> None:
+        """A new name. Those in the root are durable at once: they stand for mount points."""
+        folder.set(name, node)
+        if folder is self.root:
+            folder.sync()
+
+
+class SimFile:
+    """`runtime.api.File`."""
+
+    def __init__(self, disk: "ProcessDisk", path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._platter = disk.platter
+        self._path = path
+        self._inode = inode
+        self._commit = GroupCommit(self._start_flush)
+        self._error: DiskError | None = None
+        self._is_closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.cached)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._check("append")
+        cached = self._inode.cached
+        position = len(cached)
+        for buffer in buffers:
+            cached += buffer
+        return position
+
+    def read_at(self, position: int, size: int) -> bytes:
+        assert position >= 0
+        assert size >= 0
+        self._check("read")
+        return bytes(memoryview(self._inode.cached)[position : position + size])
+
+    async def flush(self) -> None:
+        self._check_usable()
+        await self._commit.commit()
+
+    async def truncate(self, size: int) -> None:
+        assert 0 <= size <= self.size, f"truncate {self._path} to {size}, but it has {self.size} bytes"
+        self._check("truncate")
+        self._inode.truncate(size)
+        self._platter.trace.add("truncate", f"{self._platter.name} {self._path} {size}")
+        await self._disk.until(self._platter.names_end_ns())
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await self._commit.idle()
+
+    def _start_flush(self) -> "asyncio.Future[None]":
+        run: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        platter = self._platter
+        begun = self._inode.start_write_back()
+        # The host's kernel ends it, also when the process is gone by then.
+        platter.loop.at_ns(platter.flush_end_ns(), platter.loop.kernel, self._end_flush, run, begun)
+        return run
+
+    def _end_flush(self, run: "asyncio.Future[None]", begun: WriteBack) -> None:
+        process, platter, inode = self._disk.process, self._platter, self._inode
+        is_under_way = inode.is_under_way(begun)
+        if process.is_dead:
+            if is_under_way:
+                inode.finish_write_back(begun, is_lie=False)
+            return
+        try:
+            self._check("flush")
+        except DiskError as error:
+            if is_under_way:
+                inode.drop_write_back(begun)
+            process.call(_fail, run, error)
+            return
+        if is_under_way:
+            inode.finish_write_back(begun, is_lie=platter.lies())
+        platter.flush_count += 1
+        platter.trace.add("flush", f"{platter.name} {self._path} {begun.start}+{len(begun.dirty)}")
+        process.call(_succeed, run)
+
+    def _check_usable(self) -> None:
+        assert not self._is_closed, f"{self._path} is closed"
+        self._disk.check_alive("use", self._path)
+        if self._error is not None:
+            raise self._error
+
+    def _check(self, operation: str) -> None:
+        if self._error is not None:
+            raise self._error
+        assert not self._is_closed or operation == "flush", f"{self._path} is closed"
+        self._disk.check_alive(operation, self._path)
+        try:
+            self._platter.check_fault(operation, self._path)
+        except DiskError as error:
+            if operation != "read":
+                self._error = error
+            raise
+
+
+def _succeed(run: "asyncio.Future[None]") -> None:
+    if not run.done():
+        run.set_result(None)
+
+
+def _fail(run: "asyncio.Future[None]", error: DiskError) -> None:
+    if not run.done():
+        run.set_exception(error)
+
+
+class ProcessDisk:
+    """A host's disk as one process sees it. `runtime.api.Disk`."""
+
+    def __init__(self, platter: Platter, process: Process) -> None:
+        self.platter = platter
+        self.process = process
+
+    async def open(self, path: str, *, create: bool) -> SimFile:
+        await self._begin("open", path)
+        platter = self.platter
+        folder, name = platter.parent("open", path)
+        node = folder.cached.get(name)
+        if node is None:
+            if not create:
+                raise disk_error(FileMissing, path, "open", errno_module.ENOENT)
+            node = Inode()
+            platter.add(folder, name, node)
+            platter.trace.add("create", f"{platter.name} {path}")
+        if isinstance(node, Folder):
+            raise disk_error(DiskError, path, "open", errno_module.EISDIR)
+        return SimFile(self, path, node)
+
+    async def rename(self, source: str, target: str) -> None:
+        await self._begin("rename", source)
+        source_folder, source_name = self.platter.parent("rename", source)
+        target_folder, target_name = self.platter.parent("rename", target)
+        node = source_folder.cached.get(source_name)
+        if node is None:
+            raise disk_error(FileMissing, source, "rename", errno_module.ENOENT)
+        replaced = target_folder.cached.get(target_name)
+        if replaced is not None and isinstance(replaced, Folder) != isinstance(node, Folder):
+            reason = errno_module.EISDIR if isinstance(replaced, Folder) else errno_module.ENOTDIR
+            raise disk_error(DiskError, target, "rename", reason)
+        if isinstance(replaced, Folder) and replaced is not node and replaced.cached:
+            raise disk_error(DiskError, target, "rename", errno_module.ENOTEMPTY)
+        if replaced is not node:
+            target_folder.set(target_name, node)
+            source_folder.set(source_name, None)
+        self.platter.trace.add("rename", f"{self.platter.name} {source} {target}")
+
+    async def unlink(self, path: str) -> None:
+        await self._begin("unlink", path)
+        folder, name = self.platter.parent("unlink", path)
+        node = folder.cached.get(name)
+        if node is None:
+            raise disk_error(FileMissing, path, "unlink", errno_module.ENOENT)
+        if isinstance(node, Folder):
+            raise disk_error(DiskError, path, "unlink", errno_module.EISDIR)
+        folder.set(name, None)
+        self.platter.trace.add("unlink", f"{self.platter.name} {path}")
+
+    async def make_folder(self, path: str) -> None:
+        await self._begin("make_folder", path)
+        folder = self.platter.root
+        for name in names_of(path):
+            node = folder.cached.get(name)
+            if node is None:
+                node = Folder()
+                self.platter.add(folder, name, node)
+            if isinstance(node, Inode):
+                raise disk_error(DiskError, path, "make_folder", errno_module.EEXIST)
+            folder = node
+
+    async def remove_folder(self, path: str) -> None:
+        await self._begin("remove_folder", path)
+        node = self.platter.find(path)
+        if node is None:
+            return
+        if isinstance(node, Inode):
+            raise disk_error(DiskError, path, "remove_folder", errno_module.ENOTDIR)
+        folder, name = self.platter.parent("remove_folder", path)
+        folder.set(name, None)
+
+    async def sync_folder(self, path: str) -> None:
+        await self._begin("sync_folder", path)
+        self.platter.folder("sync_folder", path).sync()
+        self.platter.trace.add("sync", f"{self.platter.name} {path}")
+
+    async def listdir(self, path: str) -> list[str]:
+        await self._begin("listdir", path)
+        return sorted(self.platter.folder("listdir", path).cached)
+
+    async def exists(self, path: str) -> bool:
+        await self.until(self.platter.names_end_ns())
+        return self.platter.find(path) is not None
+
+    async def lock_folder(self, path: str) -> None:
+        await self._begin("lock_folder", path)
+        folder = self.platter.folder("lock_folder", path)
+        where = posixpath.join("/", *names_of(path))
+        if where in self.platter.locked:
+            reason = "another process is using this folder"
+            raise DiskError(path, "lock_folder", errno_module.EWOULDBLOCK, reason)
+        self.platter.locked[where] = self.process
+        if ".lock" not in folder.cached:
+            self.platter.add(folder, ".lock", Inode())
+
+    def check_alive(self, operation: str, path: str) -> None:
+        if self.process.is_dead:
+            raise DiskError(path, operation, errno_module.EIO, "this process is gone")
+
+    async def until(self, end_ns: int) -> None:
+        """Wait for the disk."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.platter.loop.at_ns(end_ns, self.process, _succeed, done)
+        await done
+
+    async def _begin(self, operation: str, path: str) -> None:
+        self.check_alive(operation, path)
+        await self.until(self.platter.names_end_ns())
+        self.check_alive(operation, path)
+        self.platter.check_fault(operation, path)
+
+
+def names_of(path: str) -> list[str]:
+    """The parts of a path."""
+    return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+
+
+def disk_error(kind: type[DiskError], path: str, operation: str, errno: int) -> DiskError:
+    """An error as the operating system words it."""
+    return kind(path, operation, errno, os.strerror(errno))

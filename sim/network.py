@@ -1,0 +1,582 @@
+"""Connections between simulated hosts, with TCP's truth (verification §3.4).
+
+Within a connection nothing is lost, repeated or reordered: trouble is delay, or the end of the connection.
+What a cut holds back arrives after the heal, as retransmission would bring it. The kernel of a host outlives
+its processes: a killed process's connections end and its port refuses (D9's evidence), while a host without
+power or behind a cut is silent, and a connection to it stays half open until somebody writes to the host that
+came back. A paused process reads nothing, and its host accepts for it. Draws come from one stream.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import log
+from zlib import crc32
+
+from runtime.api import Buffer, Connection, ConnectionHandler, ConnectionRefused, ConnectTimeout, NetworkError
+from sim.choices import Stream
+from sim.loop import Process, SimLoop
+from sim.trace import Trace
+
+#: Unread bytes above which a writer is asked to pause, and below which it may go on.
+WRITE_HIGH_BYTES = 1 << 20
+WRITE_LOW_BYTES = 1 << 18
+#: What one read of a socket brings at most.
+READ_MAX_BYTES = 256 << 10
+_LOOPBACK_NS = 20_000
+_SYN_RETRY_NS = 200_000_000
+_FIRST_PORT = 40_000
+_STEPS = 1 << 16
+_OWN_NAMES = ("localhost", "127.0.0.1", "", "0.0.0.0", "::")
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two hosts. `mean_ns` is added on top of `low_ns` with an exponential tail."""
+
+    low_ns: int = 100_000
+    mean_ns: int = 200_000
+    bytes_per_ms: int = 100_000
+    is_cut: bool = False
+    #: nothing that is sent before arrives before
+    clogged_until_ns: int = 0
+
+    def delay_ns(self, stream: Stream, size_bytes: int) -> int:
+        """How long a write of this size takes."""
+        drawn = stream.draw(_STEPS)
+        tail = -log(1 - drawn / _STEPS) if drawn else 0.0
+        return self.low_ns + int(self.mean_ns * tail) + size_bytes * 1_000_000 // self.bytes_per_ms
+
+
+class End(Enum):
+    """How a direction of a connection ends; the last thing in it."""
+
+    ORDERLY = "fin"
+    RESET = "rst"
+
+
+class Host:
+    """A machine on the network: its name, whether it has power, and who listens there."""
+
+    def __init__(self, network: "SimNetwork", name: str, number: int) -> None:
+        self.network = network
+        self.name = name
+        self.number = number
+        self.is_up = True
+        self.listeners: dict[int, SimListener] = {}
+        #: ports whose packets are dropped without a word
+        self.silent_ports: set[int] = set()
+        self._next_port = _FIRST_PORT
+
+    def take_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+
+class SimConnection:
+    """One end of a connection. `runtime.api.Connection`."""
+
+    __slots__ = (
+        "_arrivals_due",
+        "_handler",
+        "_held",
+        "_inbox",
+        "_is_read_due",
+        "_is_reading_paused",
+        "_is_writing_paused",
+        "_last_arrival_ns",
+        "_other",
+        "_peer",
+        "_unread_bytes",
+        "host",
+        "is_closing",
+        "is_lost",
+        "network",
+        "number",
+        "process",
+    )
+
+    def __init__(
+        self, network: "SimNetwork", host: Host, process: Process, handler: ConnectionHandler, peer: str
+    ) -> None:
+        self.network = network
+        self.host = host
+        self.process = process
+        self.number = network.number_connection(self)
+        self._handler = handler
+        self._peer = peer
+        self._other = self
+        #: what has arrived and was not read
+        self._inbox: deque[bytes | End] = deque()
+        self._is_read_due = False
+        self._is_reading_paused = False
+        #: bytes written here that the other end has not read
+        self._unread_bytes = 0
+        self._is_writing_paused = False
+        #: (arrival, what) under way from here to the other end; a timer is set for the first
+        self._arrivals_due: deque[tuple[int, bytes | End]] = deque()
+        self._last_arrival_ns = 0
+        #: what a cut holds back
+        self._held: deque[bytes | End] = deque()
+        self.is_closing = False
+        self.is_lost = False
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    @property
+    def other(self) -> "SimConnection":
+        """The other end."""
+        return self._other
+
+    def join(self, other: "SimConnection") -> None:
+        """Make `other` the other end of this one."""
+        self._other = other
+        other._other = self
+
+    # --- Connection -------------------------------------------------------------------------------------
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        if self.is_closing or self.process.is_dead:
+            return
+        data = b"".join(buffers)
+        if not data:
+            return
+        self._unread_bytes += len(data)
+        self._send(data)
+        if self._unread_bytes > WRITE_HIGH_BYTES and not self._is_writing_paused:
+            self._is_writing_paused = True
+            self._handler.pause_writing()
+
+    def pause_reading(self) -> None:
+        self._is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_reading_paused = False
+        self._read_soon()
+
+    def close(self) -> None:
+        if not self.is_closing:
+            self._end(End.ORDERLY)
+
+    def abort(self) -> None:
+        if not self.is_lost:
+            self._end(End.RESET)
+
+    def _end(self, how: End) -> None:
+        if self.process.is_dead:
+            return
+        self.is_closing = True
+        self._send(how)
+        self.process.call(self._lose, None)
+
+    # --- what the machines on the way do ----------------------------------------------------------------
+
+    def _send(self, what: bytes | End) -> None:
+        network = self.network
+        now_ns = network.loop.now_ns
+        size = len(what) if isinstance(what, bytes) else 0
+        link = network.link(self.host, self._other.host)
+        arrival_ns = max(now_ns, link.clogged_until_ns) + link.delay_ns(network.stream, size)
+        arrival_ns = self._last_arrival_ns = max(arrival_ns, self._last_arrival_ns)
+        due = self._arrivals_due
+        due.append((arrival_ns, what))
+        if len(due) == 1:
+            network.loop.at_ns(arrival_ns, network.loop.kernel, self._arrive)
+
+    def _arrive(self) -> None:
+        """In the kernel: everything that is due reaches the other host."""
+        network, due, other = self.network, self._arrivals_due, self._other
+        now_ns = network.loop.now_ns
+        is_cut = network.link(self.host, other.host).is_cut
+        while due and due[0][0] <= now_ns:
+            what = due.popleft()[1]
+            if is_cut or self._held:
+                self._held.append(what)
+            else:
+                other._take(what)
+        if due:
+            network.loop.at_ns(due[0][0], network.loop.kernel, self._arrive)
+
+    def release(self, delay_ns: int) -> None:
+        """The cut is over: what it held arrives after `delay_ns`."""
+        if self._held:
+            self.network.loop.at_ns(
+                self.network.loop.now_ns + delay_ns, self.network.loop.kernel, self._retransmit
+            )
+
+    def _retransmit(self) -> None:
+        if self.network.link(self.host, self._other.host).is_cut:
+            return
+        while self._held:
+            self._other._take(self._held.popleft())
+
+    def _take(self, what: bytes | End) -> None:
+        """In the kernel: bytes or an end have come to this host."""
+        if not self.host.is_up:
+            return
+        if self.process.is_dead or self.is_closing:
+            if self.process.is_dead and not isinstance(what, End):
+                self._answer_reset()
+            return
+        self.network.trace_arrival(self, what)
+        if what is End.RESET:
+            self._inbox.clear()
+            self.is_closing = True
+            self.process.call(self._lose, NetworkError(f"{self._peer} reset the connection"))
+            return
+        self._inbox.append(what)
+        self._read_soon()
+
+    def _answer_reset(self) -> None:
+        """Nobody has this connection here any more: the host says so."""
+        if not self._other.is_closing:
+            self._send(End.RESET)
+
+    # --- the other side of the kernel: reading ----------------------------------------------------------
+
+    def _read_soon(self) -> None:
+        if self._inbox and not self._is_read_due and not self._is_reading_paused:
+            self._is_read_due = True
+            self.process.call(self._read)
+
+    def _read(self) -> None:
+        self._is_read_due = False
+        inbox = self._inbox
+        if self.is_closing or self._is_reading_paused or not inbox:
+            return
+        first = inbox.popleft()
+        if isinstance(first, End):
+            self.is_closing = True
+            self._lose(None)
+            return
+        pieces, size = [first], len(first)
+        while inbox and size < READ_MAX_BYTES and isinstance(inbox[0], bytes):
+            piece = inbox.popleft()
+            assert isinstance(piece, bytes)
+            pieces.append(piece)
+            size += len(piece)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        limit = self.network.read_limit(size)
+        if limit < size:
+            inbox.appendleft(data[limit:])
+            data = data[:limit]
+        self._read_soon()
+        self._other._was_read(len(data))
+        self._handler.bytes_received(data)
+
+    def _was_read(self, size: int) -> None:
+        self._unread_bytes -= size
+        if self._is_writing_paused and self._unread_bytes < WRITE_LOW_BYTES and not self.is_closing:
+            self._is_writing_paused = False
+            self.process.call(self._handler.resume_writing)
+
+    def _lose(self, error: NetworkError | None) -> None:
+        if not self.is_lost:
+            self.is_lost = self.is_closing = True
+            self.network.forget(self)
+            self._handler.connection_lost(error)
+
+    # --- what befalls it --------------------------------------------------------------------------------
+
+    def process_ended(self) -> None:
+        """In the kernel of a host that goes on: it ends what the process had open, as Linux does."""
+        if not self.is_closing:
+            self._send(End.RESET if self._inbox else End.ORDERLY)
+        self.is_closing = self.is_lost = True
+        self.network.forget(self)
+
+    def power_lost(self) -> None:
+        """Nobody is told."""
+        self.is_closing = self.is_lost = True
+        self.network.forget(self)
+
+    def reset(self) -> None:
+        """Both ends lose the connection, as when a machine on the way forgot it."""
+        for end in (self, self._other):
+            end._arrivals_due.clear()
+            end._held.clear()
+            if not end.is_closing and end.host.is_up:
+                end._inbox.clear()
+                end.is_closing = True
+                end.process.call(end._lose, NetworkError(f"{end._peer} reset the connection"))
+
+
+class SimListener:
+    """`runtime.api.Listener`."""
+
+    def __init__(
+        self, host: Host, process: Process, port: int, handler: Callable[[], ConnectionHandler]
+    ) -> None:
+        self._host = host
+        self.process = process
+        self._port = port
+        self.handler = handler
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def close(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Refuse from now on."""
+        if self._host.listeners.get(self._port) is self:
+            del self._host.listeners[self._port]
+
+
+class _Attempt:
+    """A process that waits for a connection to be made."""
+
+    __slots__ = (
+        "established",
+        "handler",
+        "host",
+        "is_answered",
+        "is_over",
+        "peer",
+        "port",
+        "process",
+        "target",
+    )
+
+    def __init__(
+        self, host: Host, process: Process, target: Host, port: int, handler: ConnectionHandler, peer: str
+    ) -> None:
+        self.host = host
+        self.process = process
+        self.target = target
+        self.port = port
+        self.handler = handler
+        self.peer = peer
+        self.established: asyncio.Future[SimConnection] = asyncio.get_running_loop().create_future()
+        #: somebody has answered: no further attempts
+        self.is_answered = False
+        #: nobody waits any more
+        self.is_over = False
+
+    def fail(self, error: NetworkError) -> None:
+        """In the process."""
+        self.is_over = True
+        if not self.established.done():
+            self.established.set_exception(error)
+
+    def succeed(self, connection: SimConnection) -> None:
+        """In the process."""
+        if self.is_over or self.established.done():
+            connection.abort()
+            return
+        self.is_over = True
+        self.handler.connection_made(connection)
+        self.established.set_result(connection)
+
+
+class SimNetwork:
+    """All hosts and what lies between them; the handles by which faults are played."""
+
+    def __init__(self, loop: SimLoop, stream: Stream, trace: Trace) -> None:
+        self.loop = loop
+        self.stream = stream
+        self._trace = trace
+        self.hosts: dict[str, Host] = {}
+        self._links: dict[int, Link] = {}
+        self._loopback = Link(_LOOPBACK_NS, 0, 1_000_000)
+        #: ends that are open, in order of creation
+        self.connections: dict[SimConnection, None] = {}
+        self._connections_made = 0
+        #: reads are cut into random pieces of at most so many bytes; 0: never
+        self.rechunk_bytes = 0
+
+    def add_host(self, name: str) -> Host:
+        assert name not in self.hosts
+        host = self.hosts[name] = Host(self, name, len(self.hosts))
+        return host
+
+    def link(self, source: Host, target: Host) -> Link:
+        """The direction from one to the other."""
+        if source is target:
+            return self._loopback
+        key = source.number << 16 | target.number
+        found = self._links.get(key)
+        if found is None:
+            found = self._links[key] = Link()
+        return found
+
+    def links(self) -> list[tuple[Host, Host, Link]]:
+        """Every direction between two different hosts."""
+        hosts = list(self.hosts.values())
+        return [(a, b, self.link(a, b)) for a in hosts for b in hosts if a is not b]
+
+    # --- faults -----------------------------------------------------------------------------------------
+
+    def cut(self, source: Host, target: Host) -> None:
+        """Nothing gets from one to the other; the way back stays."""
+        self.link(source, target).is_cut = True
+
+    def heal(self) -> None:
+        """Undo all cuts and clogs. What was held comes late, each connection after a delay of its own."""
+        for _, _, link in self.links():
+            link.is_cut = False
+            link.clogged_until_ns = 0
+        for connection in list(self.connections):
+            connection.release(self.stream.draw(200) * 1_000_000)
+            if connection.other.is_lost:  # its last words may be held
+                connection.other.release(self.stream.draw(200) * 1_000_000)
+
+    def process_ended(self, process: Process) -> None:
+        """The process is gone, its host goes on."""
+        for host in self.hosts.values():
+            for listener in list(host.listeners.values()):
+                if listener.process is process:
+                    listener.end()
+        for connection in list(self.connections):
+            if connection.process is process:
+                connection.process_ended()
+
+    def power_lost(self, host: Host) -> None:
+        """The host falls silent."""
+        host.is_up = False
+        host.listeners.clear()
+        for connection in list(self.connections):
+            if connection.host is host:
+                connection.power_lost()
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def number_connection(self, connection: SimConnection) -> int:
+        self.connections[connection] = None
+        self._connections_made += 1
+        return self._connections_made
+
+    def forget(self, connection: SimConnection) -> None:
+        self.connections.pop(connection, None)
+
+    def read_limit(self, size: int) -> int:
+        """How much of what has arrived a read brings."""
+        return (
+            1 + self.stream.draw(min(size, self.rechunk_bytes))
+            if self.rechunk_bytes
+            else min(size, READ_MAX_BYTES)
+        )
+
+    def trace_arrival(self, end: SimConnection, what: bytes | End) -> None:
+        if isinstance(what, bytes):
+            self._trace.add("net", f"{end.number} {end.host.name} {len(what)} {crc32(what)}")
+        else:
+            self._trace.add("end", f"{end.number} {end.host.name} {what.value}")
+
+    def syn(self, attempt: _Attempt) -> None:
+        """In the kernel: an attempt sets out, and again until somebody answers or it is given up."""
+        if attempt.is_over or attempt.is_answered or attempt.process.is_dead:
+            return
+        there = self.link(attempt.host, attempt.target)
+        delay_ns = there.delay_ns(self.stream, 0)
+        if not there.is_cut:
+            self.loop.at_ns(self.loop.now_ns + delay_ns, self.loop.kernel, self._syn_arrived, attempt)
+        self.loop.at_ns(self.loop.now_ns + _SYN_RETRY_NS, self.loop.kernel, self.syn, attempt)
+
+    def _syn_arrived(self, attempt: _Attempt) -> None:
+        target = attempt.target
+        back = self.link(target, attempt.host)
+        is_silent = not target.is_up or attempt.port in target.silent_ports or back.is_cut
+        if attempt.is_over or attempt.is_answered or is_silent:
+            return
+        attempt.is_answered = True
+        answered_ns = self.loop.now_ns + back.delay_ns(self.stream, 0)
+        listener = target.listeners.get(attempt.port)
+        if listener is None:
+            self._refuse(attempt, answered_ns)
+        else:
+            self.loop.at_ns(answered_ns, self.loop.kernel, self._establish, attempt, listener)
+
+    def _refuse(self, attempt: _Attempt, answered_ns: int) -> None:
+        self._trace.add("refused", f"{attempt.host.name} {attempt.peer}")
+        error = ConnectionRefused(f"{attempt.peer} refused the connection: nobody listens there")
+        self.loop.at_ns(answered_ns, attempt.process, attempt.fail, error)
+
+    def _establish(self, attempt: _Attempt, listener: SimListener) -> None:
+        """In the kernel: both hosts have the connection, though no process may have seen it yet."""
+        target = attempt.target
+        if not target.is_up or not attempt.host.is_up or attempt.process.is_dead:
+            return
+        if listener.process.is_dead:
+            self._refuse(attempt, self.loop.now_ns)
+            return
+        near = SimConnection(self, attempt.host, attempt.process, attempt.handler, attempt.peer)
+        name = attempt.host.name if attempt.host is not target else "127.0.0.1"
+        far = SimConnection(self, target, listener.process, _NOBODY, f"{name}:{attempt.host.take_port()}")
+        near.join(far)
+        self._trace.add("connect", f"{near.number} {attempt.host.name} {attempt.peer}")
+        listener.process.call(_accept, listener, far)
+        attempt.process.call(attempt.succeed, near)
+
+
+def _accept(listener: SimListener, connection: SimConnection) -> None:
+    """In the listening process."""
+    handler = listener.handler()
+    connection._handler = handler
+    handler.connection_made(connection)
+
+
+class _Nobody:
+    """Stands for the handler of a connection that was not accepted yet."""
+
+    def connection_made(self, connection: Connection) -> None: ...
+
+    def bytes_received(self, data: bytes) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: NetworkError | None) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
+class ProcessNetwork:
+    """The network as one process sees it. `runtime.api.Network`."""
+
+    def __init__(self, network: SimNetwork, host: Host, process: Process) -> None:
+        self._network = network
+        self._host = host
+        self._process = process
+
+    async def listen(self, host: str, port: int, handler: Callable[[], ConnectionHandler]) -> SimListener:
+        self._check_alive()
+        if host not in _OWN_NAMES and host != self._host.name:
+            raise NetworkError(f"cannot listen at {host}:{port}: not an address of this host")
+        if port == 0:
+            port = self._host.take_port()
+        if port in self._host.listeners:
+            raise NetworkError(f"cannot listen at {host}:{port}: the address is in use")
+        listener = self._host.listeners[port] = SimListener(self._host, self._process, port, handler)
+        return listener
+
+    async def connect(
+        self, host: str, port: int, handler: ConnectionHandler, timeout_ms: float
+    ) -> SimConnection:
+        self._check_alive()
+        peer = f"{host}:{port}"
+        target = self._host if host in _OWN_NAMES else self._network.hosts.get(host)
+        if target is None:
+            raise NetworkError(f"cannot connect to {peer}: the name is not known")
+        attempt = _Attempt(self._host, self._process, target, port, handler, peer)
+        loop = self._network.loop
+        self._network.syn(attempt)
+        error = ConnectTimeout(f"{peer} did not answer within {timeout_ms:g} ms")
+        timer = loop.at_ns(loop.now_ns + int(timeout_ms * 1_000_000), self._process, attempt.fail, error)
+        try:
+            return await attempt.established
+        finally:
+            timer.cancel()
+            attempt.is_over = True
+
+    def _check_alive(self) -> None:
+        if self._process.is_dead:
+            raise NetworkError("this process is gone")
