@@ -44,11 +44,7 @@ from broker.log_effects import LogEffects
 from broker.log_manager import LogManager
 from broker.partition import TopicPartition
 from broker.peers import Peers
-from metadata.describe import (
-    describe_cluster_response,
-    describe_topic_partitions_response,
-    metadata_response,
-)
+from metadata.questions import QUESTION_APIS, Asked, answer_question
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
@@ -58,6 +54,18 @@ from rpc.server import Exchange
 from runtime.api import ConnectionRefused, ConnectTimeout, DiskError, NetworkError, Runtime, Timer
 from storage.log import OffsetOutOfRange
 
+#: What only the active controller, or the quorum's leader, can answer.
+FORWARDED_APIS = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+)
 #: Forwarded requests under way; further ones are refused.
 FORWARDED_MAX = 1000
 #: Between two attempts to reach the active controller for a client.
@@ -189,11 +197,7 @@ class BrokerServer:
 
     def handlers(self) -> dict[ApiKey, Callable[[Exchange], None]]:
         """For the rpc servers of all listeners."""
-        handlers: dict[ApiKey, Callable[[Exchange], None]] = {
-            ApiKey.METADATA: self._metadata,
-            ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe_topic_partitions,
-        }
+        handlers: dict[ApiKey, Callable[[Exchange], None]] = dict.fromkeys(QUESTION_APIS, self._question)
         for key in (
             ApiKey.PRODUCE,
             ApiKey.FETCH,
@@ -202,7 +206,7 @@ class BrokerServer:
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ):
             handlers[key] = self._request
-        for key in (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_QUORUM):
+        for key in FORWARDED_APIS:
             handlers[key] = self._forward
         return handlers
 
@@ -217,41 +221,18 @@ class BrokerServer:
         if not self._is_refused(exchange):
             self.post(Requested(exchange, exchange.message))
 
-    def _metadata(self, exchange: Exchange) -> None:
+    def _question(self, exchange: Exchange) -> None:
         if not self._is_refused(exchange):
-            exchange.respond(
-                metadata_response(
-                    self.core.image,
-                    exchange.message,
-                    listener_name=exchange.listener_name,
-                    cluster_id=self.core.config.cluster_id,
-                    controller_id=self._controller_id,
-                )
+            core = self.core
+            asked = Asked(
+                listener_name=exchange.listener_name,
+                cluster_id=core.config.cluster_id,
+                controller_id=core.controller_id,
+                controller_epoch=core.controller_epoch,
+                partition_limit=core.config.partition_limit,
+                static=core.config.static,
             )
-
-    def _describe_cluster(self, exchange: Exchange) -> None:
-        if not self._is_refused(exchange):
-            exchange.respond(
-                describe_cluster_response(
-                    self.core.image,
-                    listener_name=exchange.listener_name,
-                    cluster_id=self.core.config.cluster_id,
-                    controller_id=self._controller_id,
-                    controller_epoch=self.core.controller_epoch,
-                )
-            )
-
-    def _describe_topic_partitions(self, exchange: Exchange) -> None:
-        if not self._is_refused(exchange):
-            exchange.respond(
-                describe_topic_partitions_response(
-                    self.core.image, exchange.message, partition_limit=self.core.config.partition_limit
-                )
-            )
-
-    @property
-    def _controller_id(self) -> int:
-        return -1 if self.core.controller_id is None else self.core.controller_id
+            exchange.respond(answer_question(core.image, exchange.message, asked))
 
     # --- forwarding to the active controller ---------------------------------------------------------------
 

@@ -276,3 +276,4 @@ CONTROLLER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + CONTROLLER_KEYS
 #: Every key that may stand in a server.properties; a file may serve both roles.
 FILE_KEY_NAMES: frozenset[str] = frozenset(key.name for key in COMMON_KEYS + BROKER_KEYS + CONTROLLER_KEYS)
 TOPIC_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in TOPIC_KEYS}
+CLUSTER_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in CLUSTER_KEYS}

@@ -11,6 +11,7 @@ from typing import Any
 from metadata.config_keys import (
     BROKER_FILE_KEYS,
     BROKER_KEYS,
+    CLUSTER_KEY_BY_NAME,
     CLUSTER_KEYS,
     COMMON_KEYS,
     CONTROLLER_FILE_KEYS,
@@ -30,6 +31,7 @@ __all__ = [
     "BROKER_FILE_KEYS",
     "BROKER_KEYS",
     "CLUSTER_KEYS",
+    "CLUSTER_KEY_BY_NAME",
     "COMMON_KEYS",
     "CONTROLLER_FILE_KEYS",
     "CONTROLLER_KEYS",
@@ -42,6 +44,7 @@ __all__ = [
     "ConfigValue",
     "Kind",
     "advertised_listeners",
+    "allowed_values",
     "environment_name",
     "parse_address",
     "parse_listeners",
@@ -49,6 +52,9 @@ __all__ = [
     "parse_voters",
     "read_keys",
     "topic_config_problem",
+    "unknown_key_problem",
+    "value_problem",
+    "value_text",
 ]
 
 #: Beginning of our environment variables: HOLDFAST_NODE_ID is node.id.
@@ -94,15 +100,28 @@ def parse_value(key: ConfigKey, text: str) -> ConfigValue:
 
 
 def _refused(key: ConfigKey, text: str) -> ConfigError:
+    return ConfigError(f"{key.name}={text}: expected {allowed_values(key)}")
+
+
+def allowed_values(key: ConfigKey) -> str:
+    """What the key takes, in words that follow `expected`."""
     if key.kind in (Kind.INT, Kind.LONG):
-        allowed = f"an integer in [{key.low}, {key.high}]"
-    elif key.kind is Kind.BOOLEAN:
-        allowed = "true or false"
-    else:
-        allowed = ("a comma-separated list of " if key.kind is Kind.LIST else "one of ") + ", ".join(
-            key.choices
-        )
-    return ConfigError(f"{key.name}={text}: expected {allowed}")
+        return f"an integer in [{key.low}, {key.high}]"
+    if key.kind is Kind.BOOLEAN:
+        return "true or false"
+    if not key.choices:
+        return "a comma-separated list" if key.kind is Kind.LIST else "any text"
+    kinds = "a comma-separated list of " if key.kind is Kind.LIST else "one of "
+    return kinds + ", ".join(key.choices)
+
+
+def value_text(value: ConfigValue) -> str | None:
+    """How a typed value is written; `parse_value` reads it again. None is unset."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def read_keys(
@@ -142,11 +161,19 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 def topic_config_problem(name: str, value: str) -> str | None:
     """What is wrong with an override of a topic, or None."""
     key = TOPIC_KEY_BY_NAME.get(name)
-    if key is None:
-        near = get_close_matches(name, sorted(TOPIC_KEY_BY_NAME), n=1, cutoff=0.8)
-        return f"unknown topic configuration {name}" + (f"; did you mean {near[0]}?" if near else "")
+    return unknown_key_problem(name, TOPIC_KEY_BY_NAME) if key is None else value_problem(key, value)
+
+
+def unknown_key_problem(name: str, known: Iterable[str]) -> str:
+    """What to say of a key that is not among the known ones."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return f"there is no dynamic key {name} here" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def value_problem(key: ConfigKey, text: str) -> str | None:
+    """What is wrong with the text of a value, or None."""
     try:
-        parse_value(key, value)
+        parse_value(key, text)
     except ConfigError as error:
         return str(error)
     return None

@@ -1,4 +1,4 @@
-"""Renders an image as the answers of Metadata, DescribeCluster and DescribeTopicPartitions.
+"""Renders an image as the answers of Metadata, DescribeCluster, DescribeTopicPartitions, reassignments.
 
 Brokers and controllers answer with this very code, each from the image that it has (R113). Decides nothing.
 """
@@ -17,6 +17,12 @@ from protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
+)
+from protocol.messages.reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 from protocol.messages.topics import (
     DescribedPartition,
@@ -152,6 +158,27 @@ def describe_topic_partitions_response(
             break
         left -= len(wanted)
     return DescribeTopicPartitionsResponse(ErrorCode.NONE, None, tuple(rows), next_cursor)
+
+
+def list_partition_reassignments_response(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The partitions that move, of those asked for; what does not move or exist is left out."""
+    topics = request.topics
+    asked = {(topic.name, index) for topic in topics or () for index in topic.partition_indexes}
+    rows: list[OngoingTopicReassignment] = []
+    for name in sorted(image.topic_ids if topics is None else {topic.name for topic in topics}):
+        known = image.topic(name)
+        moving = tuple(
+            OngoingPartitionReassignment(
+                index, partition.replicas, partition.adding_replicas, partition.removing_replicas
+            )
+            for index, partition in (() if known is None else known.sorted_partitions())
+            if partition.is_reassigning and (topics is None or (name, index) in asked)
+        )
+        if moving:
+            rows.append(OngoingTopicReassignment(name, moving))
+    return ListPartitionReassignmentsResponse(ErrorCode.NONE, None, tuple(rows))
 
 
 def _cursor_problem(request: DescribeTopicPartitionsRequest, cursor: TopicPartitionCursor) -> str | None:

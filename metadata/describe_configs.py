@@ -1,0 +1,101 @@
+"""Renders the configuration of an image as the answer of DescribeConfigs: values in force, and their sources.
+
+Brokers and controllers answer with this very code, each from its own image and file. Also says which
+resources and keys there are, for those who change them. Decides nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from metadata.configs import (
+    CLUSTER_KEY_BY_NAME,
+    TOPIC_KEY_BY_NAME,
+    ConfigKey,
+    allowed_values,
+    unknown_key_problem,
+    value_text,
+)
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.configs import ConfigResource as AskedResource
+from protocol.messages.configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+)
+
+
+def describe_configs_response(
+    image: MetadataImage, request: DescribeConfigsRequest, static: Mapping[str, Any]
+) -> DescribeConfigsResponse:
+    """One row a resource, in order of the request; `static` holds the values of this node's file by key."""
+    rows = tuple(_described(image, asked, static) for asked in request.resources)
+    return DescribeConfigsResponse(ErrorCode.NONE, None, rows)
+
+
+def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[ErrorCode, str] | None:
+    """Why there is no dynamic configuration of such a thing, or None."""
+    kind, name = resource
+    if resource == CLUSTER_RESOURCE:
+        return None
+    if kind != RESOURCE_TOPIC:
+        text = "only topics and the cluster have dynamic values; the others stand in a node's file"
+        return ErrorCode.INVALID_REQUEST, text
+    if name not in image.topic_ids:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
+    return None
+
+
+def keys_of(resource: ConfigResource) -> dict[str, ConfigKey]:
+    """The keys that a topic or the cluster has, by name."""
+    return CLUSTER_KEY_BY_NAME if resource == CLUSTER_RESOURCE else TOPIC_KEY_BY_NAME
+
+
+def _described(
+    image: MetadataImage, asked: AskedResource, static: Mapping[str, Any]
+) -> DescribeConfigsResult:
+    resource = (asked.resource_type, asked.resource_name)
+    problem = resource_problem(image, resource)
+    keys = keys_of(resource)
+    names = sorted(keys if asked.configuration_keys is None else set(asked.configuration_keys))
+    if problem is None:
+        unknown = [name for name in names if name not in keys]
+        if unknown:
+            problem = ErrorCode.INVALID_CONFIG, unknown_key_problem(unknown[0], keys)
+    if problem is not None:
+        return DescribeConfigsResult(*problem, *resource, ())
+    rows = tuple(_entry(image, resource, keys[name], static) for name in names)
+    return DescribeConfigsResult(ErrorCode.NONE, None, *resource, rows)
+
+
+def _entry(
+    image: MetadataImage, resource: ConfigResource, key: ConfigKey, static: Mapping[str, Any]
+) -> DescribedConfig:
+    value, source = _in_force(image, resource, key, static)
+    return DescribedConfig(
+        key.name,
+        value,
+        source,
+        value_text(key.default),
+        key.kind.value,
+        f"{key.doc} Allowed: {allowed_values(key)}.",
+    )
+
+
+def _in_force(
+    image: MetadataImage, resource: ConfigResource, key: ConfigKey, static: Mapping[str, Any]
+) -> tuple[str | None, ConfigSource]:
+    """The order is that of `MetadataImage.topic_config`: topic, cluster, file, default."""
+    is_cluster = resource == CLUSTER_RESOURCE
+    cluster_name = key.name if is_cluster else key.synonym
+    if not is_cluster and (text := image.overrides(resource[1]).get(key.name)) is not None:
+        return text, ConfigSource.TOPIC
+    of_cluster = image.configs.get(CLUSTER_RESOURCE)
+    if of_cluster is not None and (text := of_cluster.get(cluster_name)) is not None:
+        return text, ConfigSource.CLUSTER
+    stated = static.get(cluster_name)
+    if stated is not None and stated != key.default:
+        return value_text(stated), ConfigSource.STATIC
+    return value_text(key.default), ConfigSource.DEFAULT

@@ -1,0 +1,76 @@
+"""Questions that any node answers from its own image: which there are, and the way to each answer.
+
+One table for brokers and controllers, so that both give the same answers (R113). Decides nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from metadata.describe import (
+    describe_cluster_response,
+    describe_topic_partitions_response,
+    list_partition_reassignments_response,
+    metadata_response,
+)
+from metadata.describe_configs import describe_configs_response
+from metadata.image import MetadataImage
+from protocol.api_keys import ApiKey
+from protocol.messages.configs import DescribeConfigsRequest
+from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from protocol.messages.reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.topics import DescribeTopicPartitionsRequest
+
+#: What `answer_question` answers.
+QUESTION_APIS = (
+    ApiKey.METADATA,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the asked node knows beside its image."""
+
+    #: through which the question came; answers give addresses on it
+    listener_name: str
+    cluster_id: str
+    #: the quorum's leader as known here
+    controller_id: int | None
+    controller_epoch: int
+    #: most partitions in one DescribeTopicPartitions answer
+    partition_limit: int
+    #: values of the node's file by key
+    static: Mapping[str, Any]
+
+
+def answer_question(image: MetadataImage, question: Any, asked: Asked) -> Any:
+    """The answer of a node that has this image."""
+    controller_id = -1 if asked.controller_id is None else asked.controller_id
+    match question:
+        case MetadataRequest():
+            return metadata_response(
+                image,
+                question,
+                listener_name=asked.listener_name,
+                cluster_id=asked.cluster_id,
+                controller_id=controller_id,
+            )
+        case DescribeClusterRequest():
+            return describe_cluster_response(
+                image,
+                listener_name=asked.listener_name,
+                cluster_id=asked.cluster_id,
+                controller_id=controller_id,
+                controller_epoch=asked.controller_epoch,
+            )
+        case DescribeTopicPartitionsRequest():
+            return describe_topic_partitions_response(image, question, partition_limit=asked.partition_limit)
+        case DescribeConfigsRequest():
+            return describe_configs_response(image, question, asked.static)
+        case ListPartitionReassignmentsRequest():
+            return list_partition_reassignments_response(image, question)
+    raise AssertionError(f"no image answers {type(question).__name__}")
