@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from controller.config import ControllerConfig
+from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.events import ConnectionClosed, Probe, Probed, Severity
 from controller.operations import DONE, Outcome
@@ -118,7 +119,8 @@ class ClusterControl:
         name = f"broker {request.broker_id}"
         if old is not None and not old.is_fenced:
             # a clean restart that is faster than its old session: that incarnation leaves first (D14)
-            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, f"{name} restarted cleanly")
+            cause = Cause(CauseKind.CLEAN_RESTART, old.broker_id)
+            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, cause)
         if not is_clean:
             self.unclean_registrations[request.broker_id] = (
                 self.unclean_registrations.get(request.broker_id, 0) + 1
@@ -128,7 +130,7 @@ class ClusterControl:
                     draft,
                     request.broker_id,
                     Departure.UNCLEAN,
-                    f"{name} registered after an unclean shutdown",
+                    Cause(CauseKind.UNCLEAN_REGISTRATION, request.broker_id),
                 )
         broker_epoch = draft.next_offset
         draft.write(
@@ -221,9 +223,8 @@ class ClusterControl:
         broker = draft.image.brokers.get(broker_id)
         if broker is None:
             return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
-        self._replication.take_out(
-            draft, broker_id, Departure.UNREGISTERED, f"broker {broker_id} was unregistered"
-        )
+        cause = Cause(CauseKind.UNREGISTRATION, broker_id)
+        self._replication.take_out(draft, broker_id, Departure.UNREGISTERED, cause)
         draft.write(UnregisterBrokerRecord(broker_id, broker.broker_epoch))
         draft.note(f"broker {broker_id} unregistered")
         self._sessions.pop(broker_id, None)
@@ -258,17 +259,16 @@ class ClusterControl:
         if next_state is _NextState.UNFENCED and broker.is_fenced:
             draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))
             draft.note(f"broker {broker.broker_id} unfenced, epoch {broker.broker_epoch}")
-            self._replication.elect_leaderless(draft, f"broker {broker.broker_id} was unfenced")
+            self._replication.elect_leaderless(draft, Cause(CauseKind.UNFENCING, broker.broker_id))
         elif next_state is _NextState.FENCED and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, "it asked for it", Severity.INFO)
+            self.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, severity=Severity.INFO)
         elif next_state is _NextState.SHUTDOWN_NOW and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, "its controlled shutdown is complete", Severity.INFO)
+            self.fence(draft, broker.broker_id, CauseKind.SHUTDOWN_COMPLETED, severity=Severity.INFO)
         elif next_state is _NextState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             draft.write(_change_record(broker, in_controlled_shutdown=True))
             draft.note(f"broker {broker.broker_id} began a controlled shutdown, epoch {broker.broker_epoch}")
-            self._replication.take_out(
-                draft, broker.broker_id, Departure.CLEAN, f"broker {broker.broker_id} is shutting down"
-            )
+            cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, broker.broker_id)
+            self._replication.take_out(draft, broker.broker_id, Departure.CLEAN, cause)
             session.shutdown_offset = draft.next_offset
         return BrokerHeartbeatResponse(
             error_code=ErrorCode.NONE,
@@ -312,15 +312,22 @@ class ClusterControl:
 
     # --- fencing -----------------------------------------------------------------------------------------
 
-    def fence(self, draft: Draft, broker_id: int, cause: str, severity: Severity = Severity.WARNING) -> None:
+    def fence(
+        self,
+        draft: Draft,
+        broker_id: int,
+        kind: CauseKind,
+        detail: str = "",
+        severity: Severity = Severity.WARNING,
+    ) -> None:
         """Take an unfenced broker out of all ISRs, then fence it (R20)."""
         broker = draft.image.brokers[broker_id]
         assert not broker.is_fenced
-        self._replication.take_out(
-            draft, broker_id, Departure.CLEAN, f"broker {broker_id} was fenced: {cause}"
-        )
+        cause = Cause(kind, broker_id)
+        self._replication.take_out(draft, broker_id, Departure.CLEAN, cause)
         draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
-        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {cause}", severity)
+        story = f"{cause}, {detail}" if detail else str(cause)
+        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", severity)
 
     def check_sessions(self, draft: Draft, now_ms: int) -> None:
         """Fence every broker whose session has ended, the one heard of longest ago first (B13)."""
@@ -347,7 +354,8 @@ class ClusterControl:
                 return
             broker = draft.image.brokers.get(broker_id)
             if broker is not None and not broker.is_fenced:
-                self.fence(draft, broker_id, f"not heard of for {now_ms - last_contact_ms} ms")
+                silence = f"not heard of for {now_ms - last_contact_ms} ms"
+                self.fence(draft, broker_id, CauseKind.SESSION_ENDED, silence)
             del self._sessions[broker_id]
         self._next_check_ms = None
 
@@ -374,7 +382,7 @@ class ClusterControl:
         ):
             return None
         if event.is_refused:
-            self.fence(draft, event.broker_id, "its connection closed and its listener refuses connections")
+            self.fence(draft, event.broker_id, CauseKind.CONNECTION_REFUSED)
             return None
         attempt = event.attempt + 1
         return self._probe(broker, attempt) if attempt < len(PROBE_DELAYS_MS) else None

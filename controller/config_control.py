@@ -7,6 +7,7 @@ partition records that follow from it stand in one batch: all nodes switch at th
 from difflib import get_close_matches
 
 from controller.config import ControllerConfig
+from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.election import ElectionMode
 from controller.operations import DONE, AlterConfig, Outcome, UpdateFeature
@@ -57,10 +58,11 @@ class ConfigControl:
         if self._replication.compares_logs(image) and not self._replication.compares_logs(draft.image):
             # what no comparison decides any more: a last known leader that is back (F40); the unclean pass
             # sees to the rest at its time (F38)
-            cause = f"{change} was set"
+            cause = Cause(CauseKind.MANAGER_SWITCHED_OFF)
             self._replication.elect_leaderless(draft, cause, mode=ElectionMode.ONLINE)
         if request.name == MIN_ISR:
-            self._replication.refresh(draft, f"{change} was set", None if is_cluster else owner)
+            cause = Cause(CauseKind.MIN_ISR_CONFIGURED)
+            self._replication.refresh(draft, cause, None if is_cluster else owner)
         return DONE
 
     def update_feature(self, draft: Draft, request: UpdateFeature) -> Outcome:
@@ -84,7 +86,7 @@ class ConfigControl:
         if request.level and (cluster is None or MIN_ISR not in cluster):
             draft.write(ConfigRecord(*CLUSTER_RESOURCE, MIN_ISR, str(self._config.min_insync_replicas)))
         if not request.level:
-            self._replication.refresh(draft, f"{ELR_FEATURE} was switched off")
+            self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
         return DONE
 
 

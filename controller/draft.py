@@ -4,7 +4,7 @@ Every record is replayed into a scratch image as it is added, so later steps of 
 what must not be is found before it reaches raft (D7).
 """
 
-from controller.election import ElectionReason
+from controller.decisions import DecisionEntry
 from controller.events import Note, Severity
 from controller.partition_change import InvariantBroken
 from metadata.delta import MetadataDelta
@@ -23,7 +23,7 @@ class Draft:
         "_image",
         "_notes_left_out",
         "base_offset",
-        "elections",
+        "decisions",
         "notes",
         "raft_epoch",
         "records",
@@ -34,8 +34,8 @@ class Draft:
         self.raft_epoch = raft_epoch
         self.records: list[MetadataRecord] = []
         self.notes: list[Note] = []
-        #: elections of leaders that these records hold, in order
-        self.elections: list[ElectionReason] = []
+        #: why the partitions changed that these records change, in order
+        self.decisions: list[DecisionEntry] = []
         self._delta = MetadataDelta(image)
         self._image: MetadataImage | None = image
         self._notes_left_out = 0
@@ -80,4 +80,5 @@ class Draft:
         """The lines, and how many were left out."""
         if not self._notes_left_out:
             return self.notes
-        return [*self.notes, Note(Severity.INFO, f"... and {self._notes_left_out} more transitions")]
+        text = f"... and {self._notes_left_out} more transitions, each with its cause in the metadata log"
+        return [*self.notes, Note(Severity.INFO, text)]

@@ -1,7 +1,9 @@
 """Who leads: one decision table for every path that elects.
 
-Owns R11-R13 and R18. Looks at sets and activity only, never at logs (R15): who has the best log is found by
-`unclean_recovery` and comes in as designated. Where the table ends without a leader the partition waits.
+Owns R11-R13 and R18, and why each replica that was passed over may not lead: noted on the walk through the
+table, never found out again later. Looks at sets and activity only, never at logs (R15): who has the best log
+is found by `unclean_recovery` and comes in as designated. Where the table ends without a leader the partition
+waits.
 """
 
 from collections.abc import Callable
@@ -37,20 +39,42 @@ class ElectionReason(Enum):
         return self not in (ElectionReason.ISR, ElectionReason.ELR, ElectionReason.PREFERRED)
 
 
+class Rejection(Enum):
+    """Why a replica may not lead without loss; the numbers stand in the metadata log and are never reused."""
+
+    FENCED = 1
+    IN_CONTROLLED_SHUTDOWN = 2
+    UNREGISTERED = 3
+    #: the ISR has members, and it is none of them
+    NOT_IN_ISR = 4
+    #: the ISR is empty, and it is not in the ELR
+    NOT_ELIGIBLE = 5
+    #: its seat was lost to an unclean shutdown: the log may lack its tail
+    UNCLEAN_SHUTDOWN = 6
+    NOT_ASSIGNED = 7
+
+
+#: (replica, why), in the order in which they were looked at
+Rejections = tuple[tuple[int, Rejection], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """`leader` shall lead, or goes on leading."""
+    """`leader` shall lead, or goes on leading; `rejected` came before it and could not."""
 
     leader: int
     reason: ElectionReason
+    rejected: Rejections = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NoLeader:
     """Nobody may lead now."""
 
+    rejected: Rejections = ()
 
-Decision = Elected | NoLeader
+
+Election = Elected | NoLeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +90,50 @@ class Candidates:
     last_known_leader: int | None
     #: registered, unfenced, not in controlled shutdown
     is_active: Callable[[int], bool]
+    #: what is the matter with one that is not
+    why_inactive: Callable[[int], Rejection]
     #: Kafka's answer to lost logs (D8 Q8): with ELR on and the recovery manager off
     trusts_last_known_leader: bool
     #: (replica, reason): nobody else may be elected now (R18)
     designated: tuple[int, ElectionReason] | None = None
+    #: seats lost to unclean shutdowns, after the change under way
+    last_known_elr: tuple[int, ...] = ()
 
-    def reason_for(self, replica: int) -> ElectionReason | None:
-        """Why the replica may lead without loss, or None (R11)."""
+    def verdict_on(self, replica: int) -> ElectionReason | Rejection:
+        """Why the replica may lead without loss, or why not (R11)."""
+        if replica not in self.replicas:
+            return Rejection.NOT_ASSIGNED
         if not self.is_active(replica):
-            return None
+            return self.why_inactive(replica)
         if replica in self.isr:
             return ElectionReason.ISR
-        if not self.isr and replica in self.elr:
+        if self.isr:
+            return Rejection.NOT_IN_ISR
+        if replica in self.elr:
             return ElectionReason.ELR
-        return None
+        return Rejection.UNCLEAN_SHUTDOWN if replica in self.last_known_elr else Rejection.NOT_ELIGIBLE
 
 
-def elect(candidates: Candidates, mode: ElectionMode) -> Decision:
+def elect(candidates: Candidates, mode: ElectionMode) -> Election:
     """Decide by R12. The last known leader counts whatever last_known_elr holds (D8 Q8)."""
     if candidates.designated is not None:
         return _designated(candidates, *candidates.designated)
+    rejected: dict[int, Rejection] = {}
     if mode is ElectionMode.PREFERRED:
         preferred = candidates.replicas[0]
-        if preferred != candidates.leader and candidates.reason_for(preferred) is ElectionReason.ISR:
+        verdict = candidates.verdict_on(preferred)
+        if preferred != candidates.leader and verdict is ElectionReason.ISR:
             return Elected(preferred, ElectionReason.PREFERRED)
+        if isinstance(verdict, Rejection):
+            rejected[preferred] = verdict
     order = candidates.replicas
     if candidates.leader is not None:
         order = (candidates.leader, *order)
     for replica in order:
-        reason = candidates.reason_for(replica)
-        if reason is not None:
-            return Elected(replica, reason)
+        verdict = candidates.verdict_on(replica)
+        if isinstance(verdict, ElectionReason):
+            return Elected(replica, verdict, tuple(rejected.items()))
+        rejected[replica] = verdict
     known = candidates.last_known_leader
     if (
         candidates.trusts_last_known_leader
@@ -106,16 +143,22 @@ def elect(candidates: Candidates, mode: ElectionMode) -> Decision:
         and known in candidates.replicas
         and candidates.is_active(known)
     ):
-        return Elected(known, ElectionReason.LAST_KNOWN_LEADER)
+        return Elected(known, ElectionReason.LAST_KNOWN_LEADER, _without(rejected, known))
     if mode is ElectionMode.UNCLEAN:
         for replica in candidates.replicas:
             if candidates.is_active(replica):
-                return Elected(replica, ElectionReason.UNCLEAN_RANDOM)
-    return NoLeader()
+                return Elected(replica, ElectionReason.UNCLEAN_RANDOM, _without(rejected, replica))
+    return NoLeader(tuple(rejected.items()))
 
 
-def _designated(candidates: Candidates, replica: int, reason: ElectionReason) -> Decision:
+def _designated(candidates: Candidates, replica: int, reason: ElectionReason) -> Election:
     """The replica or nobody: clean when it is complete (D8 Q5), never another one (R18)."""
+    verdict = candidates.verdict_on(replica)
     if replica not in candidates.replicas or not candidates.is_active(replica):
-        return NoLeader()
-    return Elected(replica, candidates.reason_for(replica) or reason)
+        assert isinstance(verdict, Rejection)
+        return NoLeader(((replica, verdict),))
+    return Elected(replica, verdict if isinstance(verdict, ElectionReason) else reason)
+
+
+def _without(rejected: dict[int, Rejection], elected: int) -> Rejections:
+    return tuple((replica, why) for replica, why in rejected.items() if replica != elected)

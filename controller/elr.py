@@ -5,6 +5,7 @@ Owns R5 and R6 (KIP-966, "ELR update" and "Unclean recovery"); knows nothing of 
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,21 @@ class EligibleSets:
 
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+
+
+class SetsRule(Enum):
+    """Why both sets are what they are; the numbers stand in the metadata log and are never reused."""
+
+    #: the feature is off
+    ELR_OFF = 0
+    #: the ISR has reached min ISR: nobody else can be eligible (R5)
+    CLEARED_AT_MIN_ISR = 1
+    #: below min ISR everybody who was complete stays eligible (R5, R6)
+    KEPT_BELOW_MIN_ISR = 2
+    #: an unclean election forgets them, as in Kafka (R10)
+    FORGOTTEN_BY_UNCLEAN_ELECTION = 3
+    #: an unclean election makes seats of all members (D8 Q1, Q4)
+    SEATS_AFTER_UNCLEAN_ELECTION = 4
 
 
 def next_eligible(

@@ -1,11 +1,12 @@
 """Giving leaderships back: now and then to the preferred replicas that could lead and do not (R16).
 
 Owns when it is looked, which brokers miss enough of their leaderships, and how many move at once. A broker
-that restarts leads nothing afterwards; without this the others carry its load for ever. Nothing is lost by it:
-only an active member of the ISR is elected, by the same table as everybody else (R12, mode preferred).
+that restarts leads nothing afterwards; without this the others carry its load for ever. Nothing is lost by
+it: only an active member of the ISR is elected, by the same table as everybody else (R12, mode preferred).
 """
 
 from controller.config import ControllerConfig
+from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.election import ElectionMode
 from controller.partition_change import Wish
@@ -59,7 +60,7 @@ class LeaderBalance:
             situation = self._replication.situation(
                 image, topic.name, image.is_active, mode=ElectionMode.PREFERRED
             )
-            cause = "leaderships are balanced"
+            cause = Cause(CauseKind.LEADER_BALANCE)
             self._replication.change(draft, topic, index, partition, Wish(), situation, cause)
 
     def _wanted(self, image: MetadataImage) -> list[_Row]:

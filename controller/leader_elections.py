@@ -4,6 +4,7 @@ Owns who may be asked for and which error speaks; who is elected then is decided
 `unclean_recovery` where logs are compared.
 """
 
+from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.election import ElectionMode
 from controller.operations import DONE, ElectionType, ElectLeader, Outcome
@@ -68,9 +69,8 @@ def _elect_preferred(
     situation = replication.situation(
         draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED
     )
-    replication.change(
-        draft, topic, index, partition, Wish(), situation, "the preferred replica was asked for"
-    )
+    cause = Cause(CauseKind.PREFERRED_ASKED)
+    replication.change(draft, topic, index, partition, Wish(), situation, cause)
     return DONE
 
 
@@ -87,7 +87,7 @@ def _elect_unclean(
     situation = replication.situation(
         draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN
     )
-    cause = "an unclean election was asked for"
+    cause = Cause(CauseKind.UNCLEAN_ASKED)
     replication.change(draft, topic, index, partition, Wish(), situation, cause)
     return DONE
 
@@ -107,6 +107,6 @@ def _elect_designated(
         return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(draft.image, topic.name, draft.image.is_active)
     wish = Wish(designated=request.leader)
-    cause = f"an operator designated {request.leader}"
+    cause = Cause(CauseKind.DESIGNATED, request.leader)
     replication.change(draft, topic, request.partition_index, partition, wish, situation, cause)
     return DONE

@@ -2,14 +2,16 @@
 
 Owns the order of the steps (R4), when epochs grow (R2, R3), the last known leader (R7) and what an unclean
 election wipes (R10). The new value is computed first and the record is its difference, so no step sees the
-half-written output of another. Decides nothing about who may ask for a change.
+half-written output of another. The decision beside it is what these steps found, not a second look. Decides
+nothing about who may ask for a change.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller.election import Candidates, Elected, ElectionMode, ElectionReason, elect
-from controller.elr import EligibleSets, next_eligible
+from controller.decisions import UNSTATED, Cause, Decision
+from controller.election import Candidates, Elected, ElectionMode, ElectionReason, Rejection, elect
+from controller.elr import EligibleSets, SetsRule, next_eligible
 from metadata.partition import PartitionRegistration, effective_min_isr, leader_number
 from metadata.records import RECOVERING, PartitionChangeRecord
 
@@ -31,6 +33,8 @@ class Situation:
     mode: ElectionMode = ElectionMode.ONLINE
     #: the recovery manager is on: no last known leader is trusted, no unclean election forgets (D8 Q1, Q4)
     compares_logs: bool = False
+    #: what is the matter with a broker that is not active
+    why_inactive: Callable[[int], Rejection] = lambda broker_id: Rejection.FENCED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +73,32 @@ class PartitionChange:
     before: PartitionRegistration
     after: PartitionRegistration
     record: PartitionChangeRecord
-    #: why the leader changed to somebody, None when it did not
-    reason: ElectionReason | None
+    decision: Decision
     #: members of ELR and last_known_elr that an unclean election passed over (R10, D8 Q4)
     dropped: tuple[int, ...] = ()
 
+    @property
+    def reason(self) -> ElectionReason | None:
+        """Why the leader changed to somebody, None when it did not."""
+        return self.decision.reason
+
 
 def change_partition(
-    topic_id: bytes, partition_index: int, before: PartitionRegistration, wish: Wish, situation: Situation
+    topic_id: bytes,
+    partition_index: int,
+    before: PartitionRegistration,
+    wish: Wish,
+    situation: Situation,
+    cause: Cause = UNSTATED,
 ) -> PartitionChange | None:
     """The change that grants the wish, or None when nothing changes (R3). Raises: InvariantBroken."""
     assignment, isr = _assignment_and_isr(before, wish, situation)
     replicas = assignment.replicas
     counted = replicas if assignment.original is None else assignment.original
     min_isr = effective_min_isr(situation.min_insync_replicas, len(counted))
-    sets = _eligible(before, isr, min_isr, replicas, wish, situation)
+    sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
     known = before.last_known_leader if before.last_known_leader in replicas else None
-    decision = elect(
+    election = elect(
         Candidates(
             replicas,
             isr,
@@ -93,8 +106,10 @@ def change_partition(
             before.leader,
             known,
             situation.is_active,
+            situation.why_inactive,
             trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
             designated=None if wish.designated is None else (wish.designated, wish.designation),
+            last_known_elr=sets.last_known_elr,
         ),
         situation.mode,
     )
@@ -104,16 +119,16 @@ def change_partition(
     dropped: tuple[int, ...] = ()
     leader: int | None = None
     takes_over = False
-    if isinstance(decision, Elected):
-        leader = decision.leader
+    if isinstance(election, Elected):
+        leader = election.leader
         takes_over = leader not in isr
-        if takes_over and decision.reason.is_unclean:
+        if takes_over and election.reason.is_unclean:
             dropped = tuple(r for r in sorted(sets.elr + sets.last_known_elr) if r != leader)
-            sets = _after_unclean_election(isr, sets, leader, min_isr, situation)
+            sets, sets_rule = _after_unclean_election(isr, sets, leader, min_isr, situation)
             isr, recovery_state = (leader,), RECOVERING
         elif takes_over:
             isr = (leader,)
-            sets = _eligible(before, isr, min_isr, replicas, wish, situation)
+            sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
         known = None
     else:
         if not situation.elr_enabled and not isr:
@@ -143,21 +158,22 @@ def change_partition(
     )
     if after == before:
         return None
-    reason = decision.reason if isinstance(decision, Elected) and leader != before.leader else None
-    record = _difference(topic_id, partition_index, before, after)
-    change = PartitionChange(before, before.merge(record), record, reason, dropped)
+    reason = election.reason if isinstance(election, Elected) and leader != before.leader else None
+    decision = Decision(cause, reason, election.rejected, sets_rule)
+    record = _difference(topic_id, partition_index, before, after, decision)
+    change = PartitionChange(before, before.merge(record), record, decision, dropped)
     _check(change, after, wish, situation)
     return change
 
 
 def _after_unclean_election(
     isr: tuple[int, ...], sets: EligibleSets, leader: int, min_isr: int, situation: Situation
-) -> EligibleSets:
+) -> tuple[EligibleSets, SetsRule]:
     """R10: all is forgotten, as in Kafka; where logs are compared the seats are kept for another time."""
     if not situation.compares_logs or min_isr <= 1:
-        return EligibleSets()
+        return EligibleSets(), SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION
     seats = set(isr).union(sets.elr, sets.last_known_elr).difference((leader,))
-    return EligibleSets((), tuple(sorted(seats)))
+    return EligibleSets((), tuple(sorted(seats))), SetsRule.SEATS_AFTER_UNCLEAN_ELECTION
 
 
 def _eligible(
@@ -167,10 +183,11 @@ def _eligible(
     replicas: tuple[int, ...],
     wish: Wish,
     situation: Situation,
-) -> EligibleSets:
+) -> tuple[EligibleSets, SetsRule]:
     if not situation.elr_enabled:
-        return EligibleSets()
-    return next_eligible(
+        return EligibleSets(), SetsRule.ELR_OFF
+    rule = SetsRule.CLEARED_AT_MIN_ISR if len(isr) >= min_isr else SetsRule.KEPT_BELOW_MIN_ISR
+    sets = next_eligible(
         EligibleSets(before.elr, before.last_known_elr),
         old_isr=before.isr,
         new_isr=isr,
@@ -179,6 +196,7 @@ def _eligible(
         unclean=wish.unclean,
         forgotten=wish.forgotten,
     )
+    return sets, rule
 
 
 def _assignment_and_isr(
@@ -200,7 +218,11 @@ def _assignment_and_isr(
 
 
 def _difference(
-    topic_id: bytes, partition_index: int, before: PartitionRegistration, after: PartitionRegistration
+    topic_id: bytes,
+    partition_index: int,
+    before: PartitionRegistration,
+    after: PartitionRegistration,
+    decision: Decision,
 ) -> PartitionChangeRecord:
     def changed(name: str) -> tuple[int, ...] | None:
         new: tuple[int, ...] = getattr(after, name)
@@ -230,6 +252,7 @@ def _difference(
         ),
         leader_recovery_state=changed_number("leader_recovery_state"),
         min_isr=changed_number("min_isr"),
+        decision=decision.stored(),
     )
 
 

@@ -16,6 +16,7 @@ from controller.answers import WRITES, refusal
 from controller.cluster_control import ClusterControl
 from controller.config import ControllerConfig
 from controller.config_control import ConfigControl
+from controller.decisions import DecisionRing
 from controller.draft import Draft
 from controller.election import ElectionReason
 from controller.events import (
@@ -130,6 +131,7 @@ class QuorumController:
         self._next_noop_ms: int | None = None
         self._next_unclean_pass_ms: int | None = None
         self._counts = Counts()
+        self._decisions = DecisionRing()
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -166,6 +168,11 @@ class QuorumController:
     def counts(self) -> Counts:
         """Running totals, not to be written by others."""
         return self._counts
+
+    @property
+    def decisions(self) -> DecisionRing:
+        """Why partitions changed lately: of this active controller only, not to be written by others."""
+        return self._decisions
 
     @property
     def unclean_registrations(self) -> dict[int, int]:
@@ -312,8 +319,10 @@ class QuorumController:
             self._next_offset = draft.next_offset
             self._pending.append(_Pending(draft.next_offset, draft.image))
             self._counts.records_appended += len(draft.records)
-            for reason in draft.elections:
-                self._counts.elections[reason] += 1
+            for entry in draft.decisions:
+                if entry.decision.reason is not None:
+                    self._counts.elections[entry.decision.reason] += 1
+            self._decisions.extend(draft.decisions)
             if any(type(record) is not NoOpRecord for record in draft.records):
                 self._change_offset = draft.next_offset
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
@@ -474,6 +483,7 @@ class QuorumController:
         self._cluster.stop()
         self._recovery.stop()
         self._balance.stop()
+        self._decisions.clear()
         self._claim_offset = None
         self._next_noop_ms = None
         self._next_unclean_pass_ms = None

@@ -4,6 +4,7 @@ The list from before the first move is kept, and what joins and leaves is always
 When a move is complete is the matter of `partition_change`.
 """
 
+from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.operations import DONE, Outcome, Reassign
 from controller.partition_change import Assignment, Wish
@@ -30,13 +31,13 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
                 ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment runs; there is none to end"
             )
         assignment = Assignment(partition.original_replicas)
-        cause = "the reassignment was cancelled"
+        cause = Cause(CauseKind.REASSIGNMENT_CANCELLED)
     else:
         problem = _target_problem(image, request.replicas)
         if problem is not None:
             return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         assignment = _towards(partition, request.replicas)
-        cause = f"a reassignment to {ids_text(request.replicas)} was asked for"
+        cause = Cause(CauseKind.REASSIGNMENT_ASKED)
     staying = tuple(r for r in partition.isr if r in assignment.replicas)
     is_cut = request.replicas is None or staying != partition.isr
     if is_cut and len(staying) < partition.min_isr:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from enum import Enum
 
 from controller.config import ControllerConfig
+from controller.decisions import Cause, CauseKind, DecisionEntry
 from controller.draft import Draft
-from controller.election import ElectionMode
+from controller.election import ElectionMode, Rejection
 from controller.events import Severity
 from controller.partition_change import (
     PartitionChange,
@@ -53,7 +54,7 @@ class ReplicationControl:
 
     # --- brokers that leave and return -------------------------------------------------------------------
 
-    def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: str) -> None:
+    def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: Cause) -> None:
         """Take the broker out of every ISR, and out of the ELR too when its log is not to be trusted.
 
         The broker counts as inactive, whatever the image says, because its own record follows (R20, F26).
@@ -62,6 +63,9 @@ class ReplicationControl:
 
         def is_active(other: int) -> bool:
             return other != broker_id and image.is_active(other)
+
+        def why_inactive(other: int) -> Rejection:
+            return _why_inactive(image, other) if other != broker_id else _state_after(departure, cause)
 
         for topic in image.sorted_topics():
             situation: Situation | None = None
@@ -73,7 +77,9 @@ class ReplicationControl:
                     seats += partition.last_known_elr
                 if broker_id not in seats:
                     continue
-                situation = situation or self.situation(image, topic.name, is_active)
+                situation = situation or self.situation(
+                    image, topic.name, is_active, why_inactive=why_inactive
+                )
                 wish = Wish(
                     tuple(r for r in partition.isr if r != broker_id),
                     unclean=(broker_id,) if departure is Departure.UNCLEAN else (),
@@ -82,7 +88,7 @@ class ReplicationControl:
                 )
                 self.change(draft, topic, index, partition, wish, situation, cause)
 
-    def elect_leaderless(self, draft: Draft, cause: str, *, mode: ElectionMode | None = None) -> None:
+    def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
         """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
         for topic, index, partition in _leaderless(draft.image):
             situation = self.situation(draft.image, topic.name, draft.image.is_active, mode=mode)
@@ -96,12 +102,13 @@ class ReplicationControl:
             situation = self.situation(image, topic.name, image.is_active)
             if situation.mode is not ElectionMode.UNCLEAN:
                 continue
-            if self.change(draft, topic, index, partition, Wish(), situation, "unclean election pass"):
+            cause = Cause(CauseKind.UNCLEAN_PASS)
+            if self.change(draft, topic, index, partition, Wish(), situation, cause):
                 elected += 1
             if elected == UNCLEAN_PASS_MAX:
                 return
 
-    def refresh(self, draft: Draft, cause: str, topic_name: str | None = None) -> None:
+    def refresh(self, draft: Draft, cause: Cause, topic_name: str | None = None) -> None:
         """Bring the partitions of a topic, or all, in line with what is configured now (R109, B8).
 
         Nobody is elected uncleanly by it: that is for fencing, unfencing and the pass (F38).
@@ -121,6 +128,7 @@ class ReplicationControl:
         is_active: Callable[[int], bool],
         *,
         mode: ElectionMode | None = None,
+        why_inactive: Callable[[int], Rejection] | None = None,
     ) -> Situation:
         """What a change of the topic's partitions must know; `mode` is the topic's own unless given."""
         static = self._config.static
@@ -134,6 +142,7 @@ class ReplicationControl:
             min_insync_replicas=image.topic_config(topic_name, "min.insync.replicas", static),
             mode=mode,
             compares_logs=compares_logs,
+            why_inactive=why_inactive or (lambda broker_id: _why_inactive(image, broker_id)),
         )
 
     def compares_logs(self, image: MetadataImage) -> bool:
@@ -155,18 +164,27 @@ class ReplicationControl:
         before: PartitionRegistration,
         wish: Wish,
         situation: Situation,
-        cause: str,
+        cause: Cause,
     ) -> PartitionChange | None:
         """Write the record that grants the wish, and tell why; None when nothing changes."""
-        change = change_partition(topic.topic_id, index, before, wish, situation)
+        change = change_partition(topic.topic_id, index, before, wish, situation, cause)
         if change is None:
             return None
+        draft.decisions.append(
+            DecisionEntry(
+                draft.next_offset,
+                topic.topic_id,
+                topic.name,
+                index,
+                change.before,
+                change.after,
+                change.decision,
+            )
+        )
         draft.write(change.record)
-        if change.reason is not None:
-            draft.elections.append(change.reason)
         is_unclean = change.reason is not None and change.reason.is_unclean
         if is_unclean or draft.has_room_for_note():
-            draft.note(*_line(f"{topic.name}-{index}", change, cause))
+            draft.note(*_line(f"{topic.name}-{index}", change))
         return change
 
     # --- AlterPartition ----------------------------------------------------------------------------------
@@ -205,7 +223,7 @@ class ReplicationControl:
             partition,
             wish,
             self.situation(image, topic.name, image.is_active),
-            f"asked by leader {sender_id}",
+            Cause(CauseKind.ALTER_PARTITION, sender_id),
         )
         after = partition if change is None else change.after
         if after.leader != sender_id:
@@ -224,9 +242,28 @@ class ReplicationControl:
         )
 
 
-def _line(name: str, change: PartitionChange, cause: str) -> tuple[str, Severity]:
+def _why_inactive(image: MetadataImage, broker_id: int) -> Rejection:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return Rejection.UNREGISTERED
+    return Rejection.FENCED if broker.is_fenced else Rejection.IN_CONTROLLED_SHUTDOWN
+
+
+def _state_after(departure: Departure, cause: Cause) -> Rejection:
+    """What will be the matter with a broker that leaves: its own record comes after the partitions' (F26)."""
+    if departure is Departure.UNREGISTERED:
+        return Rejection.UNREGISTERED
+    if cause.kind is CauseKind.CONTROLLED_SHUTDOWN:
+        return Rejection.IN_CONTROLLED_SHUTDOWN
+    return Rejection.FENCED
+
+
+def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
     """What happened to a partition and why, for the log."""
-    text = f"{name}: {change.after.diff(change.before)} ({cause}"
+    text = f"{name}: {change.after.diff(change.before)} ({change.decision.cause}"
+    if change.decision.rejected and change.before.leader != change.after.leader:
+        passed = (f"{replica} {why.name.lower()}" for replica, why in change.decision.rejected)
+        text += f"; rejected: {', '.join(passed)}"
     if change.reason is not None and change.reason.is_unclean:
         # R10, R68: every unclean election is told as a possible loss
         passed_over = ids_text(change.dropped)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from controller.config import ControllerConfig
+from controller.decisions import Cause, CauseKind, LogEnd
 from controller.draft import Draft
 from controller.election import ElectionReason
 from controller.events import (
@@ -42,8 +43,8 @@ class Strategy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
-    """What a replica said of its log. Its epochs come before its length (R66)."""
+class LogReply:
+    """What a replica said of its log, and in which incarnation."""
 
     broker_epoch: int
     last_epoch: int
@@ -65,7 +66,7 @@ class Recovery:
     #: the timeout has passed: the best of what is there is enough
     has_timed_out: bool = False
     #: by broker, also of some that are fenced by now: they count again once R62 holds again
-    replies: dict[int, LogEnd] = field(default_factory=dict)
+    replies: dict[int, LogReply] = field(default_factory=dict)
 
     @property
     def identity(self) -> tuple[int, int, Strategy]:
@@ -149,7 +150,7 @@ class UncleanRecovery:
             or event.leader_epoch != recovery.leader_epoch
         ):
             return
-        recovery.replies[event.broker_id] = LogEnd(event.broker_epoch, event.last_epoch, event.end_offset)
+        recovery.replies[event.broker_id] = LogReply(event.broker_epoch, event.last_epoch, event.end_offset)
         self._is_dirty = True
 
     def next_deadline_ms(self) -> int | None:
@@ -230,17 +231,16 @@ class UncleanRecovery:
         topic: TopicImage,
         index: int,
         partition: PartitionRegistration,
-        replies: dict[int, LogEnd],
+        replies: dict[int, LogReply],
     ) -> RecoveryElected:
         chosen = best_log(partition, replies)
-        logs = ", ".join(
-            f"{replica} ends at {reply.end_offset} in epoch {reply.last_epoch}"
-            for replica, reply in sorted(replies.items())
-        )
         situation = self._replication.situation(draft.image, topic.name, draft.image.is_active)
         wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
         # R68: candidates and their logs are told with the election
-        cause = f"logs compared: {logs}"
+        logs = tuple(
+            LogEnd(replica, reply.last_epoch, reply.end_offset) for replica, reply in sorted(replies.items())
+        )
+        cause = Cause(CauseKind.LOGS_COMPARED, logs=logs)
         change = self._replication.change(draft, topic, index, partition, wish, situation, cause)
         assert change is not None and change.after.leader == chosen, f"{chosen} is active and assigned"
         return RecoveryElected(chosen)
@@ -271,7 +271,7 @@ class UncleanRecovery:
         return Strategy.AGGRESSIVE if unclean else Strategy.BALANCED
 
 
-def best_log(partition: PartitionRegistration, replies: dict[int, LogEnd]) -> int:
+def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> int:
     """The replica whose log ends last (R66); equal ones: last known ELR, then the order of assignment."""
     return max(
         replies,
@@ -304,7 +304,7 @@ def _statement(
     return AskForLogs(active, ()) if strategy is Strategy.BALANCED else AskForLogs((), active)
 
 
-def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) -> dict[int, LogEnd]:
+def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) -> dict[int, LogReply]:
     """Answers that count at this moment (R63, D-3): of these incarnations, and active."""
     return {
         replica: recovery.replies[replica]
@@ -315,7 +315,7 @@ def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) 
 
 
 def _is_decided(
-    partition: PartitionRegistration, recovery: Recovery, asked: AskForLogs, valid: dict[int, LogEnd]
+    partition: PartitionRegistration, recovery: Recovery, asked: AskForLogs, valid: dict[int, LogReply]
 ) -> bool:
     """R64, R65, D8 Q3."""
     if _waits_for_all_known(partition, recovery.strategy):

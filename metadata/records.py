@@ -18,12 +18,14 @@ from protocol.schema import (
     decode_message,
     encode_message,
     field,
+    int8,
     int16,
     int32,
     int64,
     message,
     nullable,
     string,
+    struct,
     uuid,
 )
 
@@ -92,6 +94,27 @@ class PartitionRecord:
 
 
 @message
+class ReplicaLogEnd:
+    """Where the log of a replica ended when logs were compared."""
+
+    replica: int = field(int32, "Broker.")
+    last_epoch: int = field(int32, "Epoch of its last batch.")
+    end_offset: int = field(int64, "Its end, exclusive.")
+
+
+@message
+class StoredDecision:
+    """Why a partition changed; the numbers are those of controller/decisions.py."""
+
+    cause: int = field(int8, "Which kind of event.")
+    cause_broker: int = field(int32, "Whose event, -1 for nobody's.")
+    reason: int = field(int8, "Rule that elected the leader; 0 when it stays or nobody leads.")
+    sets_rule: int = field(int8, "Rule that made ELR and last known ELR.")
+    rejected: tuple[int, ...] = field(array(int32), "Replica and why it could not lead, in turn.")
+    logs: tuple[ReplicaLogEnd, ...] = field(array_of(ReplicaLogEnd), "Logs that were compared (R68).")
+
+
+@message
 class PartitionChangeRecord:
     """Difference of two registrations; null leaves a field alone. `partition_epoch` grows by one (R2)."""
 
@@ -112,6 +135,9 @@ class PartitionChangeRecord:
     last_known_leader: int | None = field(nullable(int32), "New last known leader, -1 for none.")
     leader_recovery_state: int | None = field(nullable(int16), "0 RECOVERED, 1 RECOVERING.")
     min_isr: int | None = field(nullable(int32), "New effective min ISR.")
+    decision: StoredDecision | None = field(
+        nullable(struct(StoredDecision)), "Why; changes nothing at replay.", since=1, default=None
+    )
 
 
 @message
@@ -216,7 +242,7 @@ RECORD_CLASSES: dict[int, type] = {
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 
 #: Version written by this software, for all records.
-RECORD_VERSION = 0
+RECORD_VERSION = 1
 
 
 def encode_record(record: MetadataRecord) -> bytes:

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from controller.election import (
     Candidates,
-    Decision,
     Elected,
+    Election,
     ElectionMode,
     ElectionReason,
     NoLeader,
+    Rejection,
     elect,
 )
 
@@ -25,8 +26,25 @@ def candidates(
     known: int | None = None,
     replicas: tuple[int, ...] = (1, 2, 3),
     trusts_known: bool = True,
+    last_known: tuple[int, ...] = (),
 ) -> Candidates:
-    return Candidates(replicas, isr, elr, leader, known, lambda replica: replica in active, trusts_known)
+    return Candidates(
+        replicas,
+        isr,
+        elr,
+        leader,
+        known,
+        lambda replica: replica in active,
+        lambda replica: Rejection.FENCED,
+        trusts_known,
+        last_known_elr=last_known,
+    )
+
+
+def outcome(given_: Candidates, mode: ElectionMode) -> Election:
+    """Who leads and by which rule, without those who were passed over."""
+    election = elect(given_, mode)
+    return replace(election, rejected=())
 
 
 ONLINE, UNCLEAN, PREFERRED = ElectionMode.ONLINE, ElectionMode.UNCLEAN, ElectionMode.PREFERRED
@@ -34,7 +52,7 @@ ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KN
 
 
 @pytest.mark.parametrize(
-    ("mode", "given_", "decision"),
+    ("mode", "given_", "election"),
     [
         # the present leader stays while it may
         (ONLINE, candidates((1, 2, 3), (1, 2, 3), leader=3), Elected(3, ISR)),
@@ -66,8 +84,47 @@ ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KN
         (PREFERRED, candidates((3,)), NoLeader()),
     ],
 )
-def test_decision_table(mode: ElectionMode, given_: Candidates, decision: Decision) -> None:
-    assert elect(given_, mode) == decision
+def test_decision_table(mode: ElectionMode, given_: Candidates, election: Election) -> None:
+    assert outcome(given_, mode) == election
+
+
+FENCED = Rejection.FENCED
+
+
+@pytest.mark.parametrize(
+    ("mode", "given_", "rejected"),
+    [
+        # whoever stands behind the leader in the order of preference was not asked
+        (ONLINE, candidates((1, 2, 3), (1, 2, 3), leader=1), ()),
+        (ONLINE, candidates((2, 3), (1, 2, 3), leader=1), ((1, FENCED),)),
+        # the present leader comes first, wherever it stands in the assignment
+        (ONLINE, candidates((2,), (2, 3), leader=3), ((3, FENCED), (1, FENCED))),
+        (ONLINE, candidates((1, 2, 3), (3,)), ((1, Rejection.NOT_IN_ISR), (2, Rejection.NOT_IN_ISR))),
+        (ONLINE, candidates((1, 3), elr=(3,)), ((1, Rejection.NOT_ELIGIBLE), (2, FENCED))),
+        (ONLINE, candidates((1, 2), (1, 2), leader=9), ((9, Rejection.NOT_ASSIGNED),)),
+        # nobody leads: all of them, each with its own reason
+        (
+            ONLINE,
+            candidates((1, 2), elr=(3,), last_known=(2,)),
+            ((1, Rejection.NOT_ELIGIBLE), (2, Rejection.UNCLEAN_SHUTDOWN), (3, FENCED)),
+        ),
+        # who is elected without proof is not among the rejected
+        (UNCLEAN, candidates((2, 3)), ((1, FENCED), (3, Rejection.NOT_ELIGIBLE))),
+        (ONLINE, candidates((2, 3), known=3), ((1, FENCED), (2, Rejection.NOT_ELIGIBLE))),
+        (PREFERRED, candidates((1, 2), (2,), leader=2), ((1, Rejection.NOT_IN_ISR),)),
+        (PREFERRED, candidates((1, 2), (1, 2), leader=2), ()),
+    ],
+)
+def test_who_was_passed_over_and_why(
+    mode: ElectionMode, given_: Candidates, rejected: tuple[tuple[int, Rejection], ...]
+) -> None:
+    assert elect(given_, mode).rejected == rejected
+
+
+@pytest.mark.parametrize("why", [FENCED, Rejection.IN_CONTROLLED_SHUTDOWN, Rejection.UNREGISTERED])
+def test_what_is_the_matter_with_an_inactive_replica_is_told(why: Rejection) -> None:
+    given_ = replace(candidates((2,), (1, 2), leader=1), why_inactive=lambda replica: why)
+    assert elect(given_, ONLINE) == Elected(2, ISR, ((1, why),))
 
 
 def test_elections_of_incomplete_replicas_may_lose_records() -> None:
@@ -90,7 +147,7 @@ def test_elections_of_incomplete_replicas_may_lose_records() -> None:
 )
 def test_the_designated_replica_leads_or_nobody(given_: Candidates, reason: ElectionReason | None) -> None:
     """R18: whoever else could lead is not asked."""
-    decision = elect(replace(given_, designated=(3, ElectionReason.DESIGNATED)), UNCLEAN)
+    decision = outcome(replace(given_, designated=(3, ElectionReason.DESIGNATED)), UNCLEAN)
     assert decision == (NoLeader() if reason is None else Elected(3, reason))
 
 
@@ -141,6 +198,13 @@ def test_the_elected_is_the_best_of_the_ranking_and_always_active(
 ) -> None:
     leader = isr[leader_index] if leader_index < len(isr) else None
     given_ = candidates(active, isr, elr, leader, known, tuple(replicas), trusts_known)
-    decision = elect(given_, mode)
     expected = ranking(given_, mode)
-    assert decision == (expected[0] if expected else NoLeader())
+    assert outcome(given_, mode) == (expected[0] if expected else NoLeader())
+    election = elect(given_, mode)
+    passed_over = {replica for replica, _ in election.rejected}
+    if isinstance(election, NoLeader):
+        assert passed_over.issuperset(replicas)
+    else:
+        assert election.leader not in passed_over
+    for replica, why in election.rejected:
+        assert (why is FENCED) == (replica not in active)

@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from cli.datadriven import Command, ParseError
 from cli.scenario_commands import Scenario
+from controller.decisions import CauseKind, Decision
 from controller.election import ElectionReason
+from metadata.records import PartitionChangeRecord, decode_record
 
 BROKERS = st.integers(1, 5).map(str)
 PARTITIONS = st.sampled_from(["t-0", "t-1", "u-0"])
@@ -36,6 +38,7 @@ COMMANDS = st.one_of(
     words("config topic t", valued("min.insync.replicas", st.sampled_from(["", "1", "2", "9"]))),
     words("config topic u", valued("unclean.recovery.strategy", STRATEGIES)),
     words("config cluster", valued("min.insync.replicas", st.sampled_from(["1", "2"]))),
+    words("config cluster", valued("unclean.recovery.manager.enabled", st.sampled_from(["true", "false"]))),
     words("reassign", PARTITIONS, valued("replicas", IDS)),
     words("reassign", PARTITIONS, "cancel"),
     words("log_info", BROKERS, PARTITIONS, valued("last_epoch", ENDS), valued("end_offset", ENDS)),
@@ -71,6 +74,14 @@ def test_random_histories_break_nothing(manager: str, commands: list[str]) -> No
                     assert image.is_active(partition.leader)
                 elif image.elr_enabled:
                     assert not any(map(image.is_active, partition.electable)), "who is complete must lead"
-    if manager == "on" and "feature elr=0" not in commands:
+    for entry in scenario.quorum.entries:
+        record = decode_record(entry.value)
+        if isinstance(record, PartitionChangeRecord):
+            assert record.decision is not None
+            decision = Decision.from_stored(record.decision)
+            assert decision is not None
+            assert decision.cause.kind is not CauseKind.UNSTATED
+    is_always_on = manager == "on" and not any("manager.enabled=false" in line for line in commands)
+    if is_always_on and "feature elr=0" not in commands:
         # R69: no log is trusted unseen
         assert scenario.quorum.core.counts.elections[ElectionReason.LAST_KNOWN_LEADER] == 0

@@ -102,7 +102,8 @@ def test_every_transition_is_told_with_its_cause(quorum: Quorum) -> None:
     quorum.notes.clear()
     quorum.vanish(1)
     texts = [note.text for note in quorum.notes]
-    assert texts[0].startswith("t-0: leader 1@0 -> 2@1, isr (1,2,3) -> (2,3) (broker 1 was fenced")
+    assert texts[0].startswith("t-0: leader 1@0 -> 2@1, isr (1,2,3) -> (2,3) (broker 1 is gone")
+    assert "rejected: 1 fenced; elected as isr" in texts[0]
     assert texts[0].endswith("elected as isr)")
     assert texts[1].startswith("t-1: isr (1,2,3) -> (2,3)")
     assert texts[2].startswith("broker 1 fenced")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.config import ControllerConfig
 from controller.election import ElectionReason
 from controller.events import AskForLogs, LogInfoArrived, RecoveryElected, Severity, WaitForReplicas
-from controller.unclean_recovery import LogEnd, best_log
+from controller.unclean_recovery import LogReply, best_log
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
@@ -31,12 +31,12 @@ LOST = PartitionRegistration((3, 1, 2), (), None, 4, 9, 2, last_known_elr=(2,), 
 )
 def test_the_log_that_ends_last_is_best(logs: dict[int, tuple[int, int]], best: int) -> None:
     """R66."""
-    assert best_log(LOST, {replica: LogEnd(0, *end) for replica, end in logs.items()}) == best
+    assert best_log(LOST, {replica: LogReply(0, *end) for replica, end in logs.items()}) == best
 
 
 @given(st.dictionaries(st.integers(1, 3), st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1))
 def test_no_log_ends_after_the_best_one(logs: dict[int, tuple[int, int]]) -> None:
-    best = best_log(LOST, {replica: LogEnd(0, *end) for replica, end in logs.items()})
+    best = best_log(LOST, {replica: LogReply(0, *end) for replica, end in logs.items()})
     assert logs[best] == max(logs.values())
 
 
