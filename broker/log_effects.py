@@ -160,17 +160,20 @@ class LogEffects:
             self._flushing[key] = True
             return
         managed = self._log_manager.managed(key)
-        if managed is not None:
-            self._flushing[key] = False
-            self._runtime.tasks.start(f"flush {managed.partition.folder_name}", self._flush(key, managed))
+        if managed is None:
+            self._post(Flushed(key))  # nothing to wait for
+            return
+        self._flushing[key] = False
+        self._runtime.tasks.start(f"flush {managed.partition.folder_name}", self._flush(key, managed))
 
     async def _flush(self, key: TopicPartition, managed: ManagedLog) -> None:
-        while self._log_manager.managed(key) is managed:
+        is_wanted = True
+        while is_wanted:
             self._flushing[key] = False
-            await managed.log.flush()
+            if self._log_manager.managed(key) is managed:
+                await managed.log.flush()
             self._post(Flushed(key))
-            if not self._flushing[key]:
-                break
+            is_wanted = self._flushing[key]
         del self._flushing[key]
 
     def open(self, effect: OpenLog) -> None:

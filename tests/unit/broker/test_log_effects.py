@@ -131,3 +131,14 @@ async def test_a_flush_that_is_wanted_while_one_runs_is_made_after_it(place: Pla
     await settle()
     assert place.log.flushed_offset == 2
     assert place.kinds().count(Flushed) == 2
+
+
+async def test_a_flush_is_told_also_when_its_log_is_gone(place: Place) -> None:
+    """Else a replica that is added again would wait for it and never fetch."""
+    place.append(1)
+    deleting = place.manager.delete(*KEY)
+    place.effects.flush(Flush(KEY))
+    await deleting
+    place.effects.flush(Flush(KEY))
+    await settle()
+    assert place.kinds().count(Flushed) == 2
