@@ -98,21 +98,19 @@ def change_partition(
     min_isr = effective_min_isr(situation.min_insync_replicas, len(counted))
     sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
     known = before.last_known_leader if before.last_known_leader in replicas else None
-    election = elect(
-        Candidates(
-            replicas,
-            isr,
-            sets.elr,
-            before.leader,
-            known,
-            situation.is_active,
-            situation.why_inactive,
-            trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
-            designated=None if wish.designated is None else (wish.designated, wish.designation),
-            last_known_elr=sets.last_known_elr,
-        ),
-        situation.mode,
+    candidates = Candidates(
+        replicas,
+        isr,
+        sets.elr,
+        before.leader,
+        known,
+        situation.is_active,
+        situation.why_inactive,
+        trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
+        designated=None if wish.designated is None else (wish.designated, wish.designation),
+        last_known_elr=sets.last_known_elr,
     )
+    election = elect(candidates, situation.mode)
     recovery_state = before.leader_recovery_state
     if wish.leader_recovery_state is not None:
         recovery_state = wish.leader_recovery_state
