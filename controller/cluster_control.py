@@ -125,13 +125,14 @@ class ClusterControl:
             self.unclean_registrations[request.broker_id] = (
                 self.unclean_registrations.get(request.broker_id, 0) + 1
             )
-            if image.elr_enabled:
-                self._replication.take_out(
-                    draft,
-                    request.broker_id,
-                    Departure.UNCLEAN,
-                    Cause(CauseKind.UNCLEAN_REGISTRATION, request.broker_id),
-                )
+        if image.elr_enabled and (not is_clean or old is None):
+            # R32: equal epochs are the proof, and whom nobody knows has none
+            self._replication.take_out(
+                draft,
+                request.broker_id,
+                Departure.UNCLEAN,
+                Cause(CauseKind.UNCLEAN_REGISTRATION, request.broker_id),
+            )
         broker_epoch = draft.next_offset
         draft.write(
             RegisterBrokerRecord(
