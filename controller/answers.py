@@ -19,24 +19,51 @@ from protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-#: Requests that only the active controller may answer.
-WRITES = (
+#: What brokers ask of the active controller.
+_OF_BROKERS = (
     BrokerRegistrationRequest,
     BrokerHeartbeatRequest,
     AlterPartitionRequest,
+    AllocateProducerIdsRequest,
+)
+#: Requests that only the active controller may answer.
+WRITES = (
+    *_OF_BROKERS,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    AllocateProducerIdsRequest,
+    CreatePartitionsRequest,
+    IncrementalAlterConfigsRequest,
+    UpdateFeaturesRequest,
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    UnregisterBrokerRequest,
     *OPERATIONS,
 )
+
+
+def undecided(request: Any) -> Any:
+    """The response to a request whose records may or may not be committed by the next controller."""
+    text = "the active controller changed before this was committed; look whether it was done, or try again"
+    # brokers look for the next controller and say it again; operators must know that it may be done
+    is_of_broker = isinstance(request, _OF_BROKERS)
+    return refusal(request, ErrorCode.NOT_CONTROLLER if is_of_broker else ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def refusal(request: Any, error: ErrorCode, text: str) -> Any:
@@ -54,6 +81,18 @@ def refusal(request: Any, error: ErrorCode, text: str) -> Any:
             return DeleteTopicsResponse(error, text, ())
         case AllocateProducerIdsRequest():
             return AllocateProducerIdsResponse(error, text, -1, 0)
+        case CreatePartitionsRequest():
+            return CreatePartitionsResponse(error, text, ())
+        case IncrementalAlterConfigsRequest():
+            return IncrementalAlterConfigsResponse(error, text, ())
+        case UpdateFeaturesRequest():
+            return UpdateFeaturesResponse(error, text, ())
+        case AlterPartitionReassignmentsRequest():
+            return AlterPartitionReassignmentsResponse(error, text, ())
+        case ElectLeadersRequest():
+            return ElectLeadersResponse(error, text, ())
+        case UnregisterBrokerRequest():
+            return UnregisterBrokerResponse(error, text)
         case AlterConfig() | ElectLeader() | Reassign() | UpdateFeature() | UnregisterBroker():
             return Outcome(error, text)
     raise AssertionError(f"{type(request).__name__} is not for the controller")

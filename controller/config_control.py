@@ -4,21 +4,21 @@ Owns the checks of IncrementalAlterConfigs and UpdateFeatures. A value of min.in
 partition records that follow from it stand in one batch: all nodes switch at the same offset (R109).
 """
 
-from difflib import get_close_matches
-
 from controller.config import ControllerConfig
 from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.election import ElectionMode
 from controller.operations import DONE, AlterConfig, Outcome, UpdateFeature
 from controller.replication_control import ReplicationControl
-from metadata.configs import CLUSTER_KEYS, TOPIC_KEY_BY_NAME, ConfigError, ConfigKey, parse_value
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
+from metadata.broker import SUPPORTED_FEATURES
+from metadata.configs import unknown_key_problem, value_problem
+from metadata.describe import supported_levels
+from metadata.describe_configs import keys_of, resource_problem
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, ConfigResource, MetadataImage
 from metadata.records import ELR_FEATURE, ConfigRecord, FeatureLevelRecord
 from protocol.errors import ErrorCode
 
 MIN_ISR = "min.insync.replicas"
-_CLUSTER_KEY_BY_NAME = {key.name: key for key in CLUSTER_KEYS}
 
 
 class ConfigControl:
@@ -28,27 +28,47 @@ class ConfigControl:
         self._config = config
         self._replication = replication
 
-    def alter(self, draft: Draft, request: AlterConfig) -> Outcome:
-        """Set or take away one key.
+    def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> Outcome | None:
+        """Why nothing can be set there, or None. Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        problem = resource_problem(image, resource)
+        return None if problem is None else Outcome(*problem)
+
+    def problem(self, image: MetadataImage, request: AlterConfig) -> Outcome | None:
+        """Why `alter` would refuse, or None.
 
         Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+        """
+        kind, owner = request.resource
+        if kind == RESOURCE_BROKER and owner and request.name == MIN_ISR and image.elr_enabled:
+            # F14: the promise of the ELR needs one value for all
+            refused = f"{MIN_ISR} of one broker cannot be set while {ELR_FEATURE} is on; set the cluster's"
+            return Outcome(ErrorCode.INVALID_CONFIG, refused)
+        problem = self.resource_problem(image, request.resource)
+        if problem is not None:
+            return problem
+        keys = keys_of(request.resource)
+        key = keys.get(request.name)
+        text: str | None = None
+        if key is None:
+            text = unknown_key_problem(request.name, keys)
+        elif request.value is not None:
+            text = value_problem(key, request.value)
+        elif request.resource == CLUSTER_RESOURCE and request.name == MIN_ISR and image.elr_enabled:
+            # brokers' own files may differ, and the promise of the ELR needs one value (F14)
+            text = f"{MIN_ISR} of the cluster cannot be removed while {ELR_FEATURE} is on; set it"
+        return None if text is None else Outcome(ErrorCode.INVALID_CONFIG, text)
+
+    def alter(self, draft: Draft, request: AlterConfig) -> Outcome:
+        """Set or take away one key; to the value that it has already is a success without a record.
+
+        Errors: those of `problem`.
         """
         image = draft.image
         kind, owner = request.resource
         is_cluster = request.resource == CLUSTER_RESOURCE
-        if not is_cluster and kind != RESOURCE_TOPIC:
-            text = "only topics and the cluster have dynamic values; the others stand in a node's file"
-            return Outcome(ErrorCode.INVALID_REQUEST, text)
-        if not is_cluster and owner not in image.topic_ids:
-            return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {owner}")
-        keys = _CLUSTER_KEY_BY_NAME if is_cluster else TOPIC_KEY_BY_NAME
-        problem = _problem(keys, request.name, request.value)
-        if problem is None and is_cluster and (request.name, request.value) == (MIN_ISR, None):
-            if image.elr_enabled:
-                # brokers' own files may differ, and the promise of the ELR needs one value (F14)
-                problem = f"{MIN_ISR} of the cluster cannot be removed while {ELR_FEATURE} is on; set it"
+        problem = self.problem(image, request)
         if problem is not None:
-            return Outcome(ErrorCode.INVALID_CONFIG, problem)
+            return problem
         resource = image.configs.get(request.resource)
         if (None if resource is None else resource.get(request.name)) == request.value:
             return DONE
@@ -65,19 +85,28 @@ class ConfigControl:
             self._replication.refresh(draft, cause, None if is_cluster else owner)
         return DONE
 
+    def feature_problem(self, image: MetadataImage, name: str, level: int) -> Outcome | None:
+        """Why `update_feature` would refuse, or None. Errors: INVALID_UPDATE_VERSION (R108)."""
+        known = next((feature for feature in SUPPORTED_FEATURES if feature.name == name), None)
+        text = None
+        if known is None:
+            names = ", ".join(feature.name for feature in SUPPORTED_FEATURES)
+            text = f"there is no feature {name}; this version knows {names}"
+        else:
+            low, high = supported_levels(image, known)
+            if not low <= level <= high:
+                text = f"{name} has the levels {low} to {high} on all brokers, not {level}"
+            elif not level and (partition := _partition_without_isr(image)) is not None:
+                # without ELR nobody could ever lead it again (B8)
+                text = f"{partition} has nobody in its ISR; {name} can be switched off once it has a leader"
+        return None if text is None else Outcome(ErrorCode.INVALID_UPDATE_VERSION, text)
+
     def update_feature(self, draft: Draft, request: UpdateFeature) -> Outcome:
         """Switch ELR on or off (R108). Errors: INVALID_UPDATE_VERSION."""
         image = draft.image
-        problem = None
-        if request.name != ELR_FEATURE:
-            problem = f"there is no feature {request.name}; this version knows {ELR_FEATURE}"
-        elif request.level not in (0, 1):
-            problem = f"{ELR_FEATURE} has the levels 0 and 1, not {request.level}"
-        elif not request.level and (name := _partition_without_isr(image)) is not None:
-            # without ELR nobody could ever lead it again (B8)
-            problem = f"{name} has nobody in its ISR; {ELR_FEATURE} can be switched off once it has a leader"
+        problem = self.feature_problem(image, request.name, request.level)
         if problem is not None:
-            return Outcome(ErrorCode.INVALID_UPDATE_VERSION, problem)
+            return problem
         if int(image.elr_enabled) == request.level:
             return DONE
         draft.write(FeatureLevelRecord(ELR_FEATURE, request.level))
@@ -88,19 +117,6 @@ class ConfigControl:
         if not request.level:
             self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
         return DONE
-
-
-def _problem(keys: dict[str, ConfigKey], name: str, value: str | None) -> str | None:
-    key = keys.get(name)
-    if key is None:
-        near = get_close_matches(name, sorted(keys), n=1, cutoff=0.8)
-        return f"there is no dynamic key {name} here" + (f"; did you mean {near[0]}?" if near else "")
-    try:
-        if value is not None:
-            parse_value(key, value)
-    except ConfigError as error:
-        return str(error)
-    return None
 
 
 def _partition_without_isr(image: MetadataImage) -> str | None:

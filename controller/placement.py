@@ -4,12 +4,16 @@ Owns the placement rule of R106; deterministic, without randomness: the start mo
 partitions that exist. Fenced brokers are used only when there are too few active ones, and never preferred.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+
+#: (broker_id, rack)
+Candidate = tuple[int, str | None]
 
 
 def place_replicas(
-    active: Sequence[tuple[int, str | None]],
-    fenced: Sequence[tuple[int, str | None]],
+    active: Sequence[Candidate],
+    fenced: Sequence[Candidate],
     *,
     partition_count: int,
     replication_factor: int,
@@ -38,9 +42,39 @@ def place_replicas(
     return placed
 
 
-def _ring(brokers: Sequence[tuple[int, str | None]]) -> list[tuple[int, str | None]]:
+def place_more(
+    active: Sequence[Candidate],
+    fenced: Sequence[Candidate],
+    preferred: Sequence[int],
+    *,
+    partition_count: int,
+    replication_factor: int,
+) -> list[tuple[int, ...]]:
+    """Replica lists of further partitions of a topic whose preferred replicas are `preferred`, by index.
+
+    Whoever leads the fewest partitions of the topic is next, so that a broker that came later catches up;
+    among equals the ring goes on behind the last one.
+    """
+    ring = [broker_id for broker_id, _ in _ring(active)]
+    leads = Counter(preferred)
+    last = preferred[-1] if preferred else None
+    behind = ring.index(last) + 1 if last in ring else 0
+    placed: list[tuple[int, ...]] = []
+    for _ in range(partition_count):
+        place = min(range(len(ring)), key=lambda i: (leads[ring[i]], (i - behind) % len(ring)))
+        # rounds of this leader: its next partition gets other followers
+        number = leads[ring[place]] * len(ring) + place
+        placed += place_replicas(
+            active, fenced, partition_count=1, replication_factor=replication_factor, start=number
+        )
+        leads[ring[place]] += 1
+        behind = place + 1
+    return placed
+
+
+def _ring(brokers: Sequence[Candidate]) -> list[Candidate]:
     """Brokers by id, racks taking turns: a1 b1 c1 a2 b2 c2."""
-    by_rack: dict[str, list[tuple[int, str | None]]] = {}
+    by_rack: dict[str, list[Candidate]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(broker[1] or "", []).append(broker)
     racks = [by_rack[rack] for rack in sorted(by_rack)]
@@ -48,9 +82,9 @@ def _ring(brokers: Sequence[tuple[int, str | None]]) -> list[tuple[int, str | No
     return [rack[i] for i in range(rounds) for rack in racks if i < len(rack)]
 
 
-def _spread(order: list[tuple[int, str | None]], count: int, active_count: int) -> tuple[int, ...]:
+def _spread(order: list[Candidate], count: int, active_count: int) -> tuple[int, ...]:
     """The first `count` of `order`: active before fenced, and each rack once before any rack twice."""
-    chosen: list[tuple[int, str | None]] = []
+    chosen: list[Candidate] = []
     for group in (order[:active_count], order[active_count:]):
         left = list(group)
         while left and len(chosen) < count:

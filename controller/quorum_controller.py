@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller import producer_ids, topics
-from controller.answers import WRITES, refusal
+from controller.answers import WRITES, refusal, undecided
 from controller.cluster_control import ClusterControl
 from controller.config import ControllerConfig
-from controller.config_control import ConfigControl
 from controller.decisions import DecisionRing
 from controller.draft import Draft
 from controller.election import ElectionReason
@@ -37,19 +36,13 @@ from controller.events import (
     TimerFired,
 )
 from controller.leader_balance import LeaderBalance
-from controller.leader_elections import elect_leader
-from controller.operations import AlterConfig, ElectLeader, Reassign, UnregisterBroker, UpdateFeature
 from controller.partition_change import InvariantBroken
-from controller.reassignment import reassign
 from controller.replication_control import ReplicationControl
+from controller.requests import OperatorRequests
 from controller.unclean_recovery import UncleanRecovery
 from metadata.delta import MetadataDelta
-from metadata.describe import (
-    describe_cluster_response,
-    describe_topic_partitions_response,
-    metadata_response,
-)
 from metadata.image import CLUSTER_RESOURCE, MetadataImage
+from metadata.questions import Asked, answer_question
 from metadata.records import (
     ELR_FEATURE,
     ConfigRecord,
@@ -61,13 +54,8 @@ from metadata.records import (
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.producer_ids import AllocateProducerIdsRequest
-from protocol.messages.topics import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicPartitionsRequest,
-)
+from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from runtime.api import Random
 
 #: Answers that may wait for commits; further requests are refused until some are through.
@@ -110,7 +98,7 @@ class QuorumController:
         self._cluster = ClusterControl(config, replication)
         self._recovery = UncleanRecovery(config, replication)
         self._balance = LeaderBalance(config, replication)
-        self._configs = ConfigControl(config, replication)
+        self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
         #: what the quorum has agreed on; served to readers
         self._committed = MetadataImage()
         #: what this active controller has appended on top; the same object as `_committed` on a standby
@@ -252,44 +240,19 @@ class QuorumController:
                 return topics.delete_topics(draft, message)
             case AllocateProducerIdsRequest():
                 return producer_ids.allocate(draft, message)
-            case AlterConfig():
-                return self._configs.alter(draft, message)
-            case UpdateFeature():
-                return self._configs.update_feature(draft, message)
-            case UnregisterBroker():
-                return self._cluster.unregister(draft, message.broker_id)
-            case ElectLeader():
-                return elect_leader(draft, message, self._replication, self._recovery)
-            case Reassign():
-                return reassign(draft, message, self._replication)
-        raise AssertionError(f"no handler for {type(message).__name__}")
+        return self._operators.answer(draft, message)
 
     def _read(self, event: RequestArrived) -> Any:
         """The answer to a question, from the committed image; standby controllers may answer it too."""
-        message = event.message
-        leader_id = -1 if self._leader_id is None else self._leader_id
-        match message:
-            case MetadataRequest():
-                return metadata_response(
-                    self._committed,
-                    message,
-                    listener_name=event.listener_name,
-                    cluster_id=self._config.cluster_id,
-                    controller_id=leader_id,
-                )
-            case DescribeClusterRequest():
-                return describe_cluster_response(
-                    self._committed,
-                    listener_name=event.listener_name,
-                    cluster_id=self._config.cluster_id,
-                    controller_id=leader_id,
-                    controller_epoch=self._raft_epoch,
-                )
-            case DescribeTopicPartitionsRequest():
-                return describe_topic_partitions_response(
-                    self._committed, message, partition_limit=self._config.partition_size_limit
-                )
-        raise AssertionError(f"no handler for {type(message).__name__}")
+        asked = Asked(
+            listener_name=event.listener_name,
+            cluster_id=self._config.cluster_id,
+            controller_id=self._leader_id,
+            controller_epoch=self._raft_epoch,
+            partition_limit=self._config.partition_size_limit,
+            static=self._config.static,
+        )
+        return answer_question(self._committed, event.message, asked)
 
     def _who_leads(self) -> str:
         if self._leader_id is None:
@@ -467,13 +430,9 @@ class QuorumController:
         effects: list[Effect] = [
             Note(Severity.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
         ]
-        text = (
-            "the active controller changed before this was committed; look whether it was done, or try again"
-        )
         for pending in self._pending:
             for request, _ in pending.answers:
-                answer = refusal(request.message, ErrorCode.NOT_CONTROLLER, text)
-                effects.append(Respond(request.request_id, answer))
+                effects.append(Respond(request.request_id, undecided(request.message)))
         self._pending.clear()
         self._waiting_answers = 0
         if self._unapplied:

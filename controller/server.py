@@ -28,6 +28,7 @@ from controller.events import (
     TimerFired,
 )
 from controller.quorum_controller import QuorumController
+from metadata.questions import QUESTION_APIS
 from protocol.api_keys import ApiKey
 from raft.config import RaftConfig
 from raft.driver import NotLeader, RaftDriver
@@ -38,15 +39,19 @@ from storage.log import Log
 
 #: Requests that go to the core; the quorum's own go to raft.
 CORE_APIS = (
-    ApiKey.METADATA,
+    *QUESTION_APIS,
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.ALTER_PARTITION,
-    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.UPDATE_FEATURES,
     ApiKey.BROKER_REGISTRATION,
     ApiKey.BROKER_HEARTBEAT,
+    ApiKey.UNREGISTER_BROKER,
     ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 )
 #: A probe that gets no answer for so long is no evidence (D9).
 PROBE_TIMEOUT_MS = 1000

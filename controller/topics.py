@@ -1,18 +1,23 @@
-"""CreateTopics and DeleteTopics: checks, placement and the records of new and removed topics (R106, R107)."""
+"""CreateTopics, CreatePartitions and DeleteTopics: checks, placement, and the records (R106, R107)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from controller.config import ControllerConfig
 from controller.draft import Draft
 from controller.events import Severity
-from controller.placement import place_replicas
-from metadata.config_keys import TOPIC_KEY_BY_NAME
-from metadata.configs import parse_value, topic_config_problem
-from metadata.image import RESOURCE_TOPIC, MetadataImage, topic_name_problem
+from controller.placement import Candidate, place_more, place_replicas
+from metadata.configs import topic_config_problem
+from metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage, topic_name_problem
 from metadata.partition import PartitionRegistration, effective_min_isr
 from metadata.records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from protocol.messages.fetch import METADATA_TOPIC_ID
 from protocol.messages.topics import (
     CreatableTopic,
@@ -107,6 +112,12 @@ def _replica_lists(
     if count < 1:
         raise _Refused(ErrorCode.INVALID_PARTITIONS, f"{count} partitions: at least 1 is needed")
     _check_count(count, room)
+    active, fenced = _brokers(image, factor)
+    return place_replicas(active, fenced, partition_count=count, replication_factor=factor, start=start)
+
+
+def _brokers(image: MetadataImage, factor: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Those that are ready and those that are not, enough for so many replicas. Raises: _Refused."""
     brokers = image.sorted_brokers()
     active = [(broker.broker_id, broker.rack) for broker in brokers if broker.is_acceptable_leader]
     fenced = [(broker.broker_id, broker.rack) for broker in brokers if not broker.is_acceptable_leader]
@@ -119,7 +130,7 @@ def _replica_lists(
         raise _Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced; wait until one is ready"
         )
-    return place_replicas(active, fenced, partition_count=count, replication_factor=factor, start=start)
+    return active, fenced
 
 
 def _check_count(count: int, room: int) -> None:
@@ -139,7 +150,13 @@ def _assigned_by_hand(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition indices must be 0, 1, 2, ..., each once"
         )
     lists = [by_index[index] for index in range(len(by_index))]
-    for index, replicas in enumerate(lists):
+    _check_lists(image, lists, 0, len(lists[0]))
+    return lists
+
+
+def _check_lists(image: MetadataImage, lists: Sequence[tuple[int, ...]], first: int, factor: int) -> None:
+    """Refuse lists where partitions from `first` on cannot be. Raises: _Refused."""
+    for index, replicas in enumerate(lists, first):
         problem = None
         unknown = [replica for replica in replicas if replica not in image.brokers]
         if not replicas:
@@ -148,13 +165,12 @@ def _assigned_by_hand(
             problem = "has a replica twice"
         elif unknown:
             problem = f"names broker {unknown[0]}, which is not registered"
-        elif len(replicas) != len(lists[0]):
-            problem = f"has {len(replicas)} replicas and partition 0 has {len(lists[0])}"
+        elif len(replicas) != factor:
+            problem = f"has {len(replicas)} replicas and partition 0 has {factor}"
         elif not any(map(image.is_active, replicas)):
             problem = "has no broker that is ready"
         if problem is not None:
             raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {problem}")
-    return lists
 
 
 def _write(
@@ -172,13 +188,31 @@ def _write(
     draft.write(TopicRecord(name, topic_id))
     for key, value in overrides.items():
         draft.write(ConfigRecord(RESOURCE_TOPIC, name, key, value))
-    if "min.insync.replicas" in overrides:
-        key_row = TOPIC_KEY_BY_NAME["min.insync.replicas"]
-        configured = parse_value(key_row, overrides["min.insync.replicas"])
+    configured = _write_partitions(draft, name, topic_id, replica_lists, 0, config)
+    factor = len(replica_lists[0])
+    text = f"topic {name} made: {len(replica_lists)} partitions, replication factor {factor}"
+    if factor == 1 or configured == 1:
+        draft.note(
+            f"{text}, min ISR {configured}: one lost disk loses acknowledged records", Severity.WARNING
+        )
     else:
-        configured = image.topic_config(name, "min.insync.replicas", config.static)
+        draft.note(f"{text}, min ISR {configured}")
+    return topic_id
+
+
+def _write_partitions(
+    draft: Draft,
+    name: str,
+    topic_id: bytes,
+    replica_lists: list[tuple[int, ...]],
+    first: int,
+    config: ControllerConfig,
+) -> int:
+    """Write the records of partitions from index `first` on; returns the configured min ISR."""
+    image = draft.image
+    configured = image.topic_config(name, "min.insync.replicas", config.static)
     assert isinstance(configured, int)
-    for index, replicas in enumerate(replica_lists):
+    for index, replicas in enumerate(replica_lists, first):
         # R106: the ISR may start below min_isr, with nobody eligible
         active = [replica for replica in replicas if image.is_active(replica)]
         registration = PartitionRegistration(
@@ -190,15 +224,63 @@ def _write(
             min_isr=effective_min_isr(configured, len(replicas)),
         )
         draft.write(registration.to_record(topic_id, index))
-    factor = len(replica_lists[0])
-    text = f"topic {name} made: {len(replica_lists)} partitions, replication factor {factor}"
-    if factor == 1 or configured == 1:
-        draft.note(
-            f"{text}, min ISR {configured}: one lost disk loses acknowledged records", Severity.WARNING
+    return configured
+
+
+def create_partitions(
+    draft: Draft, request: CreatePartitionsRequest, config: ControllerConfig
+) -> CreatePartitionsResponse:
+    """Give each topic the partitions that it lacks; a topic that cannot have them gets an error."""
+    times = Counter(topic.name for topic in request.topics)
+    room = PARTITIONS_MAX
+    rows: list[CreatePartitionsTopicResult] = []
+    for asked in request.topics:
+        try:
+            if times[asked.name] > 1:
+                raise _Refused(
+                    ErrorCode.INVALID_REQUEST, f"topic {asked.name} is named twice in this request"
+                )
+            topic = draft.image.topic(asked.name)
+            if topic is None:
+                raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name}")
+            replica_lists = _more_replica_lists(draft.image, topic, asked, room)
+        except _Refused as refused:
+            rows.append(CreatePartitionsTopicResult(asked.name, refused.code, refused.text))
+            continue
+        room -= len(replica_lists)
+        if not request.validate_only:
+            first = len(topic.partitions)
+            _write_partitions(draft, topic.name, topic.topic_id, replica_lists, first, config)
+            draft.note(f"topic {topic.name} has {asked.count} partitions instead of {first}")
+        rows.append(CreatePartitionsTopicResult(asked.name, ErrorCode.NONE, None))
+    return CreatePartitionsResponse(ErrorCode.NONE, None, tuple(rows))
+
+
+def _more_replica_lists(
+    image: MetadataImage, topic: TopicImage, asked: CreatePartitionsTopic, room: int
+) -> list[tuple[int, ...]]:
+    existing = [partition for _, partition in topic.sorted_partitions()]
+    count = asked.count - len(existing)
+    if count < 1:
+        raise _Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} has {len(existing)} partitions; ask for more than those, it cannot shrink",
         )
-    else:
-        draft.note(f"{text}, min ISR {configured}")
-    return topic_id
+    _check_count(count, room)
+    # while the first one moves: where it goes
+    factor = sum(1 for replica in existing[0].replicas if replica not in existing[0].removing_replicas)
+    if asked.assignments is None:
+        active, fenced = _brokers(image, factor)
+        preferred = [partition.replicas[0] for partition in existing]
+        return place_more(active, fenced, preferred, partition_count=count, replication_factor=factor)
+    if len(asked.assignments) != count:
+        raise _Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{len(asked.assignments)} assignments for {count} new partitions; give one for each",
+        )
+    lists = [assignment.broker_ids for assignment in asked.assignments]
+    _check_lists(image, lists, len(existing), factor)
+    return lists
 
 
 def delete_topics(draft: Draft, request: DeleteTopicsRequest) -> DeleteTopicsResponse:

@@ -59,7 +59,8 @@ def test_the_clusters_value_counts_for_topics_without_their_own(quorum: Quorum) 
         # F14: the promise of the ELR needs one value for all
         (CLUSTER_RESOURCE, "min.insync.replicas", None, ErrorCode.INVALID_CONFIG),
         ((RESOURCE_TOPIC, "x"), "min.insync.replicas", "1", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ((4, "1"), "min.insync.replicas", "1", ErrorCode.INVALID_REQUEST),
+        ((4, "1"), "min.insync.replicas", "1", ErrorCode.INVALID_CONFIG),
+        ((4, "1"), "log.retention.ms", "1", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_cannot_be_set_is_refused_without_a_record(
