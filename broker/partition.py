@@ -435,7 +435,7 @@ class Partition:
             replica_id
             for replica_id in registration.isr
             if replica_id != self.broker_id
-            and not leadership.progress[replica_id].is_caught_up(position, now_ms, self._lag_ms_max)
+            and not leadership.progress[replica_id].may_stay(position, now_ms, self._lag_ms_max)
         ]
         if not out_of_sync:
             return None

@@ -10,6 +10,7 @@ class ReplicaProgress:
     """Progress of one follower in the present leader epoch."""
 
     __slots__ = (
+        "_grace_from_ms",
         "_leader_position_at_fetch",
         "_last_fetch_ms",
         "broker_epoch",
@@ -18,7 +19,7 @@ class ReplicaProgress:
         "replica_id",
     )
 
-    def __init__(self, replica_id: int, last_caught_up_ms: int | None) -> None:
+    def __init__(self, replica_id: int, grace_from_ms: int | None) -> None:
         #: broker id of the follower
         self.replica_id = replica_id
         #: end (exclusive) of what it has, as counted for the high watermark; -1 until it has fetched in
@@ -26,9 +27,10 @@ class ReplicaProgress:
         self.position = -1
         #: broker epoch of its last fetch, -1 while unknown
         self.broker_epoch = -1
-        #: when it last had all that the leader had; None for never in this epoch. ISR members start at the
-        #: beginning of the epoch, so that they have the whole lag time to fetch
-        self.last_caught_up_ms = last_caught_up_ms
+        #: when it last had all that the leader had; None for never in this epoch
+        self.last_caught_up_ms: int | None = None
+        #: a member of the ISR at the beginning of the epoch has the whole lag time from there to catch up
+        self._grace_from_ms = grace_from_ms
         self._leader_position_at_fetch = -1
         self._last_fetch_ms = 0
 
@@ -59,7 +61,13 @@ class ReplicaProgress:
             self.last_caught_up_ms = now_ms
 
     def is_caught_up(self, leader_position: int, now_ms: int, lag_ms_max: int) -> bool:
-        """True when it has all, or had all within the last `lag_ms_max` (R51)."""
+        """True when it has all, or had all within the last `lag_ms_max`."""
         if self.position >= leader_position:
             return True
         return self.last_caught_up_ms is not None and now_ms - self.last_caught_up_ms <= lag_ms_max
+
+    def may_stay(self, leader_position: int, now_ms: int, lag_ms_max: int) -> bool:
+        """Whether a member of the ISR keeps up well enough to remain one (R51)."""
+        if self._grace_from_ms is not None and now_ms - self._grace_from_ms <= lag_ms_max:
+            return True
+        return self.is_caught_up(leader_position, now_ms, lag_ms_max)

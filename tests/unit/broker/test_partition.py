@@ -129,34 +129,69 @@ def test_record_of_the_state_that_an_answer_told_leaves_the_next_proposal_open()
     assert leadership.proposal is scenario.proposal
 
 
-def removed_from_the_isr(*, log_end_offset: int, high_watermark: int = 0) -> LonePartition:
-    """Broker 2 was in the ISR when the epoch began, so it has the lag time; now it is out of it."""
-    scenario = LonePartition(log=MemoryLog(log_end_offset, 0), high_watermark=high_watermark)
-    scenario.register(registration(isr=(1, 2, 3), leader_epoch=1))
-    scenario.register(registration(isr=(1, 3), leader_epoch=1, partition_epoch=1))
-    return scenario
-
-
 def test_replica_joins_only_with_all_that_was_there_when_the_epoch_began() -> None:
     """A-5, R50: what an earlier leader has shown may lie between the high watermark known here and that."""
-    scenario = removed_from_the_isr(log_end_offset=10)
+    scenario = LonePartition(log=MemoryLog(10, 0))
+    scenario.register(registration(isr=(1, 3), leader_epoch=1))
+    scenario.brokers.acceptable.pop(2)
+    scenario.fetch(2, 10)
     scenario.fetch(2, 9)
-    assert scenario.proposal is None
+    scenario.append(1)
+    scenario.brokers.acceptable[2] = 20
+    assert scenario.partition.retry_expand(scenario.now_ms) is None, "it had all, and has lost some of it"
     scenario.fetch(2, 10)
     assert scenario.proposal is not None
 
 
 def test_replica_joins_only_with_all_that_is_committed() -> None:
-    """R50."""
-    scenario = removed_from_the_isr(log_end_offset=0)
+    """R50: it was caught up lately, but what it lacks is committed by now."""
+    scenario = LonePartition()
+    scenario.register(registration(isr=(1, 3)))
+    scenario.brokers.acceptable.pop(2)
     scenario.append(10)
-    scenario.fetch(3, 10)
-    assert scenario.partition.high_watermark == 10
+    scenario.fetch(2, 10)
     scenario.append(1)
-    scenario.fetch(2, 9)
-    assert scenario.proposal is None
+    scenario.fetch(3, 11)
+    assert scenario.partition.high_watermark == 11
+    scenario.brokers.acceptable[2] = 20
+    assert scenario.partition.retry_expand(scenario.now_ms) is None
+    scenario.fetch(2, 11)
+    assert scenario.proposal is not None
+
+
+def test_replica_that_was_caught_up_lately_joins_while_records_keep_coming() -> None:
+    """R50: under load nobody outside the ISR ever has the last record."""
+    scenario = LonePartition()
+    scenario.register(registration(isr=(1,)))
+    scenario.append(10)
+    scenario.fetch(2, 0)
+    scenario.append(10)
     scenario.fetch(2, 10)
     assert scenario.proposal is not None
+
+
+def test_lag_time_that_an_epoch_begins_with_is_not_for_joining() -> None:
+    """KAFKA-19996: below min ISR the high watermark stands still, so all have reached it. A member that fell
+    out before it was ever caught up has to be it first."""
+    scenario = leader(min_isr=3)
+    scenario.append(100)
+    scenario.fetch(2, 50)
+    scenario.register(registration(isr=(1, 3), min_isr=3, partition_epoch=1))
+    scenario.fetch(2, 60)
+    assert scenario.proposal is None
+    scenario.fetch(2, 100)
+    assert scenario.proposal is not None
+
+
+def test_member_has_the_lag_time_from_the_beginning_of_the_epoch() -> None:
+    """R51, R54: a new leader knows nothing of it yet."""
+    scenario = leader()
+    scenario.append(5)
+    scenario.tick(LAG_MS_MAX)
+    assert scenario.proposal is None
+    scenario.tick(1)
+    assert scenario.proposal is not None
+    assert scenario.proposal.isr == (1,)
 
 
 def test_batch_of_a_former_epoch_is_not_acknowledged() -> None:

@@ -5,9 +5,10 @@ from broker.replica_progress import ReplicaProgress
 
 def test_what_was_never_fetched_counts_for_nothing() -> None:
     """A-5, R54: an ISR member has the lag time to begin, another replica is not caught up."""
-    assert ReplicaProgress(2, 1000).is_caught_up(5, 1500, 500)
-    assert not ReplicaProgress(2, 1000).is_caught_up(5, 1501, 500)
-    assert not ReplicaProgress(2, None).is_caught_up(5, 0, 500)
+    assert ReplicaProgress(2, 1000).may_stay(5, 1500, 500)
+    assert not ReplicaProgress(2, 1000).may_stay(5, 1501, 500)
+    assert not ReplicaProgress(2, 1000).is_caught_up(5, 1500, 500)
+    assert not ReplicaProgress(2, None).may_stay(5, 0, 500)
     assert not ReplicaProgress(2, None).has_fetched
 
 
