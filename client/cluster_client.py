@@ -242,6 +242,8 @@ class ClusterClient:
                     raise ClientError(f"{address} refused {what}: {error}", error.error_code) from error
                 self._chooser.failed(address, self._clock.now_ms())
                 code, problem = error.error_code, str(error)
+                # a broker that forwarded it may have lost the answer
+                maybe_done = maybe_done or code not in _NOTHING_DONE
             if self._is_closed:
                 raise ClientError("this client is closed")
             pause_ms = ASK_BACKOFF.pause_ms(repetitions)

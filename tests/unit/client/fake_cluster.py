@@ -116,6 +116,8 @@ class FakeBroker:
         self.requests: list[tuple[ApiKey, Any]] = []
         #: produce requests are appended, then their connections die instead of the answer
         self.answers_lost = 0
+        #: as above, but this broker says that it never heard what became of them
+        self.outcomes_unknown = 0
         #: requests that get no answer at all, and are not carried out
         self.is_deaf = False
         #: requests are refused as a whole: the logs are being recovered
@@ -154,6 +156,17 @@ class FakeBroker:
 
         return handle
 
+    def _answer(self, exchange: Exchange, response: Any) -> None:
+        """Answer, unless the test wants the answer lost."""
+        if self.answers_lost > 0:
+            self.answers_lost -= 1
+            self.cluster.world.network.reset_connections(self.port)
+        elif self.outcomes_unknown > 0:
+            self.outcomes_unknown -= 1
+            exchange.fail(ErrorCode.NETWORK_EXCEPTION, "the controller was asked and did not answer")
+        else:
+            exchange.respond(response)
+
     def _error(self, key: ApiKey) -> ErrorCode:
         waiting = self.errors.get(key)
         return waiting.pop(0) if waiting else ErrorCode.NONE
@@ -173,11 +186,8 @@ class FakeBroker:
             )
         if exchange.message.required_acks == 0:
             exchange.drop()
-        elif self.answers_lost > 0:
-            self.answers_lost -= 1
-            self.cluster.world.network.reset_connections(self.port)
         else:
-            exchange.respond(ProduceResponse(tuple(rows)))
+            self._answer(exchange, ProduceResponse(tuple(rows)))
 
     def _append(self, partition: FakePartition | None, row: ProducePartition) -> tuple[ErrorCode, int]:
         if partition is None:
@@ -304,11 +314,7 @@ class FakeBroker:
             row_code = ErrorCode.TOPIC_ALREADY_EXISTS if exists else ErrorCode.NONE
             topic_id = self.cluster.topic_ids[topic.name]
             rows.append(CreatableTopicResult(topic.name, topic_id, row_code, None, topic.num_partitions, 3))
-        if self.answers_lost > 0:
-            self.answers_lost -= 1
-            self.cluster.world.network.reset_connections(self.port)
-        else:
-            exchange.respond(CreateTopicsResponse(code, None, tuple(rows)))
+        self._answer(exchange, CreateTopicsResponse(code, None, tuple(rows)))
 
     def _delete_topics(self, exchange: Exchange) -> None:
         rows = []
@@ -317,11 +323,7 @@ class FakeBroker:
             topic_id = self.cluster.topic_ids.pop(name, bytes(16))
             code = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             rows.append(DeletableTopicResult(name, topic_id, code, None))
-        if self.answers_lost > 0:
-            self.answers_lost -= 1
-            self.cluster.world.network.reset_connections(self.port)
-        else:
-            exchange.respond(DeleteTopicsResponse(0, None, tuple(rows)))
+        self._answer(exchange, DeleteTopicsResponse(0, None, tuple(rows)))
 
     def _describe_topics(self, exchange: Exchange) -> None:
         """Two partitions an answer, so that cursors are needed."""

@@ -87,6 +87,15 @@ async def test_a_topic_whose_creation_was_answered_into_the_void_counts_as_creat
     assert len(asked(play, ApiKey.CREATE_TOPICS)) == 2
 
 
+async def test_a_broker_that_lost_the_controllers_answer_is_no_proof_that_nothing_was_done(
+    play: Play, admin: Admin
+) -> None:
+    """The broker forwards: its connection to the controller may break after the request was carried out."""
+    play.cluster.brokers[1].outcomes_unknown = 1
+    topic_id = await play.until(admin.create_topic("t", 1, 1))
+    assert topic_id == play.cluster.topic_ids["t"]
+
+
 async def test_a_topic_whose_deletion_was_answered_into_the_void_counts_as_deleted(
     play: Play, admin: Admin
 ) -> None:
