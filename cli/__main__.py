@@ -12,16 +12,21 @@ import click
 #: command -> (module, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "broker": ("cli.node", "Run a broker in the foreground."),
+    "check": ("cli.check", "Answer a question with an exit code: can a broker stop?"),
     "cluster": ("cli.cluster", "Run a whole cluster as local processes; kill, stop or pause single nodes."),
+    "configs": ("cli.configs", "Show and change configuration of topics and of the cluster."),
     "console-consumer": ("cli.console_consumer", "Print the records of a topic."),
     "console-producer": ("cli.console_producer", "Send lines of standard input as records."),
     "controller": ("cli.node", "Run a controller in the foreground."),
     "demo": ("cli.demo", "Produce while processes are killed, then prove with Spark what survived."),
     "dump-log": ("cli.dump_log", "Show what is in segment, index and checkpoint files."),
+    "features": ("cli.features", "Show, raise and lower levels of features."),
     "get-offsets": ("cli.get_offsets", "Show the first, last or a timestamp's offset of partitions."),
+    "leader-election": ("cli.leader_election", "Elect leaders of partitions."),
     "node-health": ("cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
+    "reassign-partitions": ("cli.reassign_partitions", "Move partitions to other brokers."),
     "scenario": ("cli.scenario", "Run scenario files against the real controller core."),
-    "topics": ("cli.topics", "Create, list, describe and delete topics."),
+    "topics": ("cli.topics", "Create, delete, extend, list and describe topics."),
     "validate": ("cli.validate", "Compare ledgers with what the cluster serves (Spark): was anything lost?"),
     "verifiable-producer": (
         "cli.verifiable_producer",

@@ -9,7 +9,8 @@ import click
 from cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
 from cli.local_cluster import STATE_FILE, LocalCluster
 from cli.nodes import ClusterError
-from cli.options import Answer, output, pairs, run_client
+from cli.options import Answer, bootstrap, output, pairs, run_client
+from cli.tables import table_lines
 
 
 @click.group()
@@ -83,6 +84,25 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
     except (ClusterError, OSError) as error:
         fail("cluster-down", output, error)
     Answer("cluster-down", {}).finish(output, "down")
+
+
+@cluster.command(short_help="Forget a broker for good.")
+@bootstrap
+@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="Broker that will not return.")
+@output
+def unregister(broker_id: int, **given: Any) -> None:
+    """Take a broker out of the metadata (R28): move its replicas away first, and stop it."""
+    from cli.asking import Asking, ask
+
+    answer = Answer("cluster-unregister", {"broker": broker_id})
+    text: list[str] = []
+
+    async def act(asking: Asking) -> None:
+        await asking.admin.unregister_broker(broker_id, timeout_ms=asking.timeout_ms)
+        text.append(f"Broker {broker_id} is no longer registered.")
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
 
 
 @cluster.command(short_help="Show processes and registrations.")
@@ -202,8 +222,4 @@ def _table(rows: list[dict[str, Any]]) -> str:
         )
         for row in rows
     ]
-    widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(len(heads))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in (heads, *cells)
-    )
+    return "\n".join(table_lines(heads, cells))

@@ -65,7 +65,10 @@ def connection(function: F) -> F:
                 help="Brokers; or controllers, which know the metadata when no broker is left.",
             ),
             click.option(
-                "--command-config", metavar="FILE", help="Properties of the client; unknown keys warn."
+                "--command-config",
+                "--admin.config",
+                metavar="FILE",
+                help="Properties of the client; unknown keys warn.",
             ),
             click.option(
                 "--command-property", multiple=True, metavar="KEY=VALUE", help="One property of the client."
@@ -98,11 +101,13 @@ def output(function: F) -> F:
 
 @dataclass
 class Answer:
-    """What a command found out; `finish` prints it and ends the process."""
+    """What a command found out; `finish` prints it and ends the process, `show` only prints."""
 
     command: str
     data: Any = None
     errors: list[Mapping[str, Any]] = field(default_factory=list)
+    #: on stderr instead of the errors, where the text tells each of them already
+    summary: str = ""
 
     def refused(self, error: "ClientError", topic: str | None = None) -> None:
         """Take down what a client call raised; topic and code stand in front already."""
@@ -112,6 +117,11 @@ class Answer:
 
     def finish(self, form: str, text: str) -> None:
         """Print as text or JSON, errors to stderr, and exit 0 or 1."""
+        self.show(form, text)
+        sys.exit(1 if self.errors else 0)
+
+    def show(self, form: str, text: str) -> None:
+        """Print as text or JSON, errors to stderr."""
         if form == "json":
             body = {
                 "schema": f"holdfast.{self.command}/1",
@@ -122,12 +132,16 @@ class Answer:
             click.echo(json.dumps(body))
         elif text:
             click.echo(text)
+        if self.summary:
+            click.echo(self.summary, err=True)
+            return
         for error in self.errors:
             where = error.get("topic") or error.get("node") or ""
+            if "partition" in error:
+                where += f"-{error['partition']}"
             click.echo(
                 f"error: {where}{': ' if where else ''}{error['code']}: {error.get('message', '')}", err=True
             )
-        sys.exit(1 if self.errors else 0)
 
 
 def client_properties(

@@ -1,223 +1,339 @@
-"""`holdfast topics --create|--list|--describe|--delete`: Kafka's spelling, Kafka's lines."""
+"""`holdfast topics --create|--delete|--alter|--list|--describe`: Kafka's spelling, Kafka's lines."""
 
-import base64
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import re
 from typing import Any
 
 import click
 
-from cli.options import Answer, bootstrap, client_properties, output, pairs, run_client
-from client.admin import Admin
+from cli.asking import Asking, ask, described, unknown_topic
+from cli.options import Answer, bootstrap, output, pairs
+from cli.outlook import Surroundings, outlook, outlook_as_json, outlook_lines
+from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
+from client.admin_configs import Resource
+from client.admin_partitions import NewPartitions
 from client.errors import ClientError
+from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
-from protocol.messages.topics import DescribedPartition, DescribedTopic
-from runtime.api import Runtime
+from protocol.messages.list_offsets import LATEST_TIMESTAMP
+from protocol.messages.topics import DescribedTopic
 
-#: Options of --describe that choose partitions, spelled as in Kafka: {option: whether a partition is meant}
-_FILTERS: dict[str, Callable[[DescribedPartition], bool]] = {
-    "under_replicated_partitions": lambda partition: len(partition.isr) < len(partition.replicas),
-    "under_min_isr_partitions": lambda partition: len(partition.isr) < partition.min_isr,
-    "at_min_isr_partitions": lambda partition: len(partition.isr) == partition.min_isr,
-    "unavailable_partitions": lambda partition: partition.leader_id < 0,
+#: {option: the actions that it belongs to}
+_ACTIONS_OF: dict[str, tuple[str, ...]] = {
+    "partitions": ("create", "alter"),
+    "replication_factor": ("create",),
+    "replica_assignment": ("create", "alter"),
+    "configs": ("create",),
+    "if_not_exists": ("create",),
+    "if_exists": ("delete", "alter", "describe"),
+    "topic_id": ("describe",),
+    "exclude_internal": ("list", "describe"),
+    "durability": ("describe",),
+    "watch": ("list", "describe"),
+    **dict.fromkeys((*FILTERS, "topics_with_overrides"), ("describe",)),
 }
+_ACTIONS = ("create", "delete", "alter", "list", "describe")
+#: Longest wait for high watermarks in the `--durability` view: a dead leader must not hide the rest.
+_OFFSETS_TIMEOUT_MS = 3_000
 
 
 @click.command()
 @bootstrap
-@click.option("--create", "action", flag_value="create", help="Make a topic.")
-@click.option("--delete", "action", flag_value="delete", help="Delete a topic.")
-@click.option("--list", "action", flag_value="list", help="Names of all topics.")
-@click.option("--describe", "action", flag_value="describe", help="Leaders, replicas, ISR, ELR.")
-@click.option("--topic", help="Topic; --describe and --delete take several, separated by commas.")
-@click.option("--partitions", type=click.IntRange(1), help="Number of partitions (--create).")
+@click.option("--create", "actions", flag_value="create", multiple=True, help="Make a topic.")
+@click.option("--delete", "actions", flag_value="delete", multiple=True, help="Delete topics.")
+@click.option("--alter", "actions", flag_value="alter", multiple=True, help="Add partitions to a topic.")
+@click.option("--list", "actions", flag_value="list", multiple=True, help="Names of all topics.")
+@click.option(
+    "--describe", "actions", flag_value="describe", multiple=True, help="Leaders, replicas, ISR, ELR."
+)
+@click.option("--topic", help="Name, or except for --create several with commas or a regular expression.")
+@click.option("--topic-id", help="--describe: the topic with this id.")
+@click.option("--partitions", type=click.IntRange(1), help="Number of partitions (--create, --alter).")
 @click.option("--replication-factor", type=click.IntRange(1), help="Replicas of each partition (--create).")
 @click.option(
     "--replica-assignment",
     metavar="1:2:3,2:3:1",
-    help="Brokers of each partition, preferred first (--create).",
+    help="Brokers of each partition, preferred first (--create, --alter).",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Override (--create).")
 @click.option("--under-replicated-partitions", is_flag=True, help="--describe: replicas are outside the ISR.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="--describe: the ISR is below min ISR.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="--describe: the ISR is just min ISR.")
 @click.option("--unavailable-partitions", is_flag=True, help="--describe: there is no leader.")
+@click.option("--elr-partitions", is_flag=True, help="--describe: replicas outside the ISR may lead.")
 @click.option("--topics-with-overrides", is_flag=True, help="--describe: only topics with configurations.")
+@click.option("--exclude-internal", is_flag=True, help="--list, --describe: without the cluster's own.")
 @click.option("--if-not-exists", is_flag=True, help="--create: fine when it exists.")
-@click.option("--if-exists", is_flag=True, help="--delete, --describe: fine when it does not exist.")
+@click.option("--if-exists", is_flag=True, help="--delete, --alter, --describe: fine when it does not exist.")
+@click.option(
+    "--partition-size-limit-per-response",
+    type=click.IntRange(1),
+    default=2_000,
+    show_default=True,
+    help="--describe: most partitions in one answer of the cluster.",
+)
+@click.option("--durability", is_flag=True, help="--describe: failures still survived, and who is next.")
+@click.option(
+    "--watch",
+    type=click.FloatRange(0.1),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="--list, --describe: again and again, until interrupted.",
+)
 @output
-def command(
-    action: str | None,
-    topic: str | None,
-    command_config: str | None,
-    command_property: tuple[str, ...],
-    **given: Any,
-) -> None:
-    """Create, list, describe and delete topics."""
-    if action is None:
-        raise click.UsageError("one of --create, --delete, --list, --describe is needed")
-    if topic is None and action in ("create", "delete"):
-        raise click.UsageError(f"--{action} needs --topic")
-    chosen = [name for name in (*_FILTERS, "topics_with_overrides") if given[name]]
-    if chosen and action != "describe":
-        raise click.UsageError(f"--{chosen[0].replace('_', '-')} belongs to --describe")
-    if len(chosen) > 1:
-        raise click.UsageError("choose one of " + ", ".join(f"--{name.replace('_', '-')}" for name in chosen))
-    if given["replica_assignment"] and (given["partitions"] or given["replication_factor"]):
-        raise click.UsageError("--replica-assignment already says partitions and replication factor")
-    client_properties(command_config, command_property, frozenset())
+def command(actions: tuple[str, ...], topic: str | None, **given: Any) -> None:
+    """Create, delete, extend, list and describe topics."""
+    action = _checked(actions, topic, given)
     answer = Answer(f"topics-{action}")
     text: list[str] = []
 
-    async def work(runtime: Runtime) -> int:
-        admin = Admin(runtime, given["bootstrap_server"])
-        try:
-            text.extend(await _act(admin, action, topic, given, answer))
-        except ClientError as error:
-            answer.refused(error, topic)
-        finally:
-            admin.close()
-        return 0
+    async def act(asking: Asking) -> None:
+        if given["watch"] is not None:
+            await _watch(asking, action, topic, given)
+        text.extend(await _act(asking, action, topic, given))
 
-    if (code := run_client(work)) != 0:
-        raise SystemExit(code)
+    ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))
 
 
-async def _act(
-    admin: Admin, action: str, topic: str | None, given: dict[str, Any], answer: Answer
-) -> list[str]:
-    timeout_ms: int = given["timeout_ms"]
-    if action == "list":
-        answer.data = await admin.list_topics(timeout_ms=timeout_ms)
-        return list(answer.data)
-    if action == "create":
-        return await _create(admin, topic or "", given, answer)
-    names = [name.strip() for name in topic.split(",")] if topic else None
-    if action == "delete":
-        return await _delete(admin, names or [], given, answer)
-    described = await admin.describe_topics(names, timeout_ms=timeout_ms)
-    for missing in (found for found in described if found.error_code != ErrorCode.NONE):
-        if not given["if_exists"]:
-            code = ErrorCode(missing.error_code).name
-            answer.errors.append(
-                {"code": code, "topic": missing.name, "message": "`--list` shows the topics there are"}
-            )
-    present = [found for found in described if found.error_code == ErrorCode.NONE]
-    shown, lines = chosen_of(present, given)
-    answer.data = [topic_as_json(found) for found in shown]
-    return lines
-
-
-async def _create(admin: Admin, topic: str, given: dict[str, Any], answer: Answer) -> list[str]:
-    try:
-        await admin.create_topic(
-            topic,
-            given["partitions"] or -1,
-            given["replication_factor"] or -1,
-            configs=pairs(given["configs"], "--config"),
-            assignments=_assignments(given["replica_assignment"]),
-            timeout_ms=given["timeout_ms"],
+def _checked(actions: tuple[str, ...], topic: str | None, given: dict[str, Any]) -> str:
+    """The action. Raises: click.UsageError for what does not go together."""
+    if len(set(actions)) != 1:
+        raise click.UsageError("one of " + ", ".join(f"--{name}" for name in _ACTIONS) + " is needed")
+    action = actions[0]
+    if topic is None and action in ("create", "delete", "alter"):
+        raise click.UsageError(f"--{action} needs --topic")
+    for name, meant in _ACTIONS_OF.items():
+        if given[name] and action not in meant:
+            raise click.UsageError(f"--{_spelled(name)} belongs to --{', --'.join(meant)}")
+    chosen = [name for name in (*FILTERS, "topics_with_overrides") if given[name]]
+    if len(chosen) > 1:
+        raise click.UsageError("choose one of " + ", ".join(f"--{_spelled(name)}" for name in chosen))
+    if given["durability"] and given["topics_with_overrides"]:
+        raise click.UsageError("--durability shows partitions, --topics-with-overrides does not")
+    if topic is not None and given["topic_id"]:
+        raise click.UsageError("--topic and --topic-id exclude each other")
+    lists = _assignments(given["replica_assignment"])
+    if action == "alter" and not given["partitions"] and lists is None:
+        raise click.UsageError("--alter adds partitions: it needs --partitions or --replica-assignment")
+    if action == "create" and lists is not None and (given["partitions"] or given["replication_factor"]):
+        raise click.UsageError("--replica-assignment already says partitions and replication factor")
+    if action == "alter" and lists is not None and given["partitions"] not in (None, len(lists)):
+        raise click.UsageError(
+            f"--replica-assignment lists {len(lists)} partitions, not {given['partitions']}"
         )
-    except ClientError as error:
-        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not given["if_not_exists"]:
-            raise
-        return []
-    answer.data = {"topic": topic}
-    return [f"Created topic {topic}."]
+    pairs(given["configs"], "--config")
+    _pattern(topic)
+    return action
 
 
-async def _delete(admin: Admin, names: list[str], given: dict[str, Any], answer: Answer) -> list[str]:
-    deleted = []
-    for name in names:
-        try:
-            await admin.delete_topic(name, timeout_ms=given["timeout_ms"])
-        except ClientError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not given["if_exists"]:
-                answer.refused(error, name)
-            continue
-        deleted.append(name)
-    answer.data = {"topics": deleted}
-    return []
+def _spelled(name: str) -> str:
+    return "config" if name == "configs" else name.replace("_", "-")
 
 
-def _assignments(text: str | None) -> dict[int, tuple[int, ...]] | None:
+def _assignments(text: str | None) -> list[tuple[int, ...]] | None:
+    """The lists of --replica-assignment. Raises: click.UsageError."""
     if text is None:
         return None
     try:
-        return {index: tuple(int(i) for i in part.split(":")) for index, part in enumerate(text.split(","))}
+        return [tuple(int(replica) for replica in part.split(":")) for part in text.split(",")]
     except ValueError:
         raise click.UsageError(f"--replica-assignment {text}: expected ids like 1:2:3,2:3:1") from None
 
 
-def topic_id_text(topic_id: bytes) -> str:
-    """A topic id as Kafka prints it: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+# --- which topics ----------------------------------------------------------------------------------------
 
 
-def describe_lines(topic: DescribedTopic) -> list[str]:
-    """The lines of `--describe`; existing scripts read them, so their layout never changes."""
-    factor = max((len(partition.replicas) for partition in topic.partitions), default=0)
-    configs = ",".join(f"{config.name}={config.value}" for config in topic.configs)
-    head = (
-        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}"
-        f"\tPartitionCount: {len(topic.partitions)}\tReplicationFactor: {factor}\tConfigs: {configs}"
+def _pattern(topic: str | None) -> re.Pattern[str] | None:
+    """What --topic stands for when it is more than names. Raises: click.UsageError.
+
+    A name is taken as it is, though its dots would match anything: `--delete --topic a.b` means one topic.
+    """
+    if topic is None or re.fullmatch(r"[a-zA-Z0-9._,\s-]*", topic):
+        return None
+    try:
+        return re.compile("|".join(part.strip() for part in topic.split(",")))
+    except re.error as error:
+        raise click.UsageError(f"--topic {topic}: no regular expression: {error}") from error
+
+
+async def _names(asking: Asking, topic: str | None) -> list[str] | None:
+    """The names that --topic stands for, known or not; None for all."""
+    pattern = _pattern(topic)
+    if pattern is not None:
+        every = await asking.admin.list_topics(timeout_ms=asking.timeout_ms)
+        return [name for name in every if pattern.fullmatch(name)]
+    return None if topic is None else list(dict.fromkeys(name.strip() for name in topic.split(",")))
+
+
+async def _chosen_names(asking: Asking, topic: str | None, if_exists: bool) -> list[str]:
+    """As `_names`; an expression that nothing matches is an error unless `if_exists`."""
+    names = await _names(asking, topic)
+    if names == [] and not if_exists:
+        unknown_topic(asking.answer, topic or "")
+    return names or []
+
+
+# --- actions ---------------------------------------------------------------------------------------------
+
+
+async def _act(asking: Asking, action: str, topic: str | None, given: dict[str, Any]) -> list[str]:
+    """Do it, put data and errors into the answer; returns the lines of text."""
+    if action == "create":
+        return await _create(asking, topic or "", given)
+    if action == "delete":
+        return await _delete(asking, topic, given)
+    if action == "alter":
+        return await _alter(asking, topic, given)
+    return await (_list if action == "list" else _describe)(asking, topic, given)
+
+
+async def _create(asking: Asking, topic: str, given: dict[str, Any]) -> list[str]:
+    lists = _assignments(given["replica_assignment"])
+    try:
+        await asking.admin.create_topic(
+            topic,
+            given["partitions"] or -1,
+            given["replication_factor"] or -1,
+            configs=pairs(given["configs"], "--config"),
+            assignments=None if lists is None else dict(enumerate(lists)),
+            timeout_ms=asking.timeout_ms,
+        )
+    except ClientError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not given["if_not_exists"]:
+            asking.answer.refused(error, topic)
+        return []
+    asking.answer.data = {"topic": topic}
+    return [f"Created topic {topic}."]
+
+
+async def _delete(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+    deleted = []
+    for name in await _chosen_names(asking, topic, given["if_exists"]):
+        try:
+            await asking.admin.delete_topic(name, timeout_ms=asking.timeout_ms)
+        except ClientError as error:
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not given["if_exists"]:
+                asking.answer.refused(error, name)
+            continue
+        deleted.append(name)
+    asking.answer.data = {"topics": deleted}
+    return []
+
+
+async def _alter(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+    """Add partitions. Lists of --replica-assignment are those of all partitions, as in Kafka."""
+    names = await _chosen_names(asking, topic, given["if_exists"])
+    if not names:
+        return []
+    lists = _assignments(given["replica_assignment"])
+    wanted = {}
+    for found in await described(asking, names, none_is_fine=given["if_exists"]):
+        size = len(found.partitions)
+        if lists is not None and [row.replicas for row in found.partitions] != lists[:size]:
+            message = (
+                f"the first {size} lists of --replica-assignment must be those of the partitions there are; "
+                "`holdfast reassign-partitions` moves them"
+            )
+            asking.answer.errors.append(
+                {"code": ErrorCode.INVALID_REPLICA_ASSIGNMENT.name, "topic": found.name, "message": message}
+            )
+            continue
+        assignments = None if lists is None else tuple(lists[size:])
+        wanted[found.name] = NewPartitions(given["partitions"] or len(lists or ()), assignments)
+    if wanted:
+        rows = await asking.admin.create_partitions(wanted, timeout_ms=asking.timeout_ms)
+        asking.answer.data = {"topics": [name for name, error in rows.items() if error is None]}
+        asking.answer.errors += [
+            {"code": error.code.name, "topic": name, "message": error.message}
+            for name, error in rows.items()
+            if error is not None
+        ]
+    return []
+
+
+async def _list(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+    names = await asking.admin.list_topics(timeout_ms=asking.timeout_ms)
+    wanted = await _names(asking, topic)
+    if given["exclude_internal"]:
+        internal = {found.name for found in await described(asking, None) if found.is_internal}
+        names = [name for name in names if name not in internal]
+    asking.answer.data = [name for name in names if wanted is None or name in wanted]
+    return list(asking.answer.data)
+
+
+async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+    names = await _names(asking, topic)
+    if names == []:
+        names = await _chosen_names(asking, topic, given["if_exists"])
+        asking.answer.data = []
+        return []
+    found = await described(
+        asking,
+        names,
+        none_is_fine=given["if_exists"],
+        partitions_per_answer=given["partition_size_limit_per_response"],
     )
-    return [head, *(_partition_line(topic.name, partition) for partition in topic.partitions)]
+    if given["topic_id"]:
+        found = [one for one in found if topic_id_text(one.topic_id) == given["topic_id"]]
+        if not found and not given["if_exists"]:
+            unknown_topic(asking.answer, given["topic_id"], ErrorCode.UNKNOWN_TOPIC_ID)
+    shown, lines = chosen_of(found, given)
+    if not given["durability"]:
+        asking.answer.data = [topic_as_json(one) for one in shown]
+        return lines
+    around = await surroundings(asking, shown)
+    rows = [outlook(one.name, partition, around) for one in shown for partition in one.partitions]
+    asking.answer.data = outlook_as_json(shown, rows)
+    return outlook_lines(rows)
 
 
-def chosen_of(
-    topics: list[DescribedTopic], given: Mapping[str, Any]
-) -> tuple[list[DescribedTopic], list[str]]:
-    """What the filters leave, and its lines: partitions without heads, or heads without partitions."""
-    if given.get("topics_with_overrides"):
-        topics = [topic for topic in topics if topic.configs]
-        return topics, [describe_lines(topic)[0] for topic in topics]
-    for name, is_meant in _FILTERS.items():
-        if given.get(name):
-            left = [replace(topic, partitions=tuple(filter(is_meant, topic.partitions))) for topic in topics]
-            return [topic for topic in left if topic.partitions], [
-                line for topic in left for line in describe_lines(topic)[1:]
-            ]
-    return topics, [line for topic in topics for line in describe_lines(topic)]
-
-
-def _partition_line(name: str, partition: DescribedPartition) -> str:
-    return (
-        f"\tTopic: {name}\tPartition: {partition.partition_index}"
-        f"\tLeader: {partition.leader_id if partition.leader_id >= 0 else 'none'}"
-        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
-        f"\tElr: {_ids(partition.eligible_leader_replicas)}\tLastKnownElr: {_ids(partition.last_known_elr)}"
-    )
-
-
-def _ids(ids: tuple[int, ...] | None) -> str:
-    return "N/A" if ids is None else ",".join(map(str, ids))
-
-
-def topic_as_json(topic: DescribedTopic) -> dict[str, Any]:
-    """One topic of `--output json`."""
-    return {
-        "topic": topic.name,
-        "topic_id": topic_id_text(topic.topic_id),
-        "configs": {config.name: config.value for config in topic.configs},
-        "partitions": [
-            {
-                "partition": partition.partition_index,
-                "leader": partition.leader_id if partition.leader_id >= 0 else None,
-                "leader_epoch": partition.leader_epoch,
-                "partition_epoch": partition.partition_epoch,
-                "replicas": partition.replicas,
-                "isr": partition.isr,
-                "elr": partition.eligible_leader_replicas,
-                "last_known_elr": partition.last_known_elr,
-                "last_known_leader": partition.last_known_leader
-                if partition.last_known_leader >= 0
-                else None,
-                "min_isr": partition.min_isr,
-                "recovering": partition.leader_recovery_state == 1,
-                "offline_replicas": partition.offline_replicas,
-            }
-            for partition in topic.partitions
-        ],
+async def surroundings(asking: Asking, topics: list[DescribedTopic]) -> Surroundings:
+    """What the outlook of these topics needs to know of the cluster."""
+    cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
+    high_watermarks = {}
+    led: dict[tuple[str, int], int] = {
+        TopicPartition(topic.name, partition.partition_index): LATEST_TIMESTAMP
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id >= 0
     }
+    try:
+        ends = await asking.admin.list_offsets(led, timeout_ms=min(asking.timeout_ms, _OFFSETS_TIMEOUT_MS))
+        high_watermarks = {partition: found.offset for partition, found in ends.items()}
+    except ClientError as error:
+        click.echo(f"warning: high watermarks are not shown: {error}", err=True)
+    manager = Resource.cluster()
+    resources = [Resource.topic(topic.name) for topic in topics]
+    values = await asking.admin.describe_configs(
+        [manager], ["unclean.recovery.manager.enabled"], timeout_ms=asking.timeout_ms
+    )
+    if resources:
+        values |= await asking.admin.describe_configs(
+            resources, ["unclean.leader.election.enable"], timeout_ms=asking.timeout_ms
+        )
+    enabled = {
+        resource: isinstance(rows, list) and any(row.value == "true" for row in rows)
+        for resource, rows in values.items()
+    }
+    return Surroundings(
+        cluster,
+        high_watermarks,
+        unclean_topics=frozenset(resource.name for resource in resources if enabled.get(resource)),
+        compares_logs=enabled.get(manager, False),
+    )
+
+
+async def _watch(asking: Asking, action: str, topic: str | None, given: dict[str, Any]) -> None:
+    """Show it again and again; ends with a signal only. JSON comes one object a line."""
+    while True:
+        answer = Answer(asking.answer.command)
+        text: list[str] = []
+        try:
+            text = await _act(asking._replace(answer=answer), action, topic, given)
+        except ClientError as error:
+            answer.refused(error)
+        if given["output"] == "text":
+            click.clear()
+        answer.show(given["output"], "\n".join((*text, "")))
+        await asking.clock.sleep(given["watch"] * 1000)

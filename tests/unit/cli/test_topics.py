@@ -8,35 +8,10 @@ from click.testing import CliRunner
 
 from cli.__main__ import main
 from cli.options import Answer, pairs
-from cli.topics import chosen_of, describe_lines
+from cli.topic_view import chosen_of, describe_lines
 from client.errors import ClientError
 from protocol.errors import ErrorCode
-from protocol.messages.topics import DescribedPartition, DescribedTopic, TopicConfig
-
-
-def partition(**changes: object) -> DescribedPartition:
-    values: dict[str, object] = {
-        "error_code": 0,
-        "partition_index": 0,
-        "leader_id": -1,
-        "leader_epoch": 7,
-        "partition_epoch": 9,
-        "replicas": (1, 2, 3),
-        "isr": (),
-        "eligible_leader_replicas": (3,),
-        "last_known_elr": (2,),
-        "last_known_leader": 3,
-        "min_isr": 2,
-        "leader_recovery_state": 0,
-        "offline_replicas": (1, 2, 3),
-        **changes,
-    }
-    return DescribedPartition(**values)  # type: ignore[arg-type]
-
-
-def topic(*partitions: DescribedPartition) -> DescribedTopic:
-    configs = (TopicConfig("min.insync.replicas", "2"),)
-    return DescribedTopic(0, "t", bytes(range(16)), False, configs, partitions)
+from tests.unit.cli.rows import partition, topic
 
 
 def test_a_leaderless_partition_shows_none_and_its_eligible_replicas() -> None:

@@ -1,0 +1,247 @@
+"""`holdfast configs --describe|--alter`: dynamic values of topics and of the whole cluster, Kafka's spelling.
+
+Kafka calls the cluster `--entity-type brokers --entity-default`; `--entity-type cluster` is the same here.
+The run-time switches of unclean elections are keys of the cluster.
+"""
+
+import re
+from typing import Any
+
+import click
+
+from cli.asking import Asking, ask
+from cli.options import Answer, bootstrap, output, read_properties
+from client.admin_configs import ConfigEntry, Resource
+from client.errors import RowError
+from metadata.image import RESOURCE_BROKER
+from metadata.records import ELR_FEATURE
+from protocol.errors import ErrorCode
+
+_MIN_ISR = "min.insync.replicas"
+#: Kafka's names of where a value comes from
+_SOURCES = {
+    "TOPIC": "DYNAMIC_TOPIC_CONFIG",
+    "CLUSTER": "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "STATIC": "STATIC_BROKER_CONFIG",
+    "DEFAULT": "DEFAULT_CONFIG",
+}
+
+
+@click.command()
+@bootstrap
+@click.option("--describe", "actions", flag_value="describe", multiple=True, help="Show values.")
+@click.option("--alter", "actions", flag_value="alter", multiple=True, help="Set or take away values.")
+@click.option(
+    "--entity-type",
+    required=True,
+    type=click.Choice(["topics", "brokers", "cluster"]),
+    help="What is configured; brokers with --entity-default is the cluster.",
+)
+@click.option("--entity-name", help="A topic; --describe without it shows all topics.")
+@click.option("--entity-default", is_flag=True, help="With brokers: what counts for all of them.")
+@click.option("--all", "everything", is_flag=True, help="--describe: values that nobody has set, too.")
+@click.option("--add-config", metavar="K=V[,K=V]", help="--alter: set these; a list is K=[V,V].")
+@click.option("--add-config-file", metavar="FILE", help="--alter: set what this properties file says.")
+@click.option("--delete-config", metavar="K[,K]", help="--alter: take these away.")
+@output
+def command(actions: tuple[str, ...], **given: Any) -> None:
+    """Show and change dynamic configuration."""
+    if len(set(actions)) != 1:
+        raise click.UsageError("one of --describe, --alter is needed")
+    action = actions[0]
+    resource = _resource(action, given["entity_type"], given["entity_name"], given["entity_default"])
+    changes = _changes(action, given)
+    answer = Answer(f"configs-{action}")
+    text: list[str] = []
+
+    async def act(asking: Asking) -> None:
+        if action == "describe":
+            text.extend(await _describe(asking, resource, everything=given["everything"]))
+        else:
+            assert resource is not None
+            text.extend(await _alter(asking, resource, changes))
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+def _resource(action: str, kind: str, name: str | None, is_default: bool) -> Resource | None:
+    """What is meant; None for every topic. Raises: click.UsageError."""
+    if name is not None and (is_default or kind == "cluster"):
+        raise click.UsageError("--entity-name names one thing, the cluster has no name")
+    if kind == "cluster":
+        return Resource.cluster()
+    if kind == "topics":
+        if is_default:
+            raise click.UsageError("topics have no --entity-default; the cluster's values are their defaults")
+        if name is None and action == "alter":
+            raise click.UsageError("--alter needs --entity-name")
+        return None if name is None else Resource.topic(name)
+    if is_default:
+        return Resource.cluster()
+    if name is None:
+        raise click.UsageError("--entity-type brokers needs --entity-default (the cluster) or --entity-name")
+    if not name.isdecimal():
+        raise click.UsageError(f"--entity-name {name}: a broker is named by its number")
+    return Resource(RESOURCE_BROKER, name)
+
+
+def _changes(action: str, given: dict[str, Any]) -> dict[str, str | None]:
+    """{key: its new value, or None to take it away}. Raises: click.UsageError."""
+    options = ("add_config", "add_config_file", "delete_config")
+    named = [f"--{name.replace('_', '-')}" for name in options if given[name] is not None]
+    if action == "describe":
+        if named:
+            raise click.UsageError(f"{named[0]} belongs to --alter")
+        return {}
+    if given["everything"]:
+        raise click.UsageError("--all belongs to --describe")
+    if not named:
+        raise click.UsageError("--alter needs --add-config, --add-config-file or --delete-config")
+    if given["add_config"] is not None and given["add_config_file"] is not None:
+        raise click.UsageError("--add-config and --add-config-file exclude each other")
+    changes: dict[str, str | None] = {}
+    if given["add_config_file"] is not None:
+        changes.update(read_properties(given["add_config_file"]))
+    if given["add_config"] is not None:
+        changes.update(added_configs(given["add_config"]))
+    for key in (key.strip() for key in (given["delete_config"] or "").split(",")):
+        if key in changes:
+            raise click.UsageError(f"{key} is both added and deleted")
+        if key:
+            changes[key] = None
+    if not changes:
+        raise click.UsageError(f"{named[0]} names no key")
+    return changes
+
+
+def added_configs(text: str) -> dict[str, str]:
+    """The pairs of `k=v,k=[v,v]`; brackets keep the commas of a list. Raises: click.UsageError."""
+    found: dict[str, str] = {}
+    for pair in re.split(r",(?![^\[]*\])", text):
+        key, separator, value = (part.strip() for part in pair.partition("="))
+        if not separator or not key:
+            raise click.UsageError(f"--add-config {text}: all configs must be in the format key=val")
+        if value.startswith("[") != value.endswith("]"):
+            raise click.UsageError(f"--add-config {text}: a list is written [a,b]")
+        if key in found:
+            raise click.UsageError(f"--add-config {text}: {key} is there twice")
+        found[key] = value.removeprefix("[").removesuffix("]")
+    return found
+
+
+# --- describe --------------------------------------------------------------------------------------------
+
+
+async def _describe(asking: Asking, resource: Resource | None, *, everything: bool) -> list[str]:
+    if resource is None:
+        names = await asking.admin.list_topics(timeout_ms=asking.timeout_ms)
+        resources = [Resource.topic(name) for name in names]
+    else:
+        resources = [resource]
+    if not resources:
+        asking.answer.data = []
+        return []
+    found = await asking.admin.describe_configs(resources, timeout_ms=asking.timeout_ms)
+    asking.answer.data = []
+    lines: list[str] = []
+    for one, entries in found.items():
+        if isinstance(entries, RowError):
+            _refused(asking.answer, one, entries)
+            continue
+        shown = [entry for entry in entries if everything or _is_set_for(one, entry)]
+        asking.answer.data.append(_resource_json(one, shown))
+        lines += [_head(one, everything=everything), *map(entry_line, shown)]
+    return lines
+
+
+def _is_set_for(resource: Resource, entry: ConfigEntry) -> bool:
+    return entry.source == ("TOPIC" if resource == Resource.topic(resource.name) else "CLUSTER")
+
+
+def _head(resource: Resource, *, everything: bool) -> str:
+    kind = "All" if everything else "Dynamic"
+    if resource == Resource.cluster():
+        return f"{'All d' if everything else 'D'}efault configs for brokers in the cluster are:"
+    return f"{kind} configs for {_name(resource)} are:"
+
+
+def entry_line(entry: ConfigEntry) -> str:
+    """One key as Kafka prints it; the synonyms are what is known of where the value comes from."""
+    synonyms = [] if entry.value is None else [f"{_SOURCES[entry.source]}:{entry.name}={entry.value}"]
+    if entry.source != "DEFAULT" and entry.default is not None:
+        synonyms.append(f"DEFAULT_CONFIG:{entry.name}={entry.default}")
+    value = "null" if entry.value is None else entry.value
+    return f"  {entry.name}={value} sensitive=false synonyms={{{', '.join(synonyms)}}}"
+
+
+def _resource_json(resource: Resource, entries: list[ConfigEntry]) -> dict[str, Any]:
+    return {
+        **_resource_name(resource),
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "source": _SOURCES[entry.source],
+                "default": entry.default,
+                "type": entry.kind,
+                "doc": entry.doc,
+            }
+            for entry in entries
+        ],
+    }
+
+
+# --- alter -----------------------------------------------------------------------------------------------
+
+
+async def _alter(asking: Asking, resource: Resource, changes: dict[str, str | None]) -> list[str]:
+    if resource.kind == RESOURCE_BROKER and resource.name and _MIN_ISR in changes:
+        features = await asking.admin.describe_features(timeout_ms=asking.timeout_ms)
+        if any(row.name == ELR_FEATURE and row.finalized_level >= 1 for row in features.features):
+            text = f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled; use --entity-default"
+            _refused(asking.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
+            return []
+    deleted = sorted(key for key, value in changes.items() if value is None)
+    if deleted:
+        rows = (await asking.admin.describe_configs([resource], timeout_ms=asking.timeout_ms))[resource]
+        if isinstance(rows, RowError):
+            _refused(asking.answer, resource, rows)
+            return []
+        there = {entry.name for entry in rows if _is_set_for(resource, entry)}
+        missing = [key for key in deleted if key not in there]
+        if missing:
+            text = f"Invalid config(s): {','.join(missing)}; only what `--describe` shows can be deleted"
+            _refused(asking.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
+            return []
+    outcome = await asking.admin.alter_configs({resource: changes}, timeout_ms=asking.timeout_ms)
+    for one, error in outcome.items():
+        if error is not None:
+            _refused(asking.answer, one, error)
+    if asking.answer.errors:
+        return []
+    asking.answer.data = {**_resource_name(resource), "changes": changes}
+    if resource == Resource.cluster():
+        return ["Completed updating default config for brokers in the cluster."]
+    return [f"Completed updating config for {_name(resource)}."]
+
+
+def _refused(answer: Answer, resource: Resource, error: RowError) -> None:
+    where = _resource_name(resource)
+    node = {} if "topic" in where else {"node": _name(resource)}
+    answer.errors.append({"code": error.code.name, **where, **node, "message": error.message})
+
+
+def _name(resource: Resource) -> str:
+    if resource == Resource.cluster():
+        return "the cluster"
+    kind = "broker" if resource.kind == RESOURCE_BROKER else "topic"
+    return f"{kind} {resource.name}"
+
+
+def _resource_name(resource: Resource) -> dict[str, Any]:
+    if resource == Resource.cluster():
+        return {"entity": "cluster"}
+    if resource.kind == RESOURCE_BROKER:
+        return {"entity": "broker", "broker": int(resource.name)}
+    return {"entity": "topic", "topic": resource.name}

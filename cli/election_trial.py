@@ -1,0 +1,83 @@
+"""What an election on request would do, told beforehand: `holdfast leader-election --dry-run`.
+
+Follows `controller.leader_elections` and asks the controller's own `partition_change` who would lead. It sees
+one answer of DescribeTopicPartitions, which may be a moment old; the controller may decide otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from client.errors import RowError
+from controller.election import ElectionMode
+from controller.partition_change import Wish
+from controller.what_if import registration_of, situation_of, trial
+from metadata.partition import PartitionRegistration
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectionKind
+from protocol.messages.topics import DescribedPartition
+
+
+class Trial(NamedTuple):
+    """What would happen, or why nothing would."""
+
+    text: str | None
+    error: RowError | None
+
+
+def try_election(
+    kind: ElectionKind,
+    described: DescribedPartition,
+    is_active: Callable[[int], bool],
+    designated_leader: int | None = None,
+) -> Trial:
+    """The outcome for one partition."""
+    before = registration_of(described)
+    error = _refusal(kind, before, is_active, designated_leader)
+    if error is not None:
+        return Trial(None, error)
+    if kind in (ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED):
+        there = [replica for replica in before.replicas if is_active(replica)]
+        awaited = [replica for replica in before.last_known_elr if replica not in there]
+        text = f"would compare the logs of {','.join(map(str, there)) or 'nobody yet'}"
+        if kind is ElectionKind.LONGEST_LOG_BALANCED and awaited:
+            text += f", and wait for {','.join(map(str, awaited))}"
+        return Trial(text, None)
+    mode = {ElectionKind.PREFERRED: ElectionMode.PREFERRED, ElectionKind.UNCLEAN: ElectionMode.UNCLEAN}
+    situation = replace(situation_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
+    change = trial(before, Wish(designated=designated_leader), situation)
+    if change is None or change.after.leader is None or change.reason is None:
+        return Trial("would change nothing", None)
+    text = f"would elect {change.after.leader} ({change.reason.value})"
+    if change.reason.is_unclean:
+        text += "; records may be lost"
+    return Trial(text, None)
+
+
+def _refusal(
+    kind: ElectionKind,
+    partition: PartitionRegistration,
+    is_active: Callable[[int], bool],
+    designated_leader: int | None,
+) -> RowError | None:
+    """The error that the controller would answer, or None."""
+    preferred = partition.replicas[0]
+    if kind is ElectionKind.PREFERRED:
+        if partition.leader == preferred:
+            return RowError(ErrorCode.ELECTION_NOT_NEEDED, f"the preferred replica {preferred} leads already")
+        if not is_active(preferred) or preferred not in partition.electable:
+            text = f"the preferred replica {preferred} is not in sync"
+            return RowError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+        return None
+    if partition.leader is not None:
+        return RowError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already")
+    if kind is ElectionKind.UNCLEAN and not any(map(is_active, partition.replicas)):
+        return RowError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is on a broker that is ready")
+    if kind is ElectionKind.DESIGNATION:
+        if designated_leader is None or designated_leader not in partition.replicas:
+            text = f"name one of the replicas {', '.join(map(str, partition.replicas))}"
+            return RowError(ErrorCode.INVALID_REQUEST, text)
+        if not is_active(designated_leader):
+            text = f"broker {designated_leader} is not ready"
+            return RowError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    return None

@@ -1,0 +1,191 @@
+"""`holdfast leader-election`: asks the controller to elect leaders (R17-R19), in Kafka's lines.
+
+Types beyond PREFERRED are for partitions without a leader. Exit 0 when every election was made or not needed.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cli.asking import Asking, ask, described, partition_name, row_refused
+from cli.election_trial import Trial, try_election
+from cli.options import Answer, bootstrap, output
+from cli.outlook import Surroundings
+from cli.partition_files import ELECTION_SHAPE, read_elections
+from client.errors import RowError
+from client.metadata_cache import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectionKind
+from protocol.messages.topics import DescribedPartition
+
+_ALIASES = {"DESIGNATED": ElectionKind.DESIGNATION}
+
+
+def _kind(_: click.Context, __: click.Parameter, value: str) -> ElectionKind:
+    """Callback of `--election-type`: any case, `_` or `-`. Raises: click.BadParameter."""
+    word = value.upper().replace("-", "_")
+    if word in _ALIASES:
+        return _ALIASES[word]
+    if word not in ElectionKind.__members__:
+        raise click.BadParameter(f"{value}: expected one of {', '.join(ElectionKind.__members__)}")
+    return ElectionKind[word]
+
+
+@click.command()
+@bootstrap
+@click.option(
+    "--election-type",
+    "kind",
+    required=True,
+    callback=_kind,
+    metavar="|".join(ElectionKind.__members__),
+    help="How the leader is found; all but the first are for partitions without one.",
+)
+@click.option("--topic", help="With --partition: one partition.")
+@click.option("--partition", type=click.IntRange(0), help="With --topic: one partition.")
+@click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions of all topics.")
+@click.option("--path-to-json-file", "path", metavar="FILE", help=f"Partitions: {ELECTION_SHAPE}")
+@click.option(
+    "--designated-leader",
+    type=click.IntRange(0),
+    metavar="N",
+    help="DESIGNATION of one partition: the leader.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what the controller would do now.")
+@output
+def command(kind: ElectionKind, **given: Any) -> None:
+    """Elect leaders of partitions."""
+    wanted = _wanted(kind, given)
+    answer = Answer("leader-election", {"election_type": kind.name, "dry_run": given["dry_run"]})
+    text: list[str] = []
+
+    async def act(asking: Asking) -> None:
+        if given["dry_run"]:
+            text.extend(await _try(asking, kind, wanted))
+            return
+        desired = {partition: leader for partition, leader in (wanted or {}).items() if leader is not None}
+        outcome = await asking.admin.elect_leaders(
+            kind,
+            None if wanted is None else list(wanted),
+            desired if kind is ElectionKind.DESIGNATION else {},
+            timeout_ms=asking.timeout_ms,
+        )
+        text.extend(outcome_lines(asking.answer, kind, outcome))
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+def _wanted(kind: ElectionKind, given: Mapping[str, Any]) -> dict[TopicPartition, int | None] | None:
+    """{partition: its desired leader}, None for all partitions. Raises: click.UsageError."""
+    ways = [
+        given["topic"] is not None or given["partition"] is not None,
+        given["everything"],
+        given["path"] is not None,
+    ]
+    if ways.count(True) != 1:
+        raise click.UsageError(
+            "say which partitions, in one way: --topic with --partition, --all-topic-partitions or "
+            "--path-to-json-file"
+        )
+    if ways[0] and (given["topic"] is None or given["partition"] is None):
+        raise click.UsageError("--topic and --partition go together")
+    designates = kind is ElectionKind.DESIGNATION
+    if given["designated_leader"] is not None and not (designates and ways[0]):
+        raise click.UsageError("--designated-leader goes with DESIGNATION of one --topic and --partition")
+    if given["everything"]:
+        if designates:
+            raise click.UsageError("DESIGNATION needs a leader for each partition: use --path-to-json-file")
+        return None
+    if given["path"] is None:
+        if designates and given["designated_leader"] is None:
+            raise click.UsageError("DESIGNATION of one partition needs --designated-leader")
+        return {TopicPartition(given["topic"], given["partition"]): given["designated_leader"]}
+    wanted = read_elections(given["path"])
+    if designates:
+        for partition, leader in wanted.items():
+            if leader is None:
+                raise click.UsageError(f"{given['path']}: {partition_name(partition)} has no desiredLeader")
+    return wanted
+
+
+def outcome_lines(
+    answer: Answer, kind: ElectionKind, outcome: Mapping[TopicPartition, RowError | None]
+) -> list[str]:
+    """Kafka's lines; what was elected, not needed and refused goes into the answer."""
+    rows = sorted(outcome.items())
+    elected = [partition for partition, error in rows if error is None]
+    not_needed = [
+        partition
+        for partition, error in rows
+        if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+    ]
+    answer.data |= {
+        "elected": [partition._asdict() for partition in elected],
+        "not_needed": [partition._asdict() for partition in not_needed],
+    }
+    lines = []
+    if elected:
+        names = ", ".join(map(partition_name, elected))
+        lines.append(f"Successfully completed leader election ({kind.name}) for partitions {names}")
+    if not_needed:
+        # R19: somebody leads, perhaps not the one that was designated: no success of this choice
+        lines.append(
+            f"Valid replica already elected for partitions {', '.join(map(partition_name, not_needed))}"
+        )
+    for partition, error in rows:
+        if error is not None and error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            row_refused(answer, error, partition)
+            lines.append(
+                f"Error completing leader election ({kind.name}) for partition: {partition_name(partition)}: "
+                f"{error.code.name}: {error.message}"
+            )
+    if answer.errors:
+        answer.summary = f"{len(answer.errors)} replica(s) could not be elected"
+    return lines
+
+
+# --- dry run ---------------------------------------------------------------------------------------------
+
+
+async def _try(
+    asking: Asking, kind: ElectionKind, wanted: dict[TopicPartition, int | None] | None
+) -> list[str]:
+    names = None if wanted is None else list(dict.fromkeys(partition.topic for partition in wanted))
+    topics = await described(asking, names, none_is_fine=True)
+    there: dict[TopicPartition, DescribedPartition] = {
+        TopicPartition(topic.name, row.partition_index): row for topic in topics for row in topic.partitions
+    }
+    around = Surroundings(await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms), {})
+    trials = {}
+    for partition in sorted(there if wanted is None else wanted):
+        row = there.get(partition)
+        if row is None:
+            text = f"there is no partition {partition_name(partition)}"
+            trials[partition] = Trial(None, RowError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+        else:
+            leader = None if wanted is None else wanted[partition]
+            trials[partition] = try_election(kind, row, around.is_active, leader)
+    return _trial_lines(asking.answer, trials, hides_not_needed=wanted is None)
+
+
+def _trial_lines(
+    answer: Answer, trials: Mapping[TopicPartition, Trial], *, hides_not_needed: bool
+) -> list[str]:
+    lines = []
+    answer.data["would"] = []
+    for partition, trial in trials.items():
+        name = partition_name(partition)
+        if trial.error is None:
+            answer.data["would"].append({**partition._asdict(), "result": trial.text})
+            lines.append(f"{name}: {trial.text}")
+        elif trial.error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            row_refused(answer, trial.error, partition)
+            lines.append(f"{name}: would be refused: {trial.error}")
+        elif not hides_not_needed:
+            answer.data["would"].append({**partition._asdict(), "result": "nothing to do"})
+            lines.append(f"{name}: nothing to do: {trial.error.message}")
+    if answer.errors:
+        answer.summary = f"{len(answer.errors)} replica(s) could not be elected"
+    return lines

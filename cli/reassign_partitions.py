@@ -1,0 +1,353 @@
+"""`holdfast reassign-partitions`: moves partitions to other brokers, Kafka's options and lines.
+
+Moves are not throttled, and brokers choose the log dir: options about either are accepted and warn.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cli.asking import Asking, ask, described, partition_name, row_refused
+from cli.options import Answer, bootstrap, output
+from cli.partition_files import (
+    REASSIGNMENT_SHAPE,
+    TOPICS_SHAPE,
+    read_reassignment,
+    read_topics,
+    reassignment_text,
+)
+from cli.reassignment_plan import Assignment, CannotPropose, Progress, propose, verify
+from client.admin_partitions import Reassignment
+from client.errors import RowError
+from client.metadata_cache import TopicPartition
+from protocol.errors import ErrorCode
+
+_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+#: {option: the actions that it belongs to}
+_ACTIONS_OF: dict[str, tuple[str, ...]] = {
+    "topics_to_move_json_file": ("generate",),
+    "broker_list": ("generate",),
+    "disable_rack_aware": ("generate",),
+    "reassignment_json_file": ("execute", "verify", "cancel"),
+    "additional": ("execute",),
+    "disallow_replication_factor_change": ("execute",),
+    "wait": ("execute", "verify"),
+    "throttle": ("execute",),
+    "replica_alter_log_dirs_throttle": ("execute",),
+    "preserve_throttles": ("verify", "cancel"),
+}
+_NO_EFFECT = ("throttle", "replica_alter_log_dirs_throttle", "preserve_throttles", "timeout")
+_NEEDED = {
+    "generate": ("topics_to_move_json_file", "broker_list"),
+    "execute": ("reassignment_json_file",),
+    "verify": ("reassignment_json_file",),
+    "cancel": ("reassignment_json_file",),
+    "list": (),
+}
+_EXISTING = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to override this "
+    "and create a new partition assignment in addition to the existing one. The --additional flag can also "
+    "be used to change the throttle by resubmitting the current reassignment."
+)
+_POLL_MS = 500
+#: Nothing moves and not all is complete for so long: it will not be.
+_STANDSTILL_MS = 3_000
+
+
+@click.command()
+@bootstrap
+@click.option("--generate", "actions", flag_value="generate", multiple=True, help="Propose, change nothing.")
+@click.option("--execute", "actions", flag_value="execute", multiple=True, help="Begin to move.")
+@click.option("--verify", "actions", flag_value="verify", multiple=True, help="How far is it?")
+@click.option(
+    "--cancel", "actions", flag_value="cancel", multiple=True, help="Go back to the brokers before."
+)
+@click.option("--list", "actions", flag_value="list", multiple=True, help="What moves now.")
+@click.option("--topics-to-move-json-file", metavar="FILE", help=f"--generate: {TOPICS_SHAPE}")
+@click.option("--broker-list", metavar="N,M", help="--generate: the brokers to use.")
+@click.option("--disable-rack-aware", is_flag=True, help="--generate: take no notice of racks.")
+@click.option("--reassignment-json-file", metavar="FILE", help=REASSIGNMENT_SHAPE)
+@click.option("--additional", is_flag=True, help="--execute: also while others move, or to redirect them.")
+@click.option(
+    "--disallow-replication-factor-change", is_flag=True, help="--execute: refuse longer and shorter lists."
+)
+@click.option("--wait", is_flag=True, help="Return when nothing of it moves any more, or after --timeout-ms.")
+@click.option("--throttle", type=click.IntRange(-1), help="No effect: moves are not throttled.")
+@click.option("--replica-alter-log-dirs-throttle", type=click.IntRange(-1), help="No effect.")
+@click.option("--preserve-throttles", is_flag=True, help="No effect: there are no throttles.")
+@click.option("--timeout", type=click.IntRange(0), help="No effect: brokers choose the log dir.")
+@output
+def command(actions: tuple[str, ...], **given: Any) -> None:
+    """Move partitions between brokers."""
+    action = _checked(actions, given)
+    wanted: dict[TopicPartition, tuple[int, ...]] = {}
+    if given["reassignment_json_file"] is not None:
+        wanted = read_reassignment(given["reassignment_json_file"])
+    answer = Answer(f"reassign-partitions-{action}")
+    text: list[str] = []
+
+    async def act(asking: Asking) -> None:
+        if action == "generate":
+            text.extend(await _generate(asking, given))
+        elif action == "execute":
+            await _execute(asking, wanted, given, text)
+        elif action == "verify":
+            await _verify(asking, wanted, text, waits=given["wait"])
+        elif action == "cancel":
+            await _cancel(asking, wanted, text)
+        else:
+            moving = await asking.admin.list_partition_reassignments(timeout_ms=asking.timeout_ms)
+            asking.answer.data = [_moving_json(*move) for move in sorted(moving.items())]
+            text.extend(moving_lines(moving))
+
+    ask(given, answer, act)
+    answer.finish(given["output"], "\n".join(text))
+
+
+def _checked(actions: tuple[str, ...], given: Mapping[str, Any]) -> str:
+    """The action. Raises: click.UsageError for what does not go together."""
+    if len(set(actions)) != 1:
+        raise click.UsageError("one of " + ", ".join(f"--{name}" for name in _ACTIONS) + " is needed")
+    action = actions[0]
+    for name in _NEEDED[action]:
+        if given[name] is None:
+            raise click.UsageError(f"--{action} needs --{name.replace('_', '-')}")
+    for name, meant in _ACTIONS_OF.items():
+        if given[name] not in (None, False) and action not in meant:
+            raise click.UsageError(f"--{name.replace('_', '-')} belongs to --{', --'.join(meant)}")
+    for name in _NO_EFFECT:
+        if given[name] not in (None, False):
+            click.echo(f"warning: --{name.replace('_', '-')} has no effect here", err=True)
+    return action
+
+
+# --- generate --------------------------------------------------------------------------------------------
+
+
+async def _generate(asking: Asking, given: Mapping[str, Any]) -> list[str]:
+    wanted = _broker_ids(given["broker_list"])
+    topics = read_topics(given["topics_to_move_json_file"])
+    current = await _current(asking, topics)
+    cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
+    racks = {row.broker_id: row.rack for row in cluster.brokers}
+    unknown = [broker_id for broker_id in wanted if broker_id not in racks]
+    if unknown:
+        text = f"broker {unknown[0]} is not registered; `holdfast cluster status` shows who is"
+        asking.answer.errors.append({"code": ErrorCode.BROKER_ID_NOT_REGISTERED.name, "message": text})
+    if asking.answer.errors:
+        return []
+    try:
+        proposed = propose(
+            current,
+            [(broker_id, racks[broker_id]) for broker_id in wanted],
+            rack_aware=not given["disable_rack_aware"],
+        )
+    except CannotPropose as error:
+        asking.answer.errors.append(
+            {"code": ErrorCode.INVALID_REPLICATION_FACTOR.name, "message": str(error)}
+        )
+        return []
+    asking.answer.data = {"current": _rows(current), "proposed": _rows(proposed)}
+    return [
+        "Current partition replica assignment",
+        reassignment_text(sorted(current.items())),
+        "",
+        "Proposed partition reassignment configuration",
+        reassignment_text(sorted(proposed.items())),
+    ]
+
+
+def _broker_ids(text: str) -> list[int]:
+    """The ids of --broker-list. Raises: click.UsageError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise click.UsageError(f"--broker-list {text}: expected ids like 1,2,3")
+    ids = [int(word) for word in words]
+    if len(set(ids)) != len(ids):
+        raise click.UsageError(f"--broker-list {text}: Broker list contains duplicate entries")
+    return ids
+
+
+# --- execute, verify, cancel -----------------------------------------------------------------------------
+
+
+async def _execute(asking: Asking, wanted: Assignment, given: Mapping[str, Any], text: list[str]) -> None:
+    moving = await asking.admin.list_partition_reassignments(timeout_ms=asking.timeout_ms)
+    if moving and not given["additional"]:
+        asking.answer.errors.append({"code": ErrorCode.REASSIGNMENT_IN_PROGRESS.name, "message": _EXISTING})
+        return
+    current = await _current(asking, _topics(wanted), none_is_fine=True)
+    for partition in wanted:
+        if partition not in current:
+            _unknown_partition(asking.answer, partition)
+    if asking.answer.errors:
+        return
+    before = {
+        # what a move that is to be redirected has added is no place to go back to
+        partition: tuple(r for r in current[partition] if r not in _adding(moving, partition))
+        for partition in wanted
+    }
+    text += [
+        "Current partition replica assignment",
+        "",
+        reassignment_text(sorted(before.items())),
+        "",
+        "Save this to use as the --reassignment-json-file option during rollback",
+    ]
+    rows = await asking.admin.alter_partition_reassignments(
+        wanted,
+        allow_replication_factor_change=not given["disallow_replication_factor_change"],
+        timeout_ms=asking.timeout_ms,
+    )
+    begun = _sorted_out(asking.answer, rows)
+    asking.answer.data = {"before": _rows(before), "started": [partition._asdict() for partition in begun]}
+    if begun:
+        plural = "" if len(begun) == 1 else "s"
+        names = ",".join(map(partition_name, begun))
+        text.append(f"Successfully started partition reassignment{plural} for {names}")
+    if given["wait"]:
+        await _wait(asking, {partition: wanted[partition] for partition in begun}, text)
+
+
+async def _verify(asking: Asking, wanted: Assignment, text: list[str], *, waits: bool) -> None:
+    asking.answer.data = {}
+    if waits:
+        await _wait(asking, wanted, text)
+        return
+    current = await _current(asking, _topics(wanted), none_is_fine=True)
+    moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
+    _tell_steps(asking.answer, wanted, current, moving, text)
+
+
+def _tell_steps(
+    answer: Answer,
+    wanted: Assignment,
+    current: Assignment,
+    moving: Mapping[TopicPartition, Reassignment],
+    text: list[str],
+) -> None:
+    """The lines of --verify; a partition that is elsewhere and does not move is an error."""
+    steps = verify(wanted, current, moving)
+    text += ["Status of partition reassignment:", *(step.line for step in steps)]
+    answer.data["partitions"] = [
+        {**step.partition._asdict(), "progress": step.progress.value} for step in steps
+    ]
+    for step in steps:
+        if step.progress is Progress.UNKNOWN:
+            _unknown_partition(answer, step.partition)
+        elif step.progress is Progress.DIFFERENT:
+            text_of = f"{step.line} `--execute` moves it"
+            row_refused(answer, RowError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text_of), step.partition)
+
+
+async def _wait(asking: Asking, wanted: Assignment, text: list[str]) -> None:
+    """Ask until all is where it should be, and tell how it ended.
+
+    Brokers answer from their own metadata, which may be older than the move: what neither moves nor is
+    complete gets some time to be seen. Errors: those of --verify, REQUEST_TIMED_OUT for what still moves.
+    """
+    deadline_ms = asking.clock.now_ms() + asking.timeout_ms
+    still_ms = 0
+    while wanted:
+        moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
+        current = await _current(asking, _topics(wanted), none_is_fine=True)
+        is_complete = all(current.get(partition) == target for partition, target in wanted.items())
+        still_ms = 0 if moving else still_ms + _POLL_MS
+        is_late = asking.clock.now_ms() + _POLL_MS >= deadline_ms
+        if (is_complete and not moving) or still_ms > _STANDSTILL_MS or is_late:
+            _tell_steps(asking.answer, wanted, current, moving, text)
+            for partition in sorted(moving):
+                patience = f"still in progress after {asking.timeout_ms} ms; `--verify` shows how far it is"
+                row_refused(asking.answer, RowError(ErrorCode.REQUEST_TIMED_OUT, patience), partition)
+            return
+        await asking.clock.sleep(_POLL_MS)
+
+
+async def _cancel(asking: Asking, wanted: Assignment, text: list[str]) -> None:
+    """End the moves of the partitions that the file names, wherever they go."""
+    moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
+    chosen = [partition for partition in sorted(wanted) if partition in moving]
+    asking.answer.data = {"cancelled": []}
+    if not chosen:
+        text.append("None of the specified partition moves are active.")
+        return
+    rows = await asking.admin.alter_partition_reassignments(
+        dict.fromkeys(chosen), timeout_ms=asking.timeout_ms
+    )
+    ended = _sorted_out(asking.answer, rows)
+    asking.answer.data = {"cancelled": [partition._asdict() for partition in ended]}
+    if ended:
+        plural = "" if len(ended) == 1 else "s"
+        names = ",".join(map(partition_name, ended))
+        text.append(f"Successfully cancelled partition reassignment{plural} for: {names}")
+
+
+def _sorted_out(answer: Answer, rows: Mapping[TopicPartition, RowError | None]) -> list[TopicPartition]:
+    """The partitions that were granted; the others become errors."""
+    for partition, error in sorted(rows.items()):
+        if error is not None:
+            row_refused(answer, error, partition)
+    return sorted(partition for partition, error in rows.items() if error is None)
+
+
+# --- what there is ---------------------------------------------------------------------------------------
+
+
+async def _current(
+    asking: Asking, topics: list[str], *, none_is_fine: bool = False
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Replicas of all partitions of these topics."""
+    found = await described(asking, topics, none_is_fine=none_is_fine)
+    return {
+        TopicPartition(topic.name, row.partition_index): row.replicas
+        for topic in found
+        for row in topic.partitions
+    }
+
+
+def _topics(wanted: Assignment) -> list[str]:
+    return list(dict.fromkeys(partition.topic for partition in wanted))
+
+
+def _adding(moving: Mapping[TopicPartition, Reassignment], partition: TopicPartition) -> tuple[int, ...]:
+    return moving[partition].adding if partition in moving else ()
+
+
+def _unknown_partition(answer: Answer, partition: TopicPartition) -> None:
+    message = "there is no such partition; `holdfast topics --describe` shows those there are"
+    row_refused(answer, RowError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message), partition)
+
+
+def moving_lines(moving: Mapping[TopicPartition, Reassignment]) -> list[str]:
+    """The lines of --list."""
+    if not moving:
+        return ["No partition reassignments found."]
+    return [
+        "Current partition reassignments:",
+        *(
+            f"{partition_name(partition)}: replicas: {_ids(move.replicas)}."
+            + (f" adding: {_ids(move.adding)}." if move.adding else "")
+            + (f" removing: {_ids(move.removing)}." if move.removing else "")
+            for partition, move in sorted(moving.items())
+        ),
+    ]
+
+
+def _moving_json(partition: TopicPartition, move: Reassignment) -> dict[str, Any]:
+    return {
+        **partition._asdict(),
+        "replicas": move.replicas,
+        "adding_replicas": move.adding,
+        "removing_replicas": move.removing,
+    }
+
+
+def _rows(assignment: Assignment) -> list[dict[str, Any]]:
+    return [
+        {**partition._asdict(), "replicas": replicas} for partition, replicas in sorted(assignment.items())
+    ]
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, ids))

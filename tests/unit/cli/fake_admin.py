@@ -1,0 +1,171 @@
+"""A cluster in memory behind the calls of `client.admin.Admin`, for tests of the tools.
+
+It grants what is asked of it unless the test has put in a refusal, and has no opinions of its own. That it has
+the calls of the real one is a test (test_asking.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from client.admin_configs import ConfigEntry, FeatureRow, Features, FeatureUpdate, Resource
+from client.admin_partitions import NewPartitions, Reassignment
+from client.errors import ClientError, RowError
+from client.list_offsets import FoundOffset
+from client.metadata_cache import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import ElectionKind
+from protocol.messages.metadata import DescribeClusterResponse
+from protocol.messages.topics import DescribedTopic
+from tests.unit.cli import rows
+
+_ELR = "eligible.leader.replicas.version"
+
+
+@dataclass
+class FakeAdmin:
+    """What the cluster has, what it refuses, and what it was asked to change."""
+
+    topics: dict[str, DescribedTopic] = field(default_factory=dict)
+    cluster: DescribeClusterResponse = field(default_factory=rows.cluster)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    configs: dict[Resource, list[ConfigEntry]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=lambda: {_ELR: 1})
+    moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
+    #: {call: why all of it is refused}
+    refuses: dict[str, ClientError] = field(default_factory=dict)
+    #: {topic, partition or resource: why this row is refused}
+    row_errors: dict[Any, RowError] = field(default_factory=dict)
+    #: (call, arguments) of everything that changes something
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    is_closed: bool = False
+
+    def add(self, *topics: DescribedTopic) -> None:
+        """Have these topics."""
+        self.topics.update({topic.name: topic for topic in topics})
+
+    def _ask(self, call: str, *arguments: Any) -> None:
+        if arguments:
+            self.asked.append((call, *arguments))
+        if call in self.refuses:
+            raise self.refuses[call]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    async def create_topic(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: float = 0,
+    ) -> bytes:
+        self._ask("create_topic", name, num_partitions, replication_factor, configs, assignments)
+        if name in self.topics:
+            raise ClientError(f"topic {name}: exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+        return bytes(16)
+
+    async def delete_topic(self, name: str, *, timeout_ms: float = 0) -> None:
+        self._ask("delete_topic", name)
+        if self.topics.pop(name, None) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ClientError(f"topic {name}: {code.name}: there is no topic {name}", code)
+
+    async def list_topics(self, *, timeout_ms: float = 0) -> list[str]:
+        self._ask("list_topics")
+        return sorted(self.topics)
+
+    async def describe_topics(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        partitions_per_answer: int = 0,
+        timeout_ms: float = 0,
+    ) -> list[DescribedTopic]:
+        self._ask("describe_topics")
+        missing = DescribedTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", bytes(16), False, (), ())
+        return [self.topics.get(name) or replace(missing, name=name) for name in sorted(names or self.topics)]
+
+    async def describe_cluster(self, *, timeout_ms: float = 0) -> DescribeClusterResponse:
+        self._ask("describe_cluster")
+        return self.cluster
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: float = 0) -> None:
+        self._ask("unregister_broker", broker_id)
+
+    async def list_offsets(
+        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float = 0
+    ) -> dict[TopicPartition, FoundOffset]:
+        self._ask("list_offsets")
+        return {
+            TopicPartition(*partition): FoundOffset(self.offsets.get(TopicPartition(*partition), 0), -1, 0)
+            for partition in timestamps
+        }
+
+    async def create_partitions(
+        self, topics: Mapping[str, NewPartitions], validate_only: bool = False, *, timeout_ms: float = 0
+    ) -> dict[str, RowError | None]:
+        self._ask("create_partitions", dict(topics))
+        return {name: self.row_errors.get(name) for name in topics}
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[int] | None],
+        allow_replication_factor_change: bool = True,
+        *,
+        timeout_ms: float = 0,
+    ) -> dict[TopicPartition, RowError | None]:
+        self._ask("alter_partition_reassignments", dict(targets), allow_replication_factor_change)
+        return {partition: self.row_errors.get(partition) for partition in targets}
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float = 0
+    ) -> dict[TopicPartition, Reassignment]:
+        self._ask("list_partition_reassignments")
+        wanted = None if partitions is None else list(partitions)
+        return {one: move for one, move in self.moving.items() if wanted is None or one in wanted}
+
+    async def elect_leaders(
+        self,
+        kind: ElectionKind,
+        partitions: Iterable[TopicPartition] | None = None,
+        desired_leaders: Mapping[TopicPartition, int] | None = None,
+        *,
+        timeout_ms: float = 0,
+    ) -> dict[TopicPartition, RowError | None]:
+        wanted = None if partitions is None else list(partitions)
+        self._ask("elect_leaders", kind, wanted, desired_leaders)
+        return {partition: self.row_errors.get(partition) for partition in wanted or ()}
+
+    async def describe_configs(
+        self, resources: Sequence[Resource], keys: Sequence[str] | None = None, *, timeout_ms: float = 0
+    ) -> dict[Resource, list[ConfigEntry] | RowError]:
+        self._ask("describe_configs")
+        return {
+            resource: self.row_errors.get(resource)
+            or [row for row in self.configs.get(resource, []) if keys is None or row.name in keys]
+            for resource in resources
+        }
+
+    async def alter_configs(
+        self,
+        changes: Mapping[Resource, Mapping[str, str | None]],
+        validate_only: bool = False,
+        *,
+        timeout_ms: float = 0,
+    ) -> dict[Resource, RowError | None]:
+        self._ask("alter_configs", dict(changes))
+        return {resource: self.row_errors.get(resource) for resource in changes}
+
+    async def describe_features(self, *, timeout_ms: float = 0) -> Features:
+        self._ask("describe_features")
+        return Features([FeatureRow(name, 0, 1, level) for name, level in self.features.items()], 50)
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], validate_only: bool = False, *, timeout_ms: float = 0
+    ) -> None:
+        self._ask("update_features", dict(updates), validate_only)
