@@ -6,7 +6,7 @@ PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller bro
 FAST := not e2e and not spark and not slow
 ARGS ?=
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-compose test check bench fuzz fmt docs clean
+.PHONY: help demo demo-compose test check bench fuzz mutants fmt docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limi
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
 
+mutants: $(VENV)/.have-mutants ## delete or flip each rule of the controller in turn: does a test fail?
+	$(BIN)/python -m tests.mutation
+
 fmt: $(VENV)/.have-dev ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -43,7 +46,7 @@ docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas
 	$(BIN)/python -m cli.protocol_docs
 
 clean: ## forget the virtual environment and all caches
-	rm -rf $(VENV) .jdk .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) .jdk mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
 
 # --- set-up, done once and again when the requirements change ---------------------------------------------
 
@@ -63,6 +66,10 @@ $(VENV)/.have-base: pyproject.toml constraints.txt | $(VENV)/.have-python
 
 $(VENV)/.have-dev: $(VENV)/.have-base
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.have-mutants: $(VENV)/.have-dev
+	$(PIP) --editable '.[mutants]'
 	@touch $@
 
 $(VENV)/.have-spark: $(VENV)/.have-base
