@@ -227,8 +227,12 @@ class ClusterClient:
                 response = await self._pool.call(
                     *address, request, timeout_ms=max(1, min(left_ms, attempt_ms))
                 )
-                self._chooser.succeeded(address)
                 code = code_of_answer(response)
+                if code is ErrorCode.NOT_CONTROLLER:
+                    # brokers forward, controllers do not: another one may be active
+                    self._chooser.failed(address, self._clock.now_ms())
+                else:
+                    self._chooser.succeeded(address)
                 if not code.is_retriable:
                     return response, maybe_done
                 # A part of the request may be done, or all of it too late.

@@ -78,6 +78,14 @@ async def test_a_controller_that_is_not_active_is_no_failure(play: Play, admin: 
     assert "t" in play.cluster.topics
 
 
+async def test_a_standby_controller_is_left_for_the_others(play: Play, admin: Admin) -> None:
+    """Controllers do not forward: who bootstraps from them must find the active one among them."""
+    play.cluster.brokers[1].errors[ApiKey.CREATE_TOPICS] = [ErrorCode.NOT_CONTROLLER] * 1000
+    play.cluster.brokers[3].errors[ApiKey.CREATE_TOPICS] = [ErrorCode.NOT_CONTROLLER] * 1000
+    await play.until(admin.create_topic("t", 1, 1), limit_ms=2000)
+    assert "t" in play.cluster.topics
+
+
 async def test_a_topic_whose_creation_was_answered_into_the_void_counts_as_created(
     play: Play, admin: Admin
 ) -> None:
