@@ -1,8 +1,8 @@
 """`make mutants`: does some test fail for each rule of the controller that is deleted or flipped?
 
-mutmut (settings in pyproject.toml) changes one expression at a time of the modules that keep R1-R13 and runs the
-controller's tests on each. What survives must stand in survivors.txt with a reason; one that does not, or one that
-is listed and killed meanwhile, is an error. It works on a copy in mutants/.
+mutmut (settings in pyproject.toml) changes one expression at a time of the modules that keep R1-R13 and
+runs the controller's tests on each. What survives must stand in survivors.txt with a reason; one that does
+not, or one that is listed and killed meanwhile, is an error. It works on a copy in mutants/.
 """
 
 import json
