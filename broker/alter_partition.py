@@ -19,13 +19,15 @@ PARTITIONS_MAX = 1000
 class AlterPartitionQueue:
     """Proposals that wait, and those that are under way."""
 
-    __slots__ = ("_in_flight", "_not_before_ms", "_waiting")
+    __slots__ = ("_in_flight", "_last_number", "_not_before_ms", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, Proposal] = {}
         #: {partition: proposal} of the request under way, None for no request
         self._in_flight: dict[TopicPartition, Proposal] | None = None
         self._not_before_ms = 0
+        #: requests are numbered, so that a copy in some buffer is void once a later one was heard
+        self._last_number = 0
 
     @property
     def is_in_flight(self) -> bool:
@@ -45,14 +47,17 @@ class AlterPartitionQueue:
         self._waiting.clear()
         self._in_flight = None
 
-    def next_request(self, broker_id: int, broker_epoch: int, now_ms: int) -> AlterPartitionRequest | None:
+    def next_request(
+        self, broker_id: int, broker_epoch: int, controller_epoch: int, now_ms: int
+    ) -> AlterPartitionRequest | None:
         """The request to send now, None when there is nothing to send or it is not the time."""
         if self._in_flight is not None or not self._waiting or now_ms < self._not_before_ms:
             return None
         keys = sorted(self._waiting)[:PARTITIONS_MAX]
         self._in_flight = {key: self._waiting.pop(key) for key in keys}
         rows = tuple(_row(key, proposal) for key, proposal in self._in_flight.items())
-        return AlterPartitionRequest(broker_id, broker_epoch, rows)
+        self._last_number += 1
+        return AlterPartitionRequest(broker_id, broker_epoch, rows, controller_epoch, self._last_number)
 
     def take_in_flight(self) -> dict[TopicPartition, Proposal]:
         """The request was answered: what it had asked for, by partition."""

@@ -59,7 +59,7 @@ class ControllerLink:
         if not self.lifecycle.is_registered:
             return effects
         epoch = self.lifecycle.broker_epoch
-        request = self.alter.next_request(self._broker_id, epoch, now_ms)
+        request = self.alter.next_request(self._broker_id, epoch, self.controller_epoch, now_ms)
         if request is not None:
             effects.append(self._call(Purpose.ALTER_PARTITION, request))
         if self._producer_ids.wants_block:

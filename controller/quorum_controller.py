@@ -37,6 +37,7 @@ from controller.events import (
 )
 from controller.leader_balance import LeaderBalance
 from controller.partition_change import InvariantBroken
+from controller.proposal_order import ProposalOrder
 from controller.replication_control import ReplicationControl
 from controller.requests import OperatorRequests
 from controller.unclean_recovery import UncleanRecovery
@@ -98,6 +99,7 @@ class QuorumController:
         self._cluster = ClusterControl(config, replication)
         self._recovery = UncleanRecovery(config, replication)
         self._balance = LeaderBalance(config, replication)
+        self._proposal_order = ProposalOrder()
         self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
         #: what the quorum has agreed on; served to readers
         self._committed = MetadataImage()
@@ -231,7 +233,8 @@ class QuorumController:
             case BrokerHeartbeatRequest():
                 return self._cluster.heartbeat(draft, message, event.connection_id, now_ms)
             case AlterPartitionRequest():
-                return self._replication.alter_partition(draft, message)
+                late = self._proposal_order.refusal(message)
+                return late or self._replication.alter_partition(draft, message)
             case BrokerRegistrationRequest():
                 return self._cluster.register(draft, message, now_ms)
             case CreateTopicsRequest():
@@ -403,6 +406,7 @@ class QuorumController:
         self._is_active = True
         self._change_offset = self._next_offset
         self._cluster.start(self._latest, now_ms)
+        self._proposal_order.start(self._raft_epoch)
         self._recovery.start(self._latest)
         self._balance.start(now_ms)
         self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)

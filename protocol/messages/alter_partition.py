@@ -32,6 +32,15 @@ class AlterPartitionRequest:
     broker_id: int = field(int32, "The leader.")
     broker_epoch: int = field(int64, "Its registration: STALE_BROKER_EPOCH when it is another.")
     partitions: tuple[AlterPartitionPartition, ...] = field(array_of(AlterPartitionPartition), "Proposals.")
+    controller_epoch: int = field(
+        int32, "Raft epoch of the controller that it is meant for, -1 for any.", since=1, default=-1
+    )
+    request_number: int = field(
+        int64,
+        "Rises with every request of a broker: one that comes behind a higher one is void; -1 for no number.",
+        since=1,
+        default=-1,
+    )
 
 
 @message
@@ -53,7 +62,9 @@ class AlterPartitionPartitionResponse:
 class AlterPartitionResponse:
     """Rows in the order of the request, or a request-level error without rows."""
 
-    error_code: int = field(int16, "NONE, NOT_CONTROLLER, STALE_BROKER_EPOCH.")
+    error_code: int = field(
+        int16, "NONE, NOT_CONTROLLER, STALE_BROKER_EPOCH, OPERATION_NOT_ATTEMPTED: it came too late."
+    )
     error_message: str | None = field(nullable(string), "What to do about the error.")
     partitions: tuple[AlterPartitionPartitionResponse, ...] = field(
         array_of(AlterPartitionPartitionResponse), "Rows."

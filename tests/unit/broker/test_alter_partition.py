@@ -14,7 +14,7 @@ def test_one_request_carries_all_that_waits_and_names_broker_epochs() -> None:
     queue = AlterPartitionQueue()
     queue.submit(B, proposal(1, 3))
     queue.submit(A, proposal(1, 2))
-    request = queue.next_request(1, 77, 0)
+    request = queue.next_request(1, 77, 3, 0)
     assert request is not None
     assert (request.broker_id, request.broker_epoch) == (1, 77)
     assert [row.topic_id for row in request.partitions] == [A.topic_id, B.topic_id]
@@ -27,31 +27,47 @@ def test_one_request_in_flight() -> None:
     """R45."""
     queue = AlterPartitionQueue()
     queue.submit(A, proposal(1, 2))
-    assert queue.next_request(1, 77, 0) is not None
+    assert queue.next_request(1, 77, 3, 0) is not None
     queue.submit(B, proposal(1, 3))
-    assert queue.next_request(1, 77, 0) is None
+    assert queue.next_request(1, 77, 3, 0) is None
     assert list(queue.take_in_flight()) == [A]
-    assert queue.next_request(1, 77, 0) is not None
+    assert queue.next_request(1, 77, 3, 0) is not None
 
 
 def test_failed_request_is_repeated_after_a_pause() -> None:
     """R45: 50 ms after a request-level error."""
     queue = AlterPartitionQueue()
     queue.submit(A, proposal(1, 2))
-    first = queue.next_request(1, 77, 1000)
+    first = queue.next_request(1, 77, 3, 1000)
     queue.failed(1000)
-    assert queue.next_request(1, 77, 1000 + RETRY_MS - 1) is None
+    assert queue.next_request(1, 77, 3, 1000 + RETRY_MS - 1) is None
     assert queue.next_deadline_ms() == 1000 + RETRY_MS
-    assert queue.next_request(1, 77, 1000 + RETRY_MS) == first
+    again = queue.next_request(1, 77, 3, 1000 + RETRY_MS)
+    assert first is not None
+    assert again is not None
+    assert again.partitions == first.partitions
+
+
+def test_every_request_has_a_higher_number_and_the_epoch_of_its_controller() -> None:
+    """R44: what was sent before a request that the controller has heard must be void."""
+    queue = AlterPartitionQueue()
+    queue.submit(A, proposal(1, 2))
+    first = queue.next_request(1, 77, 3, 1000)
+    queue.failed(1000)
+    again = queue.next_request(1, 77, 4, 1000 + RETRY_MS)
+    assert first is not None
+    assert again is not None
+    assert first.request_number < again.request_number
+    assert (first.controller_epoch, again.controller_epoch) == (3, 4)
 
 
 def test_newer_proposal_wins_over_a_repeated_one() -> None:
     queue = AlterPartitionQueue()
     queue.submit(A, proposal(1, 2))
-    queue.next_request(1, 77, 0)
+    queue.next_request(1, 77, 3, 0)
     queue.submit(A, proposal(1, 2, 3, partition_epoch=1))
     queue.failed(0)
-    request = queue.next_request(1, 77, RETRY_MS)
+    request = queue.next_request(1, 77, 3, RETRY_MS)
     assert request is not None
     assert [row.partition_epoch for row in request.partitions] == [1]
 
@@ -60,5 +76,5 @@ def test_closed_proposal_is_not_sent() -> None:
     queue = AlterPartitionQueue()
     queue.submit(A, proposal(1, 2))
     queue.withdraw(A)
-    assert queue.next_request(1, 77, 0) is None
+    assert queue.next_request(1, 77, 3, 0) is None
     assert queue.next_deadline_ms() is None

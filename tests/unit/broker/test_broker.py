@@ -185,7 +185,11 @@ def test_new_controller_gets_what_the_former_one_did_not_answer() -> None:
     harness.tick(50)
     (request,) = harness.calls
     assert request.controller_id == 102
-    assert request.request == old.request
+    assert isinstance(request.request, AlterPartitionRequest)
+    assert isinstance(old.request, AlterPartitionRequest)
+    assert request.request.partitions == old.request.partitions
+    assert (old.request.controller_epoch, request.request.controller_epoch) == (1, 2)
+    assert old.request.request_number < request.request.request_number
 
 
 def test_nothing_is_sent_while_there_is_no_controller() -> None:
