@@ -47,7 +47,13 @@ from broker.peers import Peers
 from metadata.questions import QUESTION_APIS, Asked, answer_question
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from protocol.messages.fetch import (
+    METADATA_TOPIC_ID,
+    EpochEndOffset,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
 from rpc.channel import CallRefused
 from rpc.server import Exchange
@@ -218,7 +224,9 @@ class BrokerServer:
         return True
 
     def _request(self, exchange: Exchange) -> None:
-        if not self._is_refused(exchange):
+        if exchange.api_key is ApiKey.FETCH and _reads_metadata(exchange.message):
+            self._forward(exchange)
+        elif not self._is_refused(exchange):
             self.post(Requested(exchange, exchange.message))
 
     def _question(self, exchange: Exchange) -> None:
@@ -361,6 +369,11 @@ class BrokerServer:
 
     def _stop(self, effect: Stop) -> None:
         self._stopped(effect)
+
+
+def _reads_metadata(request: FetchRequest) -> bool:
+    """A tool reads the metadata log: what the quorum's leader has is committed, the copy here may lag."""
+    return bool(request.partitions) and request.partitions[0].topic_id == METADATA_TOPIC_ID
 
 
 def _was_surely_not_done(error: Exception) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
     METADATA_TOPIC_ID,
     EpochEndOffset,
     FetchPartition,
@@ -73,7 +74,8 @@ def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
     refusal = _check_cluster(request.cluster_id, config)
     if refusal is not None:
         return refusal
-    if request.replica_id < 0 or request.replica_id == config.node_id:
+    is_reader = request.replica_id == CONSUMER_REPLICA_ID
+    if not is_reader and (request.replica_id < 0 or request.replica_id == config.node_id):
         return ErrorCode.INVALID_REQUEST, (
             f"replica {request.replica_id} cannot fetch the metadata log here: send your own node.id"
         )

@@ -4,7 +4,7 @@ Owns nothing; every function takes the member and leaves the answer among its ef
 """
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
 from protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -115,8 +115,13 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         # No progress: the replica has other records there than this log (R82).
         member.reply(token, answers.diverging(config.node_id, member.state.raft_epoch, shape, point))
         return
-    progress = role.progress_of(request.replica_id)
     max_bytes = max(0, min(row.max_bytes, request.max_bytes, config.fetch_max_bytes))
+    if request.replica_id == CONSUMER_REPLICA_ID:
+        # A tool that reads: nobody's progress, and it never waits.
+        has_records = row.fetch_offset < shape.log_end_offset
+        member.reply(token, _data(member), Read(row.fetch_offset, max_bytes) if has_records else None)
+        return
+    progress = role.progress_of(request.replica_id)
     wait_ms = max(0, min(request.max_wait_ms, config.fetch_max_wait_ms))
     _park(member, progress, ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms))
     progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)

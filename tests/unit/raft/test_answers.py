@@ -85,7 +85,7 @@ def test_fetches_are_complete_or_refused() -> None:
     assert code(answers.check_fetch(FETCH, CONFIG)) == ErrorCode.NONE
     for request, expected in (
         (replace(FETCH, cluster_id=None), ErrorCode.INCONSISTENT_CLUSTER_ID),
-        (replace(FETCH, replica_id=-1), ErrorCode.INVALID_REQUEST),
+        (replace(FETCH, replica_id=-2), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, replica_id=1), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, partitions=()), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, partitions=(row, row)), ErrorCode.INVALID_REQUEST),
