@@ -1,9 +1,9 @@
 """A disk with a page cache above it and power that may go: what is durable is kept apart (verification §3.5).
 
-Owns every host's files. A kill leaves the page cache; a power cut leaves what the host's *personality* says,
-P1 to P5 as seen on real file systems, P6 the worst within the rules. P7 breaks them (a flush that lied) and is
-over the fault budget. A failed flush drops the dirty pages and the next one succeeds without them, as on Linux:
-only fail-stop survives that (A-20). Names become durable by `sync_folder`. Draws come from one stream.
+Owns every host's files. A kill leaves the page cache; a power cut leaves what the host's *personality* says:
+P1 to P5 as seen on real file systems, P6 the worst within the rules; P7 breaks them (a flush that lied) and
+is over the fault budget. A failed flush drops the dirty pages and the next one succeeds without them, as on
+Linux: only fail-stop survives that (A-20). Names become durable by `sync_folder`. Draws come from one stream.
 """
 
 import asyncio
@@ -240,7 +240,7 @@ class Platter:
         self._hangs_until_ns = 0
         self.flush_count = 0
 
-    # --- faults -----------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------
 
     def power_loss(self) -> None:
         """Keep what the personality leaves."""
@@ -267,7 +267,7 @@ class Platter:
         """Complete nothing for so long; appends and reads of the cache go on."""
         self._hangs_until_ns = self.loop.now_ns + duration_ns
 
-    # --- used by files and disks ------------------------------------------------------------------------
+    # --- used by files and disks -----------------------------------------------------------------------
 
     def check_fault(self, operation: str, path: str) -> None:
         if not self._faults:
@@ -296,7 +296,7 @@ class Platter:
     def lies(self) -> bool:
         return self.personality is Personality.LYING and one_in(self.stream, self.lies_one_in)
 
-    # --- for checkers -----------------------------------------------------------------------------------
+    # --- for checkers ----------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes | None:
         """What the page cache holds under that name."""

@@ -155,7 +155,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._processes.append(process)
         return process
 
-    # --- for the world ----------------------------------------------------------------------------------
+    # --- for the world ---------------------------------------------------------------------------------
 
     def at_ns(self, due_ns: int, process: Process, callback: Callable[..., Any], *args: Any) -> Handle:
         """Run `callback` in `process` once time has come to `due_ns`."""
@@ -272,7 +272,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._graveyard.clear()
         self._is_closed = True
 
-    # --- asyncio.AbstractEventLoop ----------------------------------------------------------------------
+    # --- asyncio.AbstractEventLoop ---------------------------------------------------------------------
 
     def time(self) -> float:
         return self.now_ns / 1e9
@@ -358,6 +358,11 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         pass
+
+
+def make_loop(choose: Stream, step_ns: int = 0) -> SimLoop:
+    """A loop; what it does not implement of asyncio's interface belongs to the real network and processes."""
+    return SimLoop(choose, step_ns)  # type: ignore[abstract]
 
 
 def await_site(task: "asyncio.Task[Any]") -> str:

@@ -137,7 +137,7 @@ class SimConnection:
         self._other = other
         other._other = self
 
-    # --- Connection -------------------------------------------------------------------------------------
+    # --- Connection ------------------------------------------------------------------------------------
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         if self.is_closing or self.process.is_dead:
@@ -173,7 +173,7 @@ class SimConnection:
         self._send(how)
         self.process.call(self._lose, None)
 
-    # --- what the machines on the way do ----------------------------------------------------------------
+    # --- what the machines on the way do ---------------------------------------------------------------
 
     def _send(self, what: bytes | End) -> None:
         network = self.network
@@ -236,7 +236,7 @@ class SimConnection:
         if not self._other.is_closing:
             self._send(End.RESET)
 
-    # --- the other side of the kernel: reading ----------------------------------------------------------
+    # --- the other side of the kernel: reading ---------------------------------------------------------
 
     def _read_soon(self) -> None:
         if self._inbox and not self._is_read_due and not self._is_reading_paused:
@@ -280,7 +280,7 @@ class SimConnection:
             self.network.forget(self)
             self._handler.connection_lost(error)
 
-    # --- what befalls it --------------------------------------------------------------------------------
+    # --- what befalls it -------------------------------------------------------------------------------
 
     def process_ended(self) -> None:
         """In the kernel of a host that goes on: it ends what the process had open, as Linux does."""
@@ -411,7 +411,7 @@ class SimNetwork:
         hosts = list(self.hosts.values())
         return [(a, b, self.link(a, b)) for a in hosts for b in hosts if a is not b]
 
-    # --- faults -----------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------
 
     def cut(self, source: Host, target: Host) -> None:
         """Nothing gets from one to the other; the way back stays."""
@@ -445,7 +445,7 @@ class SimNetwork:
             if connection.host is host:
                 connection.power_lost()
 
-    # --- inside -----------------------------------------------------------------------------------------
+    # --- inside ----------------------------------------------------------------------------------------
 
     def number_connection(self, connection: SimConnection) -> int:
         self.connections[connection] = None

@@ -1,0 +1,213 @@
+"""What must be true of the history of a run once the cluster has been healed (verification §2.2).
+
+Owns the rules on what clients were told and what the replicas hold, over the same rows that every ledger has.
+Reads bytes of logs as the brokers serve them; never asks the cluster anything.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from client.history import parse_row, parse_value
+from protocol.record_batch import decode_records, iter_batches
+from sim.clients import LEDGER_FOLDER, Polled, ledger_path
+from sim.runtime import Machine
+
+_SHOWN = 5
+
+
+class Stored(NamedTuple):
+    """A record of a log."""
+
+    offset: int
+    leader_epoch: int
+    value: bytes
+
+
+@dataclass(slots=True)
+class Send:
+    """A record that a producer sent, and what it was told."""
+
+    producer: str
+    pseq: int
+    partition: int
+    acks: int
+    outcome: str | None = None
+    offset: int = -1
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that the rules look at."""
+
+    sends: dict[tuple[str, int], Send]
+    #: by partition, below the high watermark
+    log: dict[int, list[Stored]]
+    polls: list[list[Polled]]
+    final_polls: list[Polled]
+    #: producers whose retries write once
+    idempotent: frozenset[str]
+    places: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        places: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        for partition, records in self.log.items():
+            for record in records:
+                name = parse_value(record.value)
+                if name is not None:
+                    places[name.producer, name.pseq].append((partition, record.offset))
+        self.places = dict(places)
+
+
+def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
+    """Every send by (producer, pseq), from the ledgers on the clients' disks."""
+    sends: dict[tuple[str, int], Send] = {}
+    for machine in machines.values():
+        for name in machine.platter.names(LEDGER_FOLDER):
+            data = machine.platter.read(ledger_path(name)) or b""
+            for line in data.splitlines():
+                row: dict[str, Any] = parse_row(line)
+                key = row["producer"], row["pseq"]
+                if row["kind"] == "invoke":
+                    sends[key] = Send(*key, row["partition"], row["acks"])
+                else:
+                    sends[key].outcome = row["outcome"]
+                    sends[key].offset = row["offset"]
+    return sends
+
+
+def records_of(data: bytes) -> list[Stored]:
+    """The records in whole batches."""
+    return [
+        Stored(record.offset, header.leader_epoch, record.value or b"")
+        for header, view in iter_batches(data)
+        for record in decode_records(view)
+    ]
+
+
+def end_of(data: bytes) -> int:
+    """The offset behind the last of whole batches."""
+    return max(header.base_offset + header.last_offset_delta + 1 for header, _ in iter_batches(data))
+
+
+# --- rules: each gives a line for every row that breaks it ---------------------------------------------
+
+
+def lost(history: History) -> list[str]:
+    """Rules 1 and 2: an acks=all record is where its acknowledgement said."""
+    found = []
+    for key, send in history.sends.items():
+        if send.outcome == "ok" and send.acks == -1:
+            places = history.places.get(key, [])
+            if (send.partition, send.offset) not in places:
+                found.append(f"{key} acknowledged at {send.partition}@{send.offset}, is at {places}")
+    return found
+
+
+def doubled(history: History) -> list[str]:
+    """Rule 5: an idempotent producer's record is there once."""
+    return [
+        f"{key} is at {places}"
+        for key, places in history.places.items()
+        if len(places) > 1 and key[0] in history.idempotent
+    ]
+
+
+def unexpected(history: History) -> list[str]:
+    """Rules 3, 4 and 21: never sent, refused before the append, or in another partition."""
+    found = []
+    for key, places in history.places.items():
+        send = history.sends.get(key)
+        if send is None:
+            found.append(f"{key} at {places} was never sent")
+        elif send.outcome == "fail":
+            found.append(f"{key} at {places} was refused")
+        elif any(partition != send.partition for partition, _ in places):
+            found.append(f"{key} at {places} was sent to {send.partition}")
+    total = sum(len(places) for places in history.places.values())
+    if total != sum(map(len, history.log.values())):
+        found.append("some records are no values of a ledger")
+    return found
+
+
+def reordered(history: History) -> list[str]:
+    """Rule 7: of an idempotent producer's acknowledged sends to a partition a later one has a higher offset.
+    The retry of another producer may come behind what it sent meanwhile."""
+    found = []
+    highest: dict[tuple[str, int], int] = {}
+    for key in sorted(history.sends):
+        send = history.sends[key]
+        if send.outcome == "ok" and send.acks == -1 and send.producer in history.idempotent:
+            place = send.producer, send.partition
+            if send.offset <= highest.get(place, -1):
+                found.append(f"{key} at {send.partition}@{send.offset}, an earlier one at {highest[place]}")
+            highest[place] = max(highest.get(place, -1), send.offset)
+    return found
+
+
+def consumed_and_gone(history: History) -> list[str]:
+    """Rules 6 and 11: whatever a consumer got is in the log, unchanged, at its offset."""
+    found = []
+    for polled in [*(p for session in history.polls for p in session), *history.final_polls]:
+        records = history.log.get(polled.partition, [])
+        stored = records[polled.offset] if polled.offset < len(records) else None
+        if stored is None or stored.value != polled.value:
+            found.append(f"{polled.partition}@{polled.offset} of epoch {polled.leader_epoch} was consumed")
+    return found
+
+
+def skipped(history: History) -> list[str]:
+    """Rules 9 and 10: within a session a consumer gets every offset in order."""
+    found = []
+    for session in [*history.polls, history.final_polls]:
+        expected: dict[int, int] = {}
+        for polled in session:
+            if polled.offset != expected.get(polled.partition, 0):
+                found.append(
+                    f"{polled.partition}@{polled.offset}, expected {expected.get(polled.partition, 0)}"
+                )
+            expected[polled.partition] = polled.offset + 1
+    return found
+
+
+def unseen(history: History) -> list[str]:
+    """Rule 22: the last reader sees every record below the high watermark."""
+    seen = Counter(polled.partition for polled in history.final_polls)
+    return [
+        f"partition {partition}: {seen[partition]} of {len(records)} records"
+        for partition, records in sorted(history.log.items())
+        if seen[partition] < len(records)
+    ]
+
+
+RULES = {
+    "lost": lost,
+    "doubled": doubled,
+    "unexpected": unexpected,
+    "reordered": reordered,
+    "consumed_and_gone": consumed_and_gone,
+    "skipped": skipped,
+    "unseen": unseen,
+}
+
+
+def broken_rules(history: History, names: Iterable[str] = tuple(RULES)) -> list[str]:
+    """A line for each rule that is broken, with some of its rows."""
+    found = []
+    for name in names:
+        rows = RULES[name](history)
+        if rows:
+            found.append(f"{name}: {len(rows)} rows, e.g. {'; '.join(rows[:_SHOWN])}")
+    return found
+
+
+def diverged(logs: dict[str, bytes]) -> str | None:
+    """Rule 16: what replicas hold of a partition, by broker, is byte for byte the same."""
+    first = next(iter(logs.values()))
+    for name, data in logs.items():
+        if data != first:
+            limit = min(len(data), len(first))
+            at = next((i for i in range(limit) if data[i] != first[i]), limit)
+            return f"{name} differs from {next(iter(logs))} at byte {at} of {len(data)} and {len(first)}"
+    return None

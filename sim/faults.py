@@ -1,0 +1,321 @@
+"""What befalls a simulated cluster: faults drawn one after the other, each with its end.
+
+Owns the table of faults and their weights, who is hit (by role as often as by number), and when what was
+broken is mended. Stays within the fault budget. A fault that cannot be played now is passed over.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sim.budget import Budget
+from sim.choices import between, one_in
+from sim.network import Host
+from sim.nodes import SimBroker, SimController, SimNode, State
+from sim.world import World
+
+_MS = 1_000_000
+#: What a supervisor waits before it starts a process anew.
+_RESTART_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How often what is tried. Weights by name of a fault; those not named have 1."""
+
+    gap_ms: int = 1_500
+    weights: dict[str, int] = field(default_factory=dict)
+
+
+class Faults:
+    """Plays faults from `start` to `heal`."""
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self._world = world
+        self._plan = plan
+        self._stream = world.choices.stream("fault")
+        self.budget = Budget(world)
+        self._is_over = False
+        #: machines whose restart is on its way
+        self._returning: set[str] = set()
+        for node in world.nodes:
+            node.on_exit = self._return_later
+        #: faults played, by name
+        self.counts: dict[str, int] = {}
+        self._table: dict[str, Callable[[], bool]] = {
+            "kill_broker": lambda: self._kill(self._any(self._world.brokers)),
+            "kill_leader": lambda: self._kill(self._leader()),
+            "kill_controller": lambda: self._kill(self._any(self._world.controllers)),
+            "kill_active": lambda: self._kill(self._world.active_controller()),
+            "kill_all_brokers": self._kill_all,
+            "power_broker": lambda: self._power(self._any(self._world.brokers)),
+            "power_leader": lambda: self._power(self._leader()),
+            "power_controller": lambda: self._power_controller(self._any(self._world.controllers)),
+            "power_all": self._power_all,
+            "stop_broker": lambda: self._stop(self._any(self._world.brokers)),
+            "stop_controller": lambda: self._stop(self._any(self._world.controllers)),
+            "pause_broker": lambda: self._pause(self._any(self._world.brokers)),
+            "pause_leader": lambda: self._pause(self._leader()),
+            "pause_active": lambda: self._pause(self._world.active_controller()),
+            "isolate_broker": lambda: self._isolate(self._any(self._world.brokers)),
+            "isolate_leader": lambda: self._isolate(self._leader()),
+            "isolate_active": lambda: self._isolate(self._world.active_controller()),
+            "split": self._split,
+            "one_way": self._one_way,
+            "bridge": self._bridge,
+            "cut_controllers": self._cut_controllers,
+            "cut_clients": self._cut_clients,
+            "reset": self._reset,
+            "clog": self._clog,
+            "slow_disk": self._slow_disk,
+            "hang_disk": self._hang_disk,
+            "io_error": self._io_error,
+            "disk_full": self._disk_full,
+        }
+
+    def start(self) -> None:
+        """Play the first fault before long."""
+        self._next()
+
+    def heal(self) -> None:
+        """Everything works again: links, disks, processes. Machines that are down boot."""
+        self._is_over = True
+        world = self._world
+        world.trace.add("heal", "")
+        world.network.heal()
+        for node in world.nodes:
+            node.machine.platter.forget_faults()
+            self._normal_speed(node)
+            if node.state is State.PAUSED:
+                node.resume()
+            elif node.state is State.DOWN and node.name not in self._returning:
+                node.boot()
+
+    # --- the way of time -------------------------------------------------------------------------------
+
+    def _at(self, delay_ms: int, what: Callable[[], None]) -> None:
+        loop = self._world.loop
+        loop.at_ns(loop.now_ns + delay_ms * _MS, loop.kernel, what)
+
+    def _next(self) -> None:
+        gap_ms = self._plan.gap_ms
+        self._at(between(self._stream, gap_ms // 4, 2 * gap_ms - gap_ms // 4), self._play)
+
+    def _play(self) -> None:
+        if self._is_over:
+            return
+        self.budget.update()
+        name = self._pick()
+        self._world.trace.add("fault", name)
+        if self._table[name]():
+            self.counts[name] = self.counts.get(name, 0) + 1
+        self._next()
+
+    def _pick(self) -> str:
+        weights = [self._plan.weights.get(name, 1) for name in self._table]
+        left = self._stream.draw(max(1, sum(weights)))
+        for name, weight in zip(self._table, weights, strict=True):
+            left -= weight
+            if left < 0:
+                return name
+        return next(iter(self._table))
+
+    def _return_later(self, node: SimNode, at_least_ms: int = 20) -> None:
+        """Boot it after a while: within its session as often as after, soon when everything was healed."""
+        if node.name in self._returning:
+            return
+        self._returning.add(node.name)
+        if self._is_over:
+            self._at(_RESTART_MS, lambda: self._return(node))
+            return
+        longest_ms = 600 if one_in(self._stream, 2) else 5_000
+        self._at(between(self._stream, at_least_ms, longest_ms), lambda: self._return(node))
+
+    def _return(self, node: SimNode) -> None:
+        self._returning.discard(node.name)
+        if node.state is State.DOWN:
+            node.boot()
+
+    # --- who -------------------------------------------------------------------------------------------
+
+    def _any(self, nodes: "list[SimBroker] | list[SimController]") -> SimNode | None:
+        up = [node for node in nodes if node.is_up]
+        return up[self._stream.draw(len(up))] if up else None
+
+    def _leader(self) -> SimNode | None:
+        """The leader of a drawn partition."""
+        rows = self._world.partitions()
+        if not rows:
+            return None
+        _, row = rows[self._stream.draw(len(rows))]
+        return next((b for b in self._world.brokers if b.node_id == row.leader and b.is_up), None)
+
+    # --- processes and power ---------------------------------------------------------------------------
+
+    def _kill(self, node: SimNode | None) -> bool:
+        if node is None:
+            return False
+        node.kill()
+        self._return_later(node)
+        return True
+
+    def _kill_all(self) -> bool:
+        up = [broker for broker in self._world.brokers if broker.is_up]
+        for broker in up:
+            self._kill(broker)
+        return bool(up)
+
+    def _power(self, node: SimNode | None) -> bool:
+        if not isinstance(node, SimBroker) or not self.budget.may_lose_power(node):
+            return False
+        self.budget.lost(node)
+        node.lose_power()
+        self._return_later(node)
+        return True
+
+    def _power_controller(self, node: SimNode | None) -> bool:
+        if node is None:
+            return False
+        node.lose_power()  # a voter says nothing that is not durable (Q-9)
+        self._return_later(node)
+        return True
+
+    def _power_all(self) -> bool:
+        """The whole site; with brokers only where they flush every write."""
+        is_whole = self._world.shape.every_write
+        hit: list[SimNode] = [*self._world.controllers, *(self._world.brokers if is_whole else ())]
+        for node in hit:
+            if node.state in (State.RUNNING, State.STOPPING, State.PAUSED):
+                node.lose_power()
+                self._return_later(node)
+        return True
+
+    def _stop(self, node: SimNode | None) -> bool:
+        if node is None:
+            return False
+        node.stop()
+        return True  # it ends by itself and is brought back then
+
+    def _pause(self, node: SimNode | None) -> bool:
+        if node is None:
+            return False
+        node.pause()
+        boots = node.boots
+
+        def resume() -> None:
+            if node.state is State.PAUSED and node.boots == boots:
+                node.resume()
+
+        self._at(between(self._stream, 50, 4_000), resume)
+        return True
+
+    # --- network ---------------------------------------------------------------------------------------
+
+    def _cut_between(self, ones: list[Host], others: list[Host], *, one_way: bool = False) -> bool:
+        """Cut every link from one side to the other for a while."""
+        network = self._world.network
+        for one in ones:
+            for other in others:
+                network.cut(one, other)
+                if not one_way:
+                    network.cut(other, one)
+        self._at(between(self._stream, 100, 5_000), network.heal)
+        return True
+
+    def _hosts(self) -> list[Host]:
+        return list(self._world.network.hosts.values())
+
+    def _isolate(self, node: SimNode | None) -> bool:
+        if node is None:
+            return False
+        host = node.machine.host
+        return self._cut_between([host], [other for other in self._hosts() if other is not host])
+
+    def _split(self) -> bool:
+        """Every host on one of two sides."""
+        sides: tuple[list[Host], list[Host]] = ([], [])
+        for host in self._hosts():
+            sides[self._stream.draw(2)].append(host)
+        return self._cut_between(*sides)
+
+    def _one_way(self) -> bool:
+        """One node hears the others, who do not hear it."""
+        nodes = self._world.nodes
+        host = nodes[self._stream.draw(len(nodes))].machine.host
+        return self._cut_between(
+            [host], [other for other in self._hosts() if other is not host], one_way=True
+        )
+
+    def _bridge(self) -> bool:
+        """Two halves that only one host can reach both of."""
+        hosts = self._hosts()
+        between_them = hosts[self._stream.draw(len(hosts))]
+        sides: tuple[list[Host], list[Host]] = ([], [])
+        for host in hosts:
+            if host is not between_them:
+                sides[self._stream.draw(2)].append(host)
+        return self._cut_between(*sides)
+
+    def _cut_controllers(self) -> bool:
+        """Heartbeats of a broker are cut off, its fetches go on."""
+        broker = self._any(self._world.brokers)
+        return broker is not None and self._cut_between(
+            [broker.machine.host], [c.machine.host for c in self._world.controllers]
+        )
+
+    def _cut_clients(self) -> bool:
+        """Clients do not reach a broker that everybody else reaches."""
+        broker = self._any(self._world.brokers)
+        return broker is not None and self._cut_between(
+            [broker.machine.host], [c.machine.host for c in self._world.clients]
+        )
+
+    def _reset(self) -> bool:
+        """Some connections of a host are forgotten on their way."""
+        connections = list(self._world.network.connections)
+        for connection in connections:
+            if one_in(self._stream, 3):
+                connection.reset()
+        return bool(connections)
+
+    def _clog(self) -> bool:
+        """Nothing that is sent into a link arrives before a while has passed."""
+        links = self._world.network.links()
+        _, _, link = links[self._stream.draw(len(links))]
+        link.clogged_until_ns = self._world.loop.now_ns + between(self._stream, 50, 3_000) * _MS
+        return True
+
+    # --- disks -----------------------------------------------------------------------------------------
+
+    def _node(self) -> SimNode:
+        return self._world.nodes[self._stream.draw(len(self._world.nodes))]
+
+    def _slow_disk(self) -> bool:
+        node = self._node()
+        node.machine.platter.flush_more_ns = between(self._stream, 5, 200) * _MS
+        self._at(between(self._stream, 500, 5_000), lambda: self._normal_speed(node))
+        return True
+
+    @staticmethod
+    def _normal_speed(node: SimNode) -> None:
+        node.machine.platter.flush_more_ns = 800_000
+
+    def _hang_disk(self) -> bool:
+        self._node().machine.platter.hang(between(self._stream, 100, 4_000) * _MS)
+        return True
+
+    def _io_error(self) -> bool:
+        """A flush fails: what it should have written is gone once the page cache forgets it (A-20)."""
+        broker = self._any(self._world.brokers)
+        if not isinstance(broker, SimBroker) or not self.budget.may_lose():
+            return False
+        self.budget.lost(broker, also_flushed=True)
+        broker.machine.platter.fail("flush", "/data", errno.EIO)
+        return True
+
+    def _disk_full(self) -> bool:
+        """An append or a new file finds no room, and the process ends."""
+        node = self._node()
+        operation = "append" if one_in(self._stream, 2) else "open"
+        node.machine.platter.fail(operation, "/", errno.ENOSPC)
+        return True

@@ -1,0 +1,283 @@
+"""A node of a simulated cluster: a machine on which processes of the real broker or controller come and go.
+
+Owns the life of one machine's processes: boot, clean stop, kill, power loss, pause. What runs in them is what
+the entry points run (`broker.__main__`, `controller.__main__`), wired to a simulated runtime.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from broker.__main__ import START_ERRORS, BrokerNode
+from broker.config import BrokerConfig
+from broker.events import Stop
+from controller.__main__ import raft_config
+from controller.config import ControllerConfig
+from controller.server import ControllerServer
+from raft.quorum import BadQuorumState
+from runtime.api import DiskError, NetworkError, Runtime
+from runtime.tasks import HeldTasks
+from sim.loop import Process, SimLoop
+from sim.network import SimNetwork
+from sim.runtime import Machine, make_runtime
+from sim.trace import Trace
+from storage.config import LogConfig
+from storage.files import METADATA_FOLDER
+from storage.log import Log
+from storage.log_dir import LogDir
+from storage.meta_properties import LogDirRefused
+
+_START_ERRORS = (*START_ERRORS, BadQuorumState, LogDirRefused)
+
+
+class State(Enum):
+    """What a machine's process is doing."""
+
+    DOWN = "down"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+
+
+class Surroundings:
+    """What all machines of a world share."""
+
+    def __init__(self, loop: SimLoop, network: SimNetwork, trace: Trace, seed: str) -> None:
+        self.loop = loop
+        self.network = network
+        self.trace = trace
+        self.seed = seed
+        #: own bugs that nodes have met: (process, what)
+        self.bugs: list[tuple[str, BaseException]] = []
+
+
+class SimNode:
+    """One machine. Subclasses say what its processes run."""
+
+    def __init__(self, around: Surroundings, machine: Machine, node_id: int) -> None:
+        self.node_id = node_id
+        self.machine = machine
+        self.state = State.DOWN
+        self.boots = 0
+        self.drift_ppm = 0
+        self.process: Process
+        self.tasks: HeldTasks
+        #: exit code of the last process that ended by itself
+        self.exit_code: int | None = None
+        #: called in the kernel when a process has ended by itself
+        self.on_exit: Callable[[SimNode], None] | None = None
+        self._around = around
+        self._asked_to_stop: asyncio.Future[None]
+
+    @property
+    def name(self) -> str:
+        return self.machine.host.name
+
+    @property
+    def is_up(self) -> bool:
+        """It runs and nobody has asked it to stop."""
+        return self.state is State.RUNNING
+
+    # --- what befalls it -------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Power on when it is off, then a new process."""
+        assert self.state is State.DOWN, f"{self.name} is {self.state.value}"
+        around = self._around
+        self.boots += 1
+        self.machine.host.is_up = True
+        self.process = around.loop.process(f"{self.name}.{self.boots}")
+        self.exit_code = None
+        seed = f"{around.seed}:{self.name}:{self.boots}"
+        runtime, self.tasks = make_runtime(
+            around.network, self.machine, self.process, seed, drift_ppm=self.drift_ppm
+        )
+        self.state = State.RUNNING
+        around.trace.add("boot", self.process.name)
+        self.process.call(self._begin, runtime, self.tasks)
+
+    def stop(self) -> None:
+        """SIGTERM. The process may take its time."""
+        assert self.state is State.RUNNING
+        self.state = State.STOPPING
+        self._around.trace.add("stop", self.process.name)
+        self.process.call(_resolve, self._asked_to_stop)
+
+    def kill(self) -> None:
+        """kill -9: no more code runs; the page cache lives, the host's kernel ends the connections."""
+        self._around.trace.add("kill", self.process.name)
+        self._end()
+
+    def lose_power(self) -> None:
+        """No more code runs, nobody is told, and the disk keeps what its personality leaves."""
+        self._around.trace.add("power", f"{self.name} {self.machine.platter.personality.value}")
+        if self.state is not State.DOWN:
+            self.process.kill()
+            self.state = State.DOWN
+        self._around.network.power_lost(self.machine.host)
+        self.machine.platter.power_loss()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self.state is State.RUNNING
+        self._around.trace.add("pause", self.process.name)
+        self.state = State.PAUSED
+        self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.state is State.PAUSED
+        self._around.trace.add("resume", self.process.name)
+        self.state = State.RUNNING
+        self.process.resume()
+
+    def _end(self) -> None:
+        self.process.kill()
+        self._around.network.process_ended(self.process)
+        self.machine.platter.process_ended(self.process)
+        self.state = State.DOWN
+
+    def _exit(self, process: Process, code: int) -> None:
+        """In the kernel: the process has ended by itself."""
+        if process is self.process and self.state is not State.DOWN:
+            self.exit_code = code
+            self._around.trace.add("exit", f"{process.name} {code}")
+            self._end()
+            if self.on_exit is not None:
+                self.on_exit(self)
+
+    # --- inside the process ----------------------------------------------------------------------------
+
+    def _begin(self, runtime: Runtime, tasks: HeldTasks) -> None:
+        tasks.adopt_callbacks()
+        self._asked_to_stop = asyncio.get_running_loop().create_future()
+        tasks.start("main", self._main(runtime, tasks))
+
+    async def _main(self, runtime: Runtime, tasks: HeldTasks) -> None:
+        process, loop = self.process, self._around.loop
+        code = await self._run(runtime, tasks)
+        loop.at_ns(loop.now_ns, loop.kernel, self._exit, process, code)
+
+    async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
+        """What the entry point does; returns the exit code."""
+        raise AssertionError("subclasses say")
+
+    def _failed(self, failure: BaseException) -> int:
+        if not isinstance(failure, DiskError):
+            self._around.bugs.append((self.process.name, failure))
+        return 1
+
+    async def _failure_or(
+        self, tasks: HeldTasks, other: "asyncio.Future[Stop | None]"
+    ) -> "Stop | BaseException | None":
+        """The first failure of a task, or the other thing; both are awaited in order of creation."""
+        ended: asyncio.Future[Stop | BaseException | None] = asyncio.get_running_loop().create_future()
+
+        async def wait_for_failure() -> None:
+            _resolve_with(ended, await tasks.failure())
+
+        tasks.start("failure", wait_for_failure())
+        other.add_done_callback(lambda done: _resolve_with(ended, done.result()))
+        return await ended
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _resolve_with(
+    future: "asyncio.Future[Stop | BaseException | None]", what: "Stop | BaseException | None"
+) -> None:
+    if not future.done():
+        future.set_result(what)
+
+
+class SimBroker(SimNode):
+    """A machine that runs brokers."""
+
+    def __init__(
+        self, around: Surroundings, machine: Machine, node_id: int, properties: Mapping[str, str]
+    ) -> None:
+        super().__init__(around, machine, node_id)
+        self._config, warnings = BrokerConfig.from_properties(properties)
+        assert not warnings, warnings
+        #: the running broker, and the last one of a machine that is down; None before the first
+        self.node: BrokerNode | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """It is unfenced and serves."""
+        return self.is_up and self.node is not None and hasattr(self.node, "core") and self.node.is_ready()[0]
+
+    async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
+        node = self.node = BrokerNode(self._config, runtime)
+        try:
+            await node.start()
+        except START_ERRORS:
+            return 1
+        self._asked_to_stop.add_done_callback(lambda _: node.want_shutdown())
+        outcome = await self._failure_or(tasks, node.stopped)  # type: ignore[arg-type]
+        if isinstance(outcome, BaseException):
+            return self._failed(outcome)
+        assert outcome is not None
+        if outcome.is_failure:
+            return 1
+        await node.stop()
+        return 0
+
+
+class SimController(SimNode):
+    """A machine that runs controllers."""
+
+    def __init__(
+        self, around: Surroundings, machine: Machine, node_id: int, properties: Mapping[str, str]
+    ) -> None:
+        super().__init__(around, machine, node_id)
+        self._config, warnings = ControllerConfig.from_properties(properties, {})
+        assert not warnings, warnings
+        self.server: ControllerServer | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """It leads the quorum and has applied its log."""
+        return self.is_up and self.server is not None and self.server.core.is_active
+
+    async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
+        config = self._config
+        self.server = None
+        try:
+            log_dir = await LogDir.open(runtime, config.metadata_log_dir, config.cluster_id, config.node_id)
+            folder = log_dir.file(METADATA_FOLDER)
+            log = await Log.open(runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False)
+            server = ControllerServer(runtime, config, raft_config(config, folder), log)
+            self.server = server
+            await server.start()
+        except (DiskError, NetworkError, LogDirRefused, BadQuorumState):
+            return 1
+        outcome = await self._failure_or(tasks, self._asked_to_stop)  # type: ignore[arg-type]
+        if isinstance(outcome, BaseException):
+            return self._failed(outcome)
+        await server.stop()
+        await tasks.cancel_all()
+        await log.close(flush=True)
+        return 0
+
+
+class SimClient(SimNode):
+    """A machine that runs one client program."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        machine: Machine,
+        node_id: int,
+        program: "Callable[[Runtime], asyncio.Future[None] | object]",
+    ) -> None:
+        super().__init__(around, machine, node_id)
+        self._program = program
+
+    async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
+        work = self._program(runtime)
+        await work  # type: ignore[misc]
+        return 0

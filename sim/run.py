@@ -1,0 +1,207 @@
+"""One run from a seed: boot, load and faults for a while, heal, quiesce, judge; and the page about it.
+
+Owns the order of a run and its report. A run is a function of its seed and shape: equal inputs, equal hash.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from broker.partition import Partition
+from sim import checks, clients
+from sim.choices import Choices, Tape
+from sim.faults import Faults, Plan
+from sim.loop import START_NS
+from sim.nodes import SimBroker
+from sim.world import Shape, Violation, World, logs_of
+
+_QUIET_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a run. Wall times are the caller's."""
+
+    seed: str
+    shape: Shape
+    #: the property and the story; None: everything held
+    violation: str | None
+    trace_hash: str
+    simulated_seconds: float
+    handles: int
+    acknowledged: int
+    acknowledged_batches: int
+    sent: int
+    records: int
+    faults: dict[str, int]
+    events: dict[str, int]
+    boots: int
+    #: for a report of a failure
+    newest: list[str] = field(default_factory=list)
+    pending: str = ""
+    replicas: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def as_text(self) -> str:
+        """One page."""
+        shape = self.shape
+        lines = [
+            f"seed {self.seed}: {'violated: ' + self.violation if self.violation else 'every property held'}",
+            f"  trace {self.trace_hash}, {self.simulated_seconds:.1f} simulated seconds, "
+            f"{self.handles} handles",
+            f"  {shape.brokers} brokers, {shape.voters} voters, {shape.partitions} partitions of "
+            f"{shape.replicas} replicas, min ISR {shape.min_isr}, "
+            f"flush {'every write' if shape.every_write else 'by the page cache'}",
+            f"  {self.sent} records sent, {self.acknowledged} acknowledged (acks=all) in "
+            f"{self.acknowledged_batches} batches, {self.records} in the logs",
+            f"  {sum(self.faults.values())} faults, {self.boots} boots: "
+            + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
+            "  events: " + ", ".join(f"{name} {count}" for name, count in sorted(self.events.items())),
+        ]
+        if self.violation:
+            lines += ["replicas:", *self.replicas, "waiting:", self.pending, "last events:", *self.newest]
+            lines += ["errors logged:", *self.errors[-10:]] if self.errors else []
+        return "\n".join(lines)
+
+
+def shape_of(seed: str, base: Shape) -> Shape:
+    """The shape with what the seed decides: how writes are flushed."""
+    return replace(base, every_write=Choices(seed).stream("shape").draw(4) == 3)
+
+
+def run(
+    seed: str,
+    shape: Shape,
+    seconds: float,
+    *,
+    plan: Plan | None = None,
+    sink: Callable[[str], object] | None = None,
+    tape: Tape | None = None,
+) -> Result:
+    """Run one seed with `seconds` of load under faults."""
+    world = World(shape, Choices(seed, tape=tape), sink)
+    faults = Faults(world, plan or Plan())
+    violation = None
+    history: checks.History | None = None
+    with logs_of(world):
+        try:
+            world.boot()
+            world.start_load()
+            faults.start()
+            world.pass_time(seconds * 1000)
+            faults.heal()
+            history = _quiesce_and_read(world)
+            broken = checks.broken_rules(history)
+            if broken:
+                raise Violation("\n    ".join(broken))
+        except AssertionError as error:
+            violation = str(error) or repr(error)
+        result = _result(seed, world, faults, history, violation)
+        world.close()
+    return result
+
+
+def _quiesce_and_read(world: World) -> checks.History:
+    """Wait until the cluster has come to rest, and read everything there is."""
+    load = world.load
+    world.eventually("every broker is back", lambda: all(b.is_ready for b in world.brokers), _QUIET_MS)
+    load.is_over = True
+    world.eventually("every producer has its answers", lambda: load.producers_running == 0, _QUIET_MS)
+    world.eventually("every replica is in sync and equal", lambda: _is_quiet(world), _QUIET_MS)
+    load.is_read = True
+    log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
+    ends = {index: len(records) for index, records in log.items()}
+    world.start_client("last", clients.final_reader(load, ends))
+    last = world.clients[-1]
+    world.eventually("the last reader has read all", lambda: last.exit_code is not None, _QUIET_MS)
+    sends = checks.read_ledgers(world.producer_machines)
+    idempotent = frozenset(f"p{n}" for n in range(world.shape.producers) if n % 5 in (0, 2, 3))
+    return checks.History(sends, log, load.polls, load.final_polls, idempotent)
+
+
+def _agreed_log(world: World, index: int) -> list[checks.Stored]:
+    """What all replicas hold of a partition. Raises: Violation when they differ."""
+    logs = {}
+    for broker, replica in _replicas(world, index):
+        assert broker.node is not None
+        log = broker.node.log_manager.logs[replica.key.topic_id, replica.key.partition_index]
+        data, offset = bytearray(), log.log_start_offset
+        while offset < replica.high_watermark:
+            piece = log.read(offset, 1 << 30, replica.high_watermark)
+            data += piece
+            offset = checks.end_of(piece)
+        logs[broker.name] = bytes(data)
+    difference = checks.diverged(logs)
+    if difference is not None:
+        raise Violation(f"I-10 partition {index}: {difference}")
+    return checks.records_of(next(iter(logs.values())))
+
+
+def _replicas(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
+    """The live replicas of a partition, by broker."""
+    found = []
+    for broker in world.brokers:
+        replica = world.replica(broker, index)
+        if replica is not None:
+            found.append((broker, replica))
+    return found
+
+
+def _is_quiet(world: World) -> bool:
+    """Everybody is in sync, and nothing is on its way."""
+    rows = world.partitions()
+    for index, row in rows:
+        replicas = _replicas(world, index)
+        ends = {replica.log.log_end_offset for _, replica in replicas}
+        marks = {replica.high_watermark for _, replica in replicas}
+        if (
+            len(row.isr) < len(row.replicas)
+            or len(replicas) < len(row.replicas)
+            or len(ends) > 1
+            or marks != ends
+        ):
+            return False
+    return bool(rows)
+
+
+def _result(
+    seed: str, world: World, faults: Faults, history: checks.History | None, violation: str | None
+) -> Result:
+    loop = world.loop
+    sends = {} if history is None else history.sends
+    acknowledged = [send for send in sends.values() if send.outcome == "ok" and send.acks == -1]
+    return Result(
+        seed=seed,
+        shape=world.shape,
+        violation=violation,
+        trace_hash=world.trace.digest(),
+        simulated_seconds=(loop.now_ns - START_NS) / 1e9,
+        handles=loop.steps,
+        acknowledged=len(acknowledged),
+        acknowledged_batches=world.load.acknowledged_batches,
+        sent=len(sends),
+        records=0 if history is None else sum(map(len, history.log.values())),
+        faults=dict(faults.counts),
+        events=dict(world.trace.counts),
+        boots=sum(node.boots for node in world.nodes),
+        newest=world.trace.newest() if violation else [],
+        pending=loop.pending() if violation else "",
+        replicas=_table(world) if violation else [],
+        errors=world.errors,
+    )
+
+
+def _table(world: World) -> list[str]:
+    """Every replica with its log, and every partition as committed."""
+    lines = []
+    for index, row in world.partitions():
+        lines.append(f"  {clients.TOPIC}-{index} {row}")
+        for broker, replica in _replicas(world, index):
+            lines.append(
+                f"    {broker.name} {replica.role.value} epoch {replica.leader_epoch} "
+                f"end {replica.log.log_end_offset} flushed {replica.log.flushed_offset} "
+                f"hwm {replica.high_watermark}"
+            )
+    lines += [
+        f"  {node.name} {node.state.value} exit {node.exit_code} boots {node.boots}" for node in world.nodes
+    ]
+    return lines

@@ -1,0 +1,272 @@
+"""A whole cluster out of one seed: real brokers, controllers and clients on simulated machines.
+
+Owns the machines, how they are configured (durations scaled down, all by configuration keys) and how time is
+passed. What befalls the cluster is in `sim.faults`, what must be true of it in `sim.checks`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from broker.partition import Partition, TopicPartition
+from client.producer import ProducerConfig
+from metadata.image import MetadataImage
+from metadata.partition import PartitionRegistration
+from runtime.api import Runtime
+from sim import clients
+from sim.choices import Choices, one_in
+from sim.disk import Personality, Platter
+from sim.loop import make_loop
+from sim.network import SimNetwork
+from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
+from sim.runtime import Machine
+from sim.trace import Trace
+
+_MS = 1_000_000
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+FIRST_VOTER = 101
+_STRICT = (Personality.STRICT, Personality.EXT4, Personality.NODELALLOC, Personality.XFS)
+IN_BUDGET = (*_STRICT, Personality.JOURNALLED, Personality.METADATA, Personality.ADVERSARIAL)
+
+#: Kafka's durations, made short. Ratios between them stay about the same.
+BROKER_PROPERTIES = {
+    "broker.heartbeat.interval.ms": "300",
+    "initial.broker.registration.timeout.ms": "60000",
+    "holdfast.controlled.shutdown.timeout.ms": "5000",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.socket.timeout.ms": "2000",
+    "request.timeout.ms": "2000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.segment.bytes": "20000",
+}
+CONTROLLER_PROPERTIES = {"broker.session.timeout.ms": "1500"}
+QUORUM_PROPERTIES = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.request.timeout.ms": "1000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a run consists of. Everything else is drawn from its seed."""
+
+    brokers: int = 3
+    voters: int = 3
+    partitions: int = 4
+    replicas: int = 3
+    min_isr: int = 2
+    producers: int = 4
+    #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
+    every_write: bool = False
+
+
+class Violation(AssertionError):
+    """A property does not hold. The text names it first."""
+
+
+class World:
+    """The machines of one run."""
+
+    def __init__(self, shape: Shape, choices: Choices, sink: Callable[[str], object] | None = None) -> None:
+        self.shape = shape
+        self.choices = choices
+        draw = choices.stream("world").draw
+        self.loop = make_loop(choices.stream("sched"), step_ns=1_000 + draw(20_000))
+        self.trace = Trace(lambda: self.loop.now_ns, sink)
+        self.network = SimNetwork(self.loop, choices.stream("net"), self.trace)
+        self.around = Surroundings(self.loop, self.network, self.trace, choices.seed)
+        if draw(10) == 9:
+            self.network.rechunk_bytes = 1 + draw(2_000)
+        voters = range(FIRST_VOTER, FIRST_VOTER + shape.voters)
+        self._common = {
+            "holdfast.cluster.id": "simulated",
+            "controller.quorum.voters": ",".join(f"{voter}@c{voter}:{CONTROLLER_PORT}" for voter in voters),
+            "min.insync.replicas": str(shape.min_isr),
+            **QUORUM_PROPERTIES,
+        }
+        self.controllers = [self._controller(voter) for voter in voters]
+        self.brokers = [self._broker(number) for number in range(1, shape.brokers + 1)]
+        self.nodes: list[SimNode] = [*self.controllers, *self.brokers]
+        self.load = clients.Load(
+            ",".join(f"{broker.name}:{BROKER_PORT}" for broker in self.brokers), shape.partitions
+        )
+        self.clients: list[SimClient] = []
+        self.producer_machines: dict[str, Machine] = {}
+        for _, _, link in self.network.links():
+            link.low_ns = 50_000 + draw(300_000)
+            link.mean_ns = draw(500_000)
+        #: ERROR lines of nodes, for the report
+        self.errors: list[str] = []
+
+    # --- machines --------------------------------------------------------------------------------------
+
+    def _machine(self, name: str) -> Machine:
+        platter = Platter(self.loop, self.choices.stream("disk"), self.trace, name)
+        platter.personality = IN_BUDGET[self.choices.stream("world").draw(len(IN_BUDGET))]
+        return Machine(self.network.add_host(name), platter)
+
+    def _drift_ppm(self) -> int:
+        world = self.choices.stream("world")
+        return world.draw(400) - 200 if one_in(world, 4) else 0
+
+    def _broker(self, number: int) -> SimBroker:
+        properties = {
+            **self._common,
+            **BROKER_PROPERTIES,
+            "node.id": str(number),
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://b{number}:{BROKER_PORT}",
+            "log.dirs": "/data",
+            "metadata.log.dir": "/metadata",
+        }
+        broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
+        broker.drift_ppm = self._drift_ppm()
+        return broker
+
+    def _controller(self, voter: int) -> SimController:
+        properties = {
+            **self._common,
+            **CONTROLLER_PROPERTIES,
+            "node.id": str(voter),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://c{voter}:{CONTROLLER_PORT}",
+            "log.dirs": "/data",
+        }
+        controller = SimController(self.around, self._machine(f"c{voter}"), voter, properties)
+        controller.drift_ppm = self._drift_ppm()
+        return controller
+
+    def start_client(self, name: str, program: Callable[[Runtime], object]) -> SimClient:
+        """A client program on a machine of its own, running at once."""
+        client = SimClient(self.around, self._machine(name), len(self.clients), program)
+        client.machine.platter.personality = Personality.STRICT
+        self.clients.append(client)
+        client.boot()
+        return client
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start every node and make the topic. Raises: Violation when it does not come to be."""
+        for node in self.nodes:
+            node.boot()
+        self.eventually("the cluster comes up", lambda: all(broker.is_ready for broker in self.brokers))
+        configs = {"flush.messages": "1"} if self.shape.every_write else {}
+        self.start_client("admin", clients.creator(self.load, self.shape.replicas, configs))
+        self.eventually("the topic is made", lambda: self.load.is_created and self._has_leaders())
+
+    def _has_leaders(self) -> bool:
+        rows = self.partitions()
+        return bool(rows) and all(row.leader is not None for _, row in rows)
+
+    def start_load(self) -> None:
+        """Producers of every kind in turn, and a consumer."""
+        kinds = ((-1, True), (-1, False), (-1, True), (1, True), (0, False))
+        work = self.choices.stream("work")
+        for number in range(self.shape.producers):
+            acks, idempotent = kinds[number % len(kinds)]
+            name = f"p{number}"
+            config = ProducerConfig(
+                self.load.bootstrap,
+                acks=acks,
+                idempotent=idempotent,
+                linger_ms=work.draw(10),
+                delivery_timeout_ms=10_000,
+                request_timeout_ms=2_000,
+                max_block_ms=5_000,
+            )
+            program = clients.producer(self.load, name, work, config, gap_ms=100 + work.draw(100))
+            self.producer_machines[name] = self.start_client(name, program).machine
+        self.start_client("reader", clients.consumer(self.load))
+
+    def pass_time(self, duration_ms: float) -> None:
+        """Let so much virtual time pass."""
+        loop = self.loop
+        end_ns = loop.now_ns + int(duration_ms * _MS)
+        over: list[bool] = []
+        loop.at_ns(end_ns, loop.kernel, over.append, True)
+        loop.run(lambda: bool(over))
+        self.check_bugs()
+
+    def eventually(self, what: str, condition: Callable[[], bool], within_ms: int = 60_000) -> None:
+        """Let time pass until it is so. Raises: Violation after `within_ms`."""
+        for _ in range(0, within_ms, 20):
+            if condition():
+                return
+            self.pass_time(20)
+        raise Violation(f"L-4 {what}: not within {within_ms} ms")
+
+    def check_bugs(self) -> None:
+        """Raises: Violation when a node met its own bug."""
+        if self.around.bugs:
+            who, error = self.around.bugs[0]
+            raise Violation(f"OwnBug {who}: {error!r}") from error
+
+    # --- what checkers and faults look at --------------------------------------------------------------
+
+    def active_controller(self) -> SimController | None:
+        """The one with the highest epoch of those that believe it."""
+        active = [c for c in self.controllers if c.is_active and c.server is not None]
+        return max(active, key=lambda c: c.server.driver.raft_epoch if c.server else 0, default=None)
+
+    def image(self) -> MetadataImage | None:
+        """What the active controller has committed."""
+        controller = self.active_controller()
+        return None if controller is None or controller.server is None else controller.server.core.committed
+
+    def partitions(self) -> list[tuple[int, PartitionRegistration]]:
+        """(index, registration) of the topic's partitions as committed; none without an active controller."""
+        image = self.image()
+        topic_id = None if image is None else image.topic_ids.get(clients.TOPIC)
+        if image is None or topic_id is None:
+            return []
+        return image.topics[topic_id].sorted_partitions()
+
+    def replica(self, broker: SimBroker, index: int) -> Partition | None:
+        """A broker's live replica of a partition of the topic."""
+        node, image = broker.node, self.image()
+        if not broker.is_up or node is None or not hasattr(node, "core") or image is None:
+            return None
+        return node.core.partitions.get(TopicPartition(image.topic_ids[clients.TOPIC], index))
+
+    def close(self) -> None:
+        """End the run; nothing may be asked of it afterwards."""
+        self.loop.dispose()
+
+
+class _Lines(logging.Handler):
+    """What nodes log becomes part of the trace."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        world = self._world
+        process = world.loop.current.name
+        text = f"{process} {record.levelname} {record.name}: {record.getMessage()}"
+        world.trace.add("log", text)
+        if record.levelno >= logging.ERROR:
+            world.errors.append(text)
+
+
+@contextmanager
+def logs_of(world: World) -> Iterator[None]:
+    """Take the nodes' log lines into the trace instead of the process's handlers."""
+    logger = logging.getLogger("holdfast")
+    level, propagates, handlers = logger.level, logger.propagate, logger.handlers
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [_Lines(world)]
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.propagate = propagates
+        logger.handlers = handlers
