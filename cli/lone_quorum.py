@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.config import ControllerConfig
+from controller.draft import Draft
 from controller.events import (
     AppendRecords,
     ConnectionClosed,
+    Effect,
     EntriesCommitted,
     Event,
     LeaderChanged,
@@ -122,7 +124,10 @@ class Quorum:
 
     def handle(self, event: Event, at_ms: int | None = None) -> None:
         """Hand an event in and carry its effects out; `at_ms` is when it happened, else now."""
-        for effect in self.core.handle(event, self.now_ms if at_ms is None else at_ms):
+        self._carry_out(self.core.handle(event, self.now_ms if at_ms is None else at_ms))
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
             match effect:
                 case AppendRecords():
                     assert (effect.base_offset, effect.raft_epoch) == (self.end_offset, self.raft_epoch)
@@ -180,6 +185,20 @@ class Quorum:
         self._extend(tuple(map(encode_record, records)))
         self.commit()
         self.elect()
+
+    def put(self, *records: MetadataRecord) -> None:
+        """Have the active controller write records that it did not decide: its soft state stays.
+
+        Raises: InvariantBroken when replay would complain about them; then nothing was written.
+        """
+
+        def decide(draft: Draft) -> None:
+            for record in records:
+                draft.write(record)
+
+        decide(Draft(self.core.latest, self.end_offset, self.raft_epoch))
+        self._carry_out(self.core._write(decide, self.now_ms))  # no event says so, and none should
+        self.fire_timer(self.now_ms)  # an event, for what follows from the new state
 
     def start_request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> int:
         """Send a request; its answer will be in `answers` under the number returned."""

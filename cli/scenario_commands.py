@@ -18,6 +18,7 @@ from controller.operations import (
     UnregisterBroker,
     UpdateFeature,
 )
+from controller.partition_change import InvariantBroken
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE, RECOVERED, RECOVERING, ConfigRecord, MetadataRecord, TopicRecord
@@ -113,10 +114,10 @@ class Scenario:
         ]
         assert after == self.quorum.replayed()
         assert after == self.quorum.core.latest
-        return lines + errors + self._recovery_lines(put) or ["ok"]
+        return lines + errors + self._recovery_lines() or ["ok"]
 
-    def _recovery_lines(self, put: str | None) -> list[str]:
-        """What is true when the command has ended, and what has ended on the way; of `put` alone if given."""
+    def _recovery_lines(self) -> list[str]:
+        """What is true when the command has ended, and what has ended on the way."""
         stated = self.quorum.stated
         last = {(one.topic_name, one.partition_index): at for at, one in enumerate(stated)}
         told = [
@@ -126,7 +127,7 @@ class Scenario:
             or isinstance(one.statement, RecoveryElected | RecoveryCancelled)
         ]
         told.sort(key=lambda one: (one.topic_name, one.partition_index))
-        return [str(one) for one in told if put in (None, f"{one.topic_name}-{one.partition_index}")]
+        return [str(one) for one in told]
 
     def _cluster(self, command: Command) -> list[str]:
         if self._started is not None:
@@ -146,7 +147,11 @@ class Scenario:
 
     def _broker(self, command: Command) -> list[str]:
         rack = command.text("rack", "") or None
-        self.quorum.start_brokers(*command.numbers(), rack=rack)
+        broker_ids = command.numbers()
+        known = [broker_id for broker_id in broker_ids if broker_id in self.quorum.image.brokers]
+        if known or len(set(broker_ids)) < len(broker_ids):
+            raise ParseError(f"{command.where}: register and unfence bring a known broker back")
+        self.quorum.start_brokers(*broker_ids, rack=rack)
         return []
 
     def _partition(self, command: Command) -> list[str]:
@@ -174,7 +179,10 @@ class Scenario:
             records.append(TopicRecord(name, topic_id))
         records.append(ConfigRecord(RESOURCE_TOPIC, name, "min.insync.replicas", str(min_isr)))
         records.append(registration.to_record(topic_id, index))
-        self.quorum.inject(*records)
+        try:
+            self.quorum.put(*records)
+        except InvariantBroken as broken:
+            raise ParseError(f"{command.where}: no partition can be in this state: {broken}") from None
         return []
 
     def _fence(self, command: Command) -> list[str]:

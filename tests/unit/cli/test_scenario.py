@@ -72,6 +72,11 @@ def test_rewrite_fills_in_the_answers_and_keeps_the_rest(tmp_path: Path) -> None
         ("broker 1\nregister 1 first\n----\nok\n", "a.txt:2: broker 1 is registered already"),
         ("elect best t-0\n----\nok\n", "expected preferred|unclean|"),
         ("broker 1\ncluster\n----\nok\n", "a.txt:2: cluster comes first"),
+        ("broker 1\nbroker 2 1\n----\nok\n", "a.txt:2: register and unfence bring a known broker back"),
+        (
+            "broker 1 2\npartition t-0 replicas=(1,2) min_isr=2 elr=(1)\n----\nok\n",
+            "a.txt:2: no partition can be in this state: ",
+        ),
         ("----\nok\n", "a.txt:1: ---- without commands"),
         ("cluster elr=maybe\n----\nok\n", "expected on|off, got maybe"),
         ("config topic t a=1 b=2\n----\nok\n", "config needs one KEY=VALUE"),
