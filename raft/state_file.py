@@ -10,6 +10,7 @@ from collections.abc import Callable
 from raft.quorum import QuorumState
 from runtime.api import DiskError, Runtime, Task
 from storage.checkpoint import read_text, write_atomically
+from storage.folders import make_durably
 
 FILE_NAME = "quorum-state"
 
@@ -42,9 +43,10 @@ class StateFile:
         """The stored state, a fresh one when there is no file. Raises: BadQuorumState, DiskError."""
         disk = self._runtime.disk
         folder = posixpath.dirname(self._path)
-        await disk.make_folder(folder)
         state = QuorumState()
-        if await disk.exists(self._path):
+        if not await disk.exists(self._path):
+            await make_durably(disk, folder)
+        else:
             # An unreadable file is no missing one: this voter may have promised its vote (K5).
             state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
         self._durable = self._latest = state

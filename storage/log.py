@@ -8,7 +8,6 @@ decides who leads, what is committed or when to flush. `roll`, `truncate_to`, `r
 """
 
 import logging
-import posixpath
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from storage.config import LogConfig
 from storage.epoch_file import load_epochs
 from storage.flush_policy import FlushPolicy
 from storage.flusher import Flusher
+from storage.folders import make_durably
 from storage.leader_epoch_cache import EpochEnd, LeaderEpochCache
 from storage.log_guard import LogGuard
 from storage.producer_state import ProducerState
@@ -117,8 +117,7 @@ class Log:
         """
         disk = runtime.disk
         if not await disk.exists(folder):
-            await disk.make_folder(folder)
-            await disk.sync_folder(posixpath.dirname(folder))
+            await make_durably(disk, folder)
         found = await open_segments(
             disk,
             folder,

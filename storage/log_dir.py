@@ -13,9 +13,11 @@ from storage import checkpoint, meta_properties
 from storage.files import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
+from storage.folders import make_durably
 
 #: `{(topic, partition_index): offset}`
 Offsets = dict[tuple[str, int], int]
@@ -54,9 +56,8 @@ class LogDir:
         Raises: DiskError (also when another process has it), meta_properties.LogDirRefused.
         """
         disk = runtime.disk
-        if not await disk.exists(path):
-            await disk.make_folder(path)
-            await disk.sync_folder(posixpath.dirname(path))
+        if not await disk.exists(posixpath.join(path, META_PROPERTIES)):
+            await make_durably(disk, path)
         await disk.lock_folder(path)
         directory_id = await meta_properties.ensure(disk, path, cluster_id, node_id, runtime.random.uuid())
         return cls(disk, path, directory_id)
