@@ -44,11 +44,11 @@ class StateFile:
         disk = self._runtime.disk
         folder = posixpath.dirname(self._path)
         state = QuorumState()
-        if not await disk.exists(self._path):
-            await make_durably(disk, folder)
-        else:
+        if await disk.exists(self._path):
             # An unreadable file is no missing one: this voter may have promised its vote (K5).
             state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
+        else:
+            await make_durably(disk, folder)
         self._durable = self._latest = state
         return state
 

@@ -45,6 +45,10 @@ class Inode:
             self.durable.extend(bytes(start - len(self.durable)))
         self.durable[start:] = dirty
 
+    def give_up_write_back(self, start: int) -> None:
+        """It was cut short: what is cached from there on is dirty again."""
+        self._clean_size = min(self._clean_size, start)
+
     def lose_cache(self) -> None:
         self.cached = bytearray(self.durable)
         self._clean_size = len(self.cached)
@@ -78,6 +82,7 @@ class MemoryFile:
         self._inode = inode
         self._commit = GroupCommit(self._start_flush)
         self._error: DiskError | None = None
+        self._is_stopped = False
         self._is_closed = False
 
     @property
@@ -117,6 +122,7 @@ class MemoryFile:
     def stop(self, error: DiskError) -> None:
         """Refuse everything from now on: the process that had opened the file is gone, or the disk is."""
         self._error = self._error or error
+        self._is_stopped = True
 
     def _start_flush(self) -> "asyncio.Future[None]":
         run: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -126,6 +132,8 @@ class MemoryFile:
             try:
                 self._check("flush")
             except DiskError as error:
+                if self._is_stopped:
+                    self._inode.give_up_write_back(start)
                 run.set_exception(error)
             else:
                 self._inode.finish_write_back(start, dirty)

@@ -135,6 +135,26 @@ async def test_power_loss_during_a_flush_fails_it_and_keeps_nothing_of_it(disk: 
     assert await content(disk, "/data/log") == b"old"
 
 
+async def test_bytes_of_a_flush_that_the_end_of_its_process_cut_short_are_flushed_by_the_next_one(
+    disk: MemoryDisk,
+) -> None:
+    """The page cache outlives a process, and knows what was not written yet."""
+    file = await disk.open("/data/log", create=True)
+    await disk.sync_folder("/data")
+    file.append([b"before"])
+    disk.hold_flushes()
+    flush = asyncio.ensure_future(file.flush())
+    await asyncio.sleep(0)
+    disk.process_kill()
+    with pytest.raises(DiskError, match="killed"):
+        await flush
+    again = await disk.open("/data/log", create=False)
+    again.append([b" after"])
+    await again.flush()
+    disk.power_loss()
+    assert await content(disk, "/data/log") == b"before after"
+
+
 async def test_failed_flush_loses_its_bytes_although_a_later_one_succeeds_a20(disk: MemoryDisk) -> None:
     file = await written(disk, "/data/log", b"good")
     file.append([b"bad"])
