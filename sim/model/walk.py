@@ -1,0 +1,288 @@
+"""Random walks over the model: from a seed to a set-up, a mix of actions and a verdict; replay and shrink.
+
+Owns the choice of what happens next, never what it does. All chance comes through `draw(bits)`, so a walk is a
+function of its seed. Mix (verification.md §3.6): 40 % tuned weights, 40 % swarm, 20 % swarm with triggers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sim.model.actions import ACTIONS, FAULTS, FUNCTIONS, TARGETED
+from sim.model.checker import Checker
+from sim.model.controller import commit
+from sim.model.healing import heal
+from sim.model.properties import Violation
+from sim.model.replica import replay_one
+from sim.model.rules import Rules
+from sim.model.state import (
+    AGGRESSIVE,
+    BALANCED,
+    NONE,
+    REGISTER_RECORD,
+    RUNNING,
+    UNFENCE_RECORD,
+    Setup,
+    World,
+)
+
+#: a new random integer of so many bits
+Draw = Callable[[int], int]
+#: (brokers, replication factor, MinISR) that verification.md measured (B-1)
+SIZES = ((3, 3, 2), (4, 3, 2), (4, 4, 2), (4, 4, 3), (5, 5, 3), (5, 3, 2), (3, 3, 1))
+SLOTS = 1024
+#: applied steps between two looks at everything
+FULL_CHECK_STEPS = 512
+#: a step is kept as bits << ACTION_BITS | action
+ACTION_BITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed stands for."""
+
+    setup: Setup
+    #: tuned, swarm or triggers
+    mix: str
+    #: action for each of SLOTS equally likely draws
+    table: tuple[int, ...]
+    #: {action: faults that may fire right after it}
+    triggers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a walk came to."""
+
+    setup: Setup
+    mix: str
+    #: steps that did something
+    steps: int
+    #: property and story, None when all held
+    property_name: str | None
+    problem: str
+    #: all steps, as `replay` takes them
+    trace: list[int]
+    marks: dict[str, int]
+    #: partitions in which a possible loss was reported
+    reported: int
+
+    @property
+    def is_broken(self) -> bool:
+        """A property does not hold."""
+        return self.property_name is not None
+
+
+def draw_setup(draw: Draw) -> Setup:
+    """A set-up within the budget, ELR on; the bands and switches vary."""
+    brokers, factor, min_isr = SIZES[draw(16) % len(SIZES)]
+    manager = draw(3) != 0
+    excess: int | None = 0 if draw(3) else None
+    return Setup(
+        brokers=brokers,
+        partitions=1 + draw(8) % 3,
+        replication_factor=factor,
+        min_isr=min_isr,
+        manager=manager,
+        strategy=(BALANCED, BALANCED, BALANCED, BALANCED, BALANCED, AGGRESSIVE, NONE, BALANCED)[draw(3)],
+        unclean_elections=draw(2) == 0,
+        flush_every_write=draw(2) == 0,
+        budget_excess=excess,
+        reassigns=draw(1) == 1,
+        changes_min_isr=draw(2) == 0,
+    )
+
+
+def draw_plan(draw: Draw, setup: Setup | None = None) -> Plan:
+    """Set-up and mix of a seed. A given set-up replaces the drawn one; the mix stays the same."""
+    drawn = draw_setup(draw)
+    kind = draw(16) % 10
+    mix = "tuned" if kind < 4 else "swarm" if kind < 8 else "triggers"
+    weights = [action.weight for action in ACTIONS]
+    if mix != "tuned":
+        for index, action in enumerate(ACTIONS):
+            factors = (0.0, 0.3, 1.0, 4.0) if action.is_fault else (0.4, 1.0, 1.0, 2.5)
+            weights[index] *= factors[draw(2)]
+    triggers: dict[int, tuple[int, ...]] = {}
+    if mix == "triggers":
+        for _ in range(1 + draw(8) % 4):
+            faults = TARGETED if draw(1) else FAULTS
+            triggers[draw(16) % len(ACTIONS)] = tuple(faults[draw(16) % len(faults)] for _ in range(2))
+    total = sum(weights)
+    table: list[int] = []
+    for index, weight in enumerate(weights):
+        table += [index] * (max(1, round(weight / total * SLOTS)) if weight else 0)
+    return Plan(
+        setup or drawn, mix, tuple((table * 2)[:SLOTS] if len(table) < SLOTS else table[:SLOTS]), triggers
+    )
+
+
+def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
+    """A cluster that has just come up: everybody registered, unfenced and caught up, all logs empty."""
+    w = World(setup, rules, checker)
+    for broker in w.brokers:
+        w.epochs[broker.id] = broker.epoch = len(w.metadata)
+        w.incarnations[broker.id] = broker.starts = 1
+        broker.state = RUNNING
+        w.metadata.append((REGISTER_RECORD, broker.id, broker.epoch))
+    for broker in w.brokers:
+        w.unfenced |= 1 << broker.id
+        w.metadata.append((UNFENCE_RECORD, broker.id))
+    for part in w.partitions:
+        commit(w, part)
+    for broker in w.brokers:
+        while broker.metadata_offset < len(w.metadata):
+            replay_one(w, broker)
+    w.touched = -1
+    return w
+
+
+def walk(draw: Draw, steps: int, rules: Rules, setup: Setup | None = None) -> Verdict:
+    """Walk `steps` steps that do something, then heal and look at everything."""
+    plan = draw_plan(draw, setup)
+    checker = Checker()
+    w = new_world(plan.setup, rules, checker)
+    trace: list[int] = []
+    try:
+        _wander(w, plan, draw, steps, trace)
+        checker.full(w)
+        heal(w)
+        checker.full(w)
+    except Violation as violation:
+        return _verdict(w, plan.mix, trace, violation)
+    return _verdict(w, plan.mix, trace, None)
+
+
+def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> None:
+    table, functions, triggers = plan.table, FUNCTIONS, plan.triggers
+    step, record = w.checker.step, trace.append
+    tries_left = 8 * steps
+    mask = SLOTS - 1
+    until_full = FULL_CHECK_STEPS
+    while len(trace) < steps and tries_left:
+        tries_left -= 1
+        bits = draw(60)
+        index = table[bits & mask]
+        bits >>= 10
+        # recorded first, so that a step that breaks something is in the story
+        record(bits << ACTION_BITS | index)
+        if not functions[index](w, bits):
+            trace.pop()
+            continue
+        if w.touched:
+            step(w)
+        if index in triggers and draw(2) == 0:
+            _fire(w, triggers[index], draw, trace)
+        until_full -= 1
+        if not until_full:
+            until_full = FULL_CHECK_STEPS
+            w.checker.full(w)
+
+
+def _fire(w: World, faults: Sequence[int], draw: Draw, trace: list[int]) -> None:
+    """A fault right after an action, at a leader or anywhere."""
+    fault = faults[draw(8) % len(faults)]
+    bits = draw(48)
+    leader = w.partitions[bits >> 40 & 3 if w.partition_count == 4 else 0].leader
+    if fault in TARGETED and leader >= 0 and draw(1):
+        bits += leader - bits % w.broker_count + w.broker_count
+    trace.append(bits << ACTION_BITS | fault)
+    if not FUNCTIONS[fault](w, bits):
+        trace.pop()
+    elif w.touched:
+        w.checker.step(w)
+
+
+def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) -> Verdict:
+    return Verdict(
+        setup=w.setup,
+        mix=mix,
+        steps=len(trace),
+        property_name=None if violation is None else violation.property_name,
+        problem="" if violation is None else str(violation),
+        trace=trace,
+        marks=w.marks,
+        reported=sum(1 for part in w.partitions if part.may_have_lost),
+    )
+
+
+# --- replay and shrink -----------------------------------------------------------------------------------
+
+
+def replay_trace(setup: Setup, rules: Rules, trace: Sequence[int], story: list[str] | None = None) -> Verdict:
+    """Take the same steps again; those that can do nothing here are passed over. Lines go to `story`."""
+    checker = Checker()
+    w = new_world(setup, rules, checker)
+    done: list[int] = []
+    mask = (1 << ACTION_BITS) - 1
+    try:
+        for step in trace:
+            done.append(step)
+            try:
+                applied = FUNCTIONS[step & mask](w, step >> ACTION_BITS)
+            finally:
+                if story is not None:
+                    story.append(describe(w, step))
+            if not applied:
+                done.pop()
+                if story is not None:
+                    story.pop()
+            elif w.touched:
+                checker.step(w)
+        checker.full(w)
+        heal(w)
+        checker.full(w)
+    except Violation as violation:
+        return _verdict(w, "replay", done, violation)
+    return _verdict(w, "replay", done, None)
+
+
+def shrink(verdict: Verdict, rules: Rules, replays_max: int = 300) -> Verdict:
+    """A shorter trace that breaks the same property: chunks are left out, big ones first."""
+    best = replay_trace(verdict.setup, rules, verdict.trace)
+    if best.property_name != verdict.property_name:
+        return verdict
+    replays = 1
+    chunk = max(1, len(best.trace) // 2)
+    while replays < replays_max:
+        at = len(best.trace)
+        shorter = False
+        while at > 0 and replays < replays_max:
+            trace = best.trace[: max(0, at - chunk)] + best.trace[at:]
+            attempt = replay_trace(verdict.setup, rules, trace)
+            replays += 1
+            if attempt.property_name == verdict.property_name and len(attempt.trace) < len(best.trace):
+                best, shorter = attempt, True
+                at = min(at, len(best.trace))
+            at -= chunk
+        if chunk == 1 and not shorter:
+            break
+        chunk = max(1, chunk // 2)
+    return replace(best, mix=verdict.mix, marks=verdict.marks)
+
+
+def describe(w: World, step: int) -> str:
+    """A step and the state after it, on one line for each partition."""
+    name = ACTIONS[step & (1 << ACTION_BITS) - 1].name
+    return f"{name:20s} " + " | ".join(_partition_line(w, index) for index in range(w.partition_count))
+
+
+def _partition_line(w: World, index: int) -> str:
+    part = w.partitions[index]
+    logs: list[str] = []
+    for broker in w.brokers:
+        replica = broker.replicas[index]
+        state = "-sRx"[broker.state] + ("" if w.unfenced >> broker.id & 1 else "f")
+        role = " LF"[replica.role]
+        view = f"{role}{replica.leader_epoch}.{replica.partition_epoch}" if replica.role else ""
+        logs.append(
+            f"{broker.id}:{state}{view}[{replica.high_watermark}/{replica.durable}/{len(replica.log)}]"
+        )
+    moving = "" if part.original is None else f" moving {part.order}"
+    return (
+        f"leader {part.leader} {part.leader_epoch}.{part.partition_epoch} isr {_set(part.isr)} elr {_set(part.elr)} "
+        f"lk {_set(part.last_known_elr)} min {part.min_isr}{moving} hw {len(part.committed)} {' '.join(logs)}"
+    )
+
+
+def _set(mask: int) -> str:
+    return "".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1) or "-"
