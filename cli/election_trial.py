@@ -45,7 +45,8 @@ def try_election(
         return Trial(text, None)
     mode = {ElectionKind.PREFERRED: ElectionMode.PREFERRED, ElectionKind.UNCLEAN: ElectionMode.UNCLEAN}
     situation = replace(situation_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
-    change = trial(before, Wish(designated=designated_leader), situation)
+    designated = designated_leader if kind is ElectionKind.DESIGNATION else None
+    change = trial(before, Wish(designated=designated), situation)
     if change is None or change.after.leader is None or change.reason is None:
         return Trial("would change nothing", None)
     text = f"would elect {change.after.leader} ({change.reason.value})"

@@ -82,14 +82,20 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
     """Move partitions between brokers."""
     action = _checked(actions, given)
     wanted: dict[TopicPartition, tuple[int, ...]] = {}
-    if given["reassignment_json_file"] is not None:
+    topics: list[str] = []
+    broker_ids: list[int] = []
+    if action == "generate":
+        topics = read_topics(given["topics_to_move_json_file"])
+        broker_ids = _broker_ids(given["broker_list"])
+    elif given["reassignment_json_file"] is not None:
         wanted = read_reassignment(given["reassignment_json_file"])
     answer = Answer(f"reassign-partitions-{action}")
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
         if action == "generate":
-            text.extend(await _generate(asking, given))
+            is_rack_aware = not given["disable_rack_aware"]
+            text.extend(await _generate(asking, topics, broker_ids, is_rack_aware=is_rack_aware))
         elif action == "execute":
             await _execute(asking, wanted, given, text)
         elif action == "verify":
@@ -125,9 +131,9 @@ def _checked(actions: tuple[str, ...], given: Mapping[str, Any]) -> str:
 # --- generate --------------------------------------------------------------------------------------------
 
 
-async def _generate(asking: Asking, given: Mapping[str, Any]) -> list[str]:
-    wanted = _broker_ids(given["broker_list"])
-    topics = read_topics(given["topics_to_move_json_file"])
+async def _generate(
+    asking: Asking, topics: list[str], wanted: list[int], *, is_rack_aware: bool
+) -> list[str]:
     current = await _current(asking, topics)
     cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
     racks = {row.broker_id: row.rack for row in cluster.brokers}
@@ -141,7 +147,7 @@ async def _generate(asking: Asking, given: Mapping[str, Any]) -> list[str]:
         proposed = propose(
             current,
             [(broker_id, racks[broker_id]) for broker_id in wanted],
-            rack_aware=not given["disable_rack_aware"],
+            rack_aware=is_rack_aware,
         )
     except CannotPropose as error:
         asking.answer.errors.append(

@@ -1,7 +1,7 @@
 """A cluster in memory behind the calls of `client.admin.Admin`, for tests of the tools.
 
-It grants what is asked of it unless the test has put in a refusal, and has no opinions of its own. That it has
-the calls of the real one is a test (test_asking.py).
+It grants what is asked of it unless the test has put in a refusal, and has no opinions of its own. That it
+has the calls of the real one is a test (test_asking.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,0 +1,153 @@
+"""The `--durability` view: failures still survived, who is next, and in what state a partition is."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from cli.outlook import Surroundings, outlook, outlook_lines
+from client.admin_configs import ConfigEntry, Resource
+from client.errors import TimedOut
+from client.metadata_cache import TopicPartition
+from protocol.messages.topics import DescribedPartition
+from tests.unit.cli.fake_admin import FakeAdmin
+from tests.unit.cli.rows import cluster, led, partition, topic
+
+Run = Callable[..., Result]
+
+
+def cells(row: DescribedPartition, *, fenced: tuple[int, ...] = ()) -> dict[str, str]:
+    """The line of a partition of topic t, by its heads; the state may contain blanks."""
+    around = Surroundings(cluster(fenced=fenced), {TopicPartition("t", 0): 120})
+    heads, line = outlook_lines([outlook("t", row, around)])
+    names = heads.split()
+    return dict(zip(names, line.split(maxsplit=len(names) - 1), strict=True))
+
+
+def test_a_partition_that_waits_looks_as_specified() -> None:
+    assert cells(partition(last_known_leader=-1), fenced=(1, 2, 3)) == {
+        "TOPIC": "t",
+        "PART": "0",
+        "LEADER": "none",
+        "EPOCH": "7",
+        "HWM": "120",
+        "LEO": "-",
+        "MIN": "2",
+        "ISR": "-",
+        "ELR": "3",
+        "LKELR": "2",
+        "NEXT": "3*",
+        "WRITES": "0",
+        "ONLINE": "-",
+        "LOSSY": "0",
+        "AT-RISK": "-",
+        "STATE": "WAITING_ELR(3: fenced)",
+    }
+
+
+def test_columns_are_aligned_and_no_list_is_cut() -> None:
+    many = led(1, tuple(range(1, 40)), replicas=tuple(range(1, 40)))
+    around = Surroundings(cluster(40), {})
+    lines = outlook_lines([outlook("t", many, around), outlook("longer", led(1, (1,)), around)])
+    assert ",".join(map(str, range(1, 40))) in lines[1]
+    starts = {line.index(word) for line, word in zip(lines, ("STATE", "OK", "UNDER_MIN_ISR"), strict=True)}
+    assert len(starts) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "fenced", "following", "survived"),
+    [
+        pytest.param(led(1, (1, 2, 3)), (), "2", "1 2 1", id="whole"),
+        pytest.param(led(1, (1, 2)), (3,), "2", "0 1 1", id="just min ISR"),
+        pytest.param(led(1, (1,), (2,)), (2,), "2*", "0 0 1", id="the ELR is away"),
+        pytest.param(led(1, (1,), min_isr=1), (), "-", "0 0 0", id="alone"),
+        pytest.param(
+            partition(eligible_leader_replicas=(), last_known_elr=(1, 2, 3)),
+            (3,),
+            "-",
+            "0 - -",
+            id="nobody surely has everything",
+        ),
+        pytest.param(
+            partition(eligible_leader_replicas=(), last_known_elr=(1, 2, 3)),
+            (),
+            "3",
+            "0 - -",
+            id="Kafka trusts the last known leader",
+        ),
+    ],
+)
+def test_next_leader_and_failures_survived(
+    row: DescribedPartition, fenced: tuple[int, ...], following: str, survived: str
+) -> None:
+    found = cells(row, fenced=fenced)
+    assert found["NEXT"] == following
+    assert f"{found['WRITES']} {found['ONLINE']} {found['LOSSY']}" == survived
+
+
+@pytest.mark.parametrize(
+    ("row", "fenced", "state"),
+    [
+        (led(1, (1, 2, 3)), (), "OK"),
+        (led(1, (1, 2)), (3,), "UNDER_REPLICATED"),
+        (led(1, (1,), (2,)), (2,), "UNDER_MIN_ISR"),
+        (led(1, (1,), leader_recovery_state=1), (), "RECOVERING"),
+        (partition(), (), "ELECTING LastKnownLeader: 3"),
+        (partition(), (3,), "WAITING_ELR(3: fenced) LastKnownLeader: 3"),
+        (
+            partition(eligible_leader_replicas=(), last_known_elr=(1, 2)),
+            (2, 3),
+            "NEEDS_RECOVERY(last known: 1: unfenced, 2: fenced) LastKnownLeader: 3",
+        ),
+        (
+            partition(isr=(2,), eligible_leader_replicas=None, last_known_elr=None, last_known_leader=-1),
+            (2,),
+            "WAITING_ISR(2: fenced)",
+        ),
+    ],
+)
+def test_the_state_says_what_a_partition_waits_for(
+    row: DescribedPartition, fenced: tuple[int, ...], state: str
+) -> None:
+    assert cells(row, fenced=fenced)["STATE"] == state
+
+
+def test_elr_that_is_off_is_not_available() -> None:
+    found = cells(led(1, (1, 2, 3), eligible_leader_replicas=None, last_known_elr=None))
+    assert (found["ELR"], found["LKELR"]) == ("N/A", "N/A")
+
+
+def test_the_view_asks_leaders_for_high_watermarks_and_the_cluster_for_its_switches(
+    holdfast: Run, admin: FakeAdmin
+) -> None:
+    """With the recovery manager on, an allowed unclean election compares logs: nobody is next for sure."""
+    admin.add(topic(led(1, (1,), min_isr=1), partition(partition_index=1)))
+    admin.offsets[TopicPartition("t", 0)] = 77
+    entry = ConfigEntry("unclean.leader.election.enable", "true", "TOPIC", "false", "boolean", "")
+    admin.configs[Resource.topic("t")] = [entry]
+
+    def rows() -> list[dict[str, object]]:
+        result = holdfast("topics", "--describe", "--durability", "--output", "json")
+        return json.loads(result.stdout)["data"][0]["partitions"]  # type: ignore[no-any-return]
+
+    first, second = rows()
+    assert (first["high_watermark"], first["next_leader"], first["next_leader_reason"]) == (
+        77,
+        2,
+        "unclean_random",
+    )
+    assert second["high_watermark"] is None
+    assert second["failures_survived"] == {"writes": -2, "online": 0, "lossy": 0}
+    manager = ConfigEntry("unclean.recovery.manager.enabled", "true", "CLUSTER", "false", "boolean", "")
+    admin.configs[Resource.cluster()] = [manager]
+    assert rows()[0]["next_leader"] is None
+
+
+def test_leaders_that_do_not_answer_hide_nothing_else(holdfast: Run, admin: FakeAdmin) -> None:
+    admin.add(topic(led(1, (1, 2, 3))))
+    admin.refuses["list_offsets"] = TimedOut("no leader")
+    result = holdfast("topics", "--describe", "--durability")
+    assert result.exit_code == 0
+    assert result.stdout.split()[-1] == "OK"
+    assert result.stderr == "warning: high watermarks are not shown: no leader\n"

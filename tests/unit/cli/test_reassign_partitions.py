@@ -1,0 +1,263 @@
+"""`holdfast reassign-partitions`: proposals, Kafka's lines, and how far a move is."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from cli.reassignment_plan import CannotPropose, Progress, propose, verify
+from client.admin_partitions import Reassignment
+from client.errors import RowError
+from client.metadata_cache import TopicPartition
+from protocol.errors import ErrorCode
+from tests.unit.cli.fake_admin import FakeAdmin
+from tests.unit.cli.rows import cluster, led, topic
+
+Run = Callable[..., Result]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+RACKS = [(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c"), (6, "c")]
+
+
+@pytest.fixture
+def move(tmp_path: Path) -> str:
+    """A file that moves t-0 to 2,3."""
+    path = tmp_path / "move.json"
+    path.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]}]}')
+    return str(path)
+
+
+# --- the plan --------------------------------------------------------------------------------------------
+
+
+def test_a_proposal_spreads_leaders_evenly_and_replicas_over_racks() -> None:
+    """R106's placement, with the factors that are there."""
+    current: dict[TopicPartition, tuple[int, ...]]
+    current = {TopicPartition("t", index): (1, 2, 3) for index in range(12)}
+    current |= {TopicPartition("u", index): (1, 2) for index in range(6)}
+    proposed = propose(current, RACKS)
+    assert proposed.keys() == current.keys()
+    rack_of = dict(RACKS)
+    for partition, replicas in proposed.items():
+        assert len(replicas) == len(current[partition])
+        assert len({rack_of[replica] for replica in replicas}) == len(replicas)
+    assert set(Counter(replicas[0] for replicas in proposed.values()).values()) == {3}
+
+
+def test_a_proposal_needs_as_many_brokers_as_replicas() -> None:
+    with pytest.raises(CannotPropose, match="t-0 has 3 replicas, --broker-list names 2 brokers"):
+        propose({T0: (1, 2, 3)}, RACKS[:2])
+
+
+def test_brokers_with_and_without_racks_are_mixed_only_on_demand() -> None:
+    brokers = [(1, "a"), (2, None)]
+    with pytest.raises(CannotPropose, match="--disable-rack-aware"):
+        propose({T0: (1,)}, brokers)
+    assert propose({T0: (1,)}, brokers, rack_aware=False) == {T0: (1,)}
+
+
+@pytest.mark.parametrize(
+    ("current", "moving", "progress", "line"),
+    [
+        ((2, 3), None, Progress.COMPLETED, "Reassignment of partition t-0 is completed."),
+        (
+            (2, 3, 1),
+            Reassignment((2, 3, 1), (3,), (1,)),
+            Progress.IN_PROGRESS,
+            "Reassignment of partition t-0 is still in progress.",
+        ),
+        (
+            (1, 2),
+            None,
+            Progress.DIFFERENT,
+            "There is no active reassignment of partition t-0, but replica set is 1,2 rather than 2,3.",
+        ),
+        (
+            (4, 1, 2),
+            Reassignment((4, 1, 2), (4,), (1, 2)),
+            Progress.DIFFERENT,
+            "Partition t-0 is being moved to 4 rather than 2,3.",
+        ),
+        (None, None, Progress.UNKNOWN, "There is no partition t-0."),
+    ],
+)
+def test_how_far_a_partition_is(
+    current: tuple[int, ...] | None, moving: Reassignment | None, progress: Progress, line: str
+) -> None:
+    (step,) = verify(
+        {T0: (2, 3)}, {} if current is None else {T0: current}, {} if moving is None else {T0: moving}
+    )
+    assert (step.progress, step.line) == (progress, line)
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("", "one of --generate, --execute, --verify, --cancel, --list"),
+        ("--execute --verify --reassignment-json-file x", "one of"),
+        ("--execute", "--execute needs --reassignment-json-file"),
+        ("--generate --broker-list 1", "--generate needs --topics-to-move-json-file"),
+        ("--generate --topics-to-move-json-file x", "--generate needs --broker-list"),
+        ("--verify --reassignment-json-file x --additional", "--additional belongs to --execute"),
+        ("--list --reassignment-json-file x", "--reassignment-json-file belongs to"),
+        ("--execute --reassignment-json-file nowhere.json", "cannot read nowhere.json"),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_usage(
+    holdfast: Run, admin: FakeAdmin, words: str, complaint: str
+) -> None:
+    result = holdfast("reassign-partitions", *words.split())
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert not admin.is_closed
+
+
+@pytest.mark.parametrize("ids", ["1,x", "", "1,,2", "1,2,1"])
+def test_a_broker_list_is_made_of_different_numbers(
+    holdfast: Run, admin: FakeAdmin, ids: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "topics.json"
+    path.write_text('{"topics":[{"topic":"t"}]}')
+    words = ("--topics-to-move-json-file", str(path), "--broker-list", ids)
+    assert holdfast("reassign-partitions", "--generate", *words).exit_code == 2
+    assert not admin.is_closed
+
+
+def test_generate_prints_what_is_and_what_could_be(holdfast: Run, admin: FakeAdmin, tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    path.write_text('{"topics":[{"topic":"t"}],"version":1}')
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    words = ("reassign-partitions", "--generate", "--topics-to-move-json-file", str(path), "--broker-list")
+    lines = holdfast(*words, "3,2").stdout.splitlines()
+    assert lines[:4] == [
+        "Current partition replica assignment",
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}',
+        "",
+        "Proposed partition reassignment configuration",
+    ]
+    (proposed,) = json.loads(lines[4])["partitions"]
+    assert sorted(proposed["replicas"]) == [2, 3]
+    assert admin.asked == []
+    assert "broker 9 is not registered" in holdfast(*words, "1,9").stderr
+    admin.cluster = cluster(racks={1: "a"})
+    assert "--disable-rack-aware" in holdfast(*words, "1,2").stderr
+    assert holdfast(*words, "1,2", "--disable-rack-aware").exit_code == 0
+    path.write_text('{"topics":[{"topic":"nix"}]}')
+    assert "nix: UNKNOWN_TOPIC_OR_PARTITION" in holdfast(*words, "1,2").stderr
+
+
+def test_execute_prints_the_way_back_first(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    result = holdfast("reassign-partitions", "--execute", "--reassignment-json-file", move)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "Current partition replica assignment",
+        "",
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}',
+        "",
+        "Save this to use as the --reassignment-json-file option during rollback",
+        "Successfully started partition reassignment for t-0",
+    ]
+    assert admin.asked == [("alter_partition_reassignments", {T0: (2, 3)}, True)]
+
+
+def test_execute_while_others_move_needs_additional(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    """What the move under way has added is no place to go back to (R105)."""
+    admin.add(topic(led(1, (1, 2), replicas=(4, 1, 2))))
+    admin.moving[T0] = Reassignment((4, 1, 2), (4,), (1, 2))
+    words = ("reassign-partitions", "--execute", "--reassignment-json-file", move)
+    result = holdfast(*words)
+    assert result.exit_code == 1
+    assert "Use --additional to override this" in result.stderr
+    assert admin.asked == []
+    result = holdfast(*words, "--additional", "--disallow-replication-factor-change")
+    assert '"replicas":[1,2]' in result.stdout
+    assert admin.asked == [("alter_partition_reassignments", {T0: (2, 3)}, False)]
+
+
+def test_a_partition_that_does_not_exist_stops_everything(
+    holdfast: Run, admin: FakeAdmin, tmp_path: Path
+) -> None:
+    admin.add(topic(led(1, (1, 2))))
+    path = tmp_path / "move.json"
+    rows = [{"topic": "t", "partition": index, "replicas": [1]} for index in (0, 5)]
+    path.write_text(json.dumps({"partitions": rows}))
+    result = holdfast("reassign-partitions", "--execute", "--reassignment-json-file", str(path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: t-5: UNKNOWN_TOPIC_OR_PARTITION")
+    assert admin.asked == []
+
+
+def test_a_refused_partition_is_told_beside_those_that_move(
+    holdfast: Run, admin: FakeAdmin, tmp_path: Path
+) -> None:
+    admin.add(topic(led(1, (1, 2)), led(1, (1, 2), partition_index=1)))
+    admin.row_errors[T1] = RowError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 9 is not registered")
+    path = tmp_path / "move.json"
+    rows = [{"topic": "t", "partition": index, "replicas": [2, 9 * index or 3]} for index in (0, 1)]
+    path.write_text(json.dumps({"partitions": rows}))
+    result = holdfast("reassign-partitions", "--execute", "--reassignment-json-file", str(path))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "Successfully started partition reassignment for t-0"
+    assert result.stderr == "error: t-1: INVALID_REPLICA_ASSIGNMENT: broker 9 is not registered\n"
+
+
+def test_verify_tells_progress_and_fails_only_where_nothing_moves(
+    holdfast: Run, admin: FakeAdmin, move: str
+) -> None:
+    words = ("reassign-partitions", "--verify", "--reassignment-json-file", move)
+    admin.add(topic(led(2, (2, 3), replicas=(2, 3))))
+    result = holdfast(*words, "--preserve-throttles")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "Status of partition reassignment:",
+        "Reassignment of partition t-0 is completed.",
+    ]
+    assert result.stderr == "warning: --preserve-throttles has no effect here\n"
+    admin.moving[T0] = Reassignment((2, 3, 1), (3,), (1,))
+    assert holdfast(*words).exit_code == 0
+    admin.moving.clear()
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    assert holdfast(*words).exit_code == 1
+
+
+def test_waiting_ends_when_all_is_where_it_should_be(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    admin.add(topic(led(2, (2, 3), replicas=(2, 3))))
+    words = ("reassign-partitions", "--execute", "--reassignment-json-file", move, "--wait")
+    result = holdfast(*words)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "Reassignment of partition t-0 is completed."
+
+
+def test_waiting_ends_with_the_timeout(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    admin.add(topic(led(2, (2, 1), replicas=(2, 3, 1))))
+    admin.moving[T0] = Reassignment((2, 3, 1), (3,), (1,))
+    words = ("reassign-partitions", "--verify", "--reassignment-json-file", move, "--wait")
+    result = holdfast(*words, "--timeout-ms", "100")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: t-0: REQUEST_TIMED_OUT: still in progress after 100 ms")
+
+
+def test_cancel_ends_the_moves_that_run(holdfast: Run, admin: FakeAdmin, move: str) -> None:
+    words = ("reassign-partitions", "--cancel", "--reassignment-json-file", move)
+    result = holdfast(*words)
+    assert (result.exit_code, result.stdout) == (0, "None of the specified partition moves are active.\n")
+    admin.moving[T0] = Reassignment((2, 3, 1), (3,), (1,))
+    result = holdfast(*words)
+    assert result.stdout == "Successfully cancelled partition reassignment for: t-0\n"
+    assert admin.asked == [("alter_partition_reassignments", {T0: None}, True)]
+
+
+def test_list_prints_what_moves(holdfast: Run, admin: FakeAdmin) -> None:
+    assert holdfast("reassign-partitions", "--list").stdout == "No partition reassignments found.\n"
+    admin.moving = {T1: Reassignment((1, 2, 3), (3,), ()), T0: Reassignment((2, 3, 1), (3,), (1,))}
+    assert holdfast("reassign-partitions", "--list").stdout.splitlines() == [
+        "Current partition reassignments:",
+        "t-0: replicas: 2,3,1. adding: 3. removing: 1.",
+        "t-1: replicas: 1,2,3. adding: 3.",
+    ]
