@@ -174,9 +174,12 @@ class MemoryDisk:
 
     # --- what a test does to it -------------------------------------------------------------------------
 
-    def power_loss(self) -> None:
-        """Forget all that was not made durable. Open files answer EIO from now on, locks are free."""
+    def power_loss(self, *, keeps_names: bool = False) -> None:
+        """Forget all that was not made durable; with `keeps_names` the file system has written every change
+        of a name by itself. Open files answer EIO from now on, locks are free."""
         self._end_process("power was lost")
+        if keeps_names:
+            _write_names(self._root)
         _lose_cache(self._root)
 
     def process_kill(self) -> None:
@@ -356,6 +359,13 @@ class MemoryDisk:
 
 def _names(path: str) -> list[str]:
     return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+
+
+def _write_names(folder: Folder) -> None:
+    folder.durable = dict(folder.cached)
+    for child in folder.cached.values():
+        if isinstance(child, Folder):
+            _write_names(child)
 
 
 def _lose_cache(node: Node) -> None:

@@ -434,6 +434,8 @@ class Log:
             self._flusher.forget(old)
             self._advance_log_start(self._segments.base_offset)
             await self._flusher.store_epochs(self._epochs)
+            # Oldest first: file systems write names in the order of their changes, so one sync will do. What
+            # comes back after a crash are the newest of these.
             for segment in old:
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)

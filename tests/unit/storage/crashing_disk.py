@@ -10,9 +10,10 @@ from runtime.memory_disk import MemoryDisk, MemoryFile
 class CrashingDisk:
     """A MemoryDisk that loses power before its operation number `crash_at`; later ones fail too."""
 
-    def __init__(self, inner: MemoryDisk, crash_at: int | None = None) -> None:
+    def __init__(self, inner: MemoryDisk, crash_at: int | None = None, *, keeps_names: bool = False) -> None:
         self.inner = inner
         self.crash_at = crash_at
+        self.keeps_names = keeps_names
         #: operations that changed something, names in order; how many there are to crash at
         self.steps: list[str] = []
         self.is_dead = False
@@ -20,7 +21,7 @@ class CrashingDisk:
     def step(self, operation: str, path: str) -> None:
         if not self.is_dead and len(self.steps) == self.crash_at:
             self.is_dead = True
-            self.inner.power_loss()
+            self.inner.power_loss(keeps_names=self.keeps_names)
         if self.is_dead:
             raise DiskError(path, operation, errno.EIO, "power was lost")
         self.steps.append(f"{operation} {path}")
