@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("cli.demo", "Produce while processes are killed, then prove with Spark what survived."),
     "dump-log": ("cli.dump_log", "Show what is in segment, index and checkpoint files."),
     "features": ("cli.features", "Show, raise and lower levels of features."),
+    "explain": ("cli.explain", "Tell why a partition is led as it is, from the metadata log."),
     "get-offsets": ("cli.get_offsets", "Show the first, last or a timestamp's offset of partitions."),
     "leader-election": ("cli.leader_election", "Elect leaders of partitions."),
     "node-health": ("cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),

@@ -53,7 +53,7 @@ _TEXTS = {
     CauseKind.SESSION_ENDED: "the session of broker {broker} ended",
     CauseKind.CONNECTION_REFUSED: "broker {broker} is gone: its listener refuses connections",
     CauseKind.FENCING_ASKED: "broker {broker} asked to be fenced",
-    CauseKind.SHUTDOWN_COMPLETED: "the controlled shutdown of broker {broker} is complete",
+    CauseKind.SHUTDOWN_COMPLETED: "broker {broker} stops and leads nothing any more",
     CauseKind.CONTROLLED_SHUTDOWN: "broker {broker} began a controlled shutdown",
     CauseKind.CLEAN_RESTART: "broker {broker} restarted cleanly",
     CauseKind.UNCLEAN_REGISTRATION: "broker {broker} registered after an unclean shutdown",
