@@ -148,9 +148,6 @@ class OperatorRequests:
 
     def _config_problem(self, image: MetadataImage, asked: AlterConfigsResource) -> Outcome | None:
         """The first thing that is wrong with the changes of one resource."""
-        problem = self._configs.resource_problem(image, (asked.resource_type, asked.resource_name))
-        if problem is not None:
-            return problem
         times = Counter(config.name for config in asked.configs)
         for config in asked.configs:
             text = None
@@ -167,7 +164,7 @@ class OperatorRequests:
             problem = self._configs.problem(image, _change(asked, config))
             if problem is not None:
                 return problem
-        return None
+        return self._configs.resource_problem(image, (asked.resource_type, asked.resource_name))
 
     def _update_features(self, draft: Draft, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """All or none."""

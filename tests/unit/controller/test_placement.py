@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.placement import place_replicas
+from controller.placement import place_more, place_replicas
 
 Broker = tuple[int, str | None]
 
@@ -69,3 +69,38 @@ def test_the_same_question_gets_the_same_answer() -> None:
     assert first == place_replicas(
         list(reversed(brokers)), [], partition_count=9, replication_factor=3, start=5
     )
+
+
+@given(
+    active=st.integers(1, 7),
+    first=st.integers(1, 30),
+    more=st.integers(1, 30),
+    start=st.integers(0, 50),
+    factor=st.integers(1, 3),
+)
+def test_a_topic_that_grows_stays_even(active: int, first: int, more: int, start: int, factor: int) -> None:
+    factor = min(factor, active)
+    brokers = without_racks(active)
+    placed = place_replicas(brokers, [], partition_count=first, replication_factor=factor, start=start)
+    preferred = [replicas[0] for replicas in placed]
+    placed += place_more(brokers, [], preferred, partition_count=more, replication_factor=factor)
+    assert all(len(set(replicas)) == factor for replicas in placed)
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders[broker_id] for broker_id in range(active)) <= 1
+
+
+def test_a_broker_that_came_later_leads_new_partitions_until_it_has_its_share() -> None:
+    preferred = [0, 1, 2, 0, 1, 2]
+    placed = place_more(without_racks(4), [], preferred, partition_count=6, replication_factor=2)
+    leaders = [replicas[0] for replicas in placed]
+    assert leaders[:2] == [3, 3]
+    assert Counter(preferred + leaders) == {0: 3, 1: 3, 2: 3, 3: 3}
+
+
+def test_new_partitions_spread_over_racks_too_and_leave_gone_brokers_alone() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    placed = place_more(list(racks.items()), [], [9, 9], partition_count=30, replication_factor=3)
+    for replicas in placed:
+        assert sorted(racks[replica] for replica in replicas) == ["a", "b", "c"]
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {5}
+    assert set(Counter(replica for replicas in placed for replica in replicas).values()) == {15}

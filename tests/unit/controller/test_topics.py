@@ -1,11 +1,18 @@
-"""CreateTopics and DeleteTopics (R106, R107)."""
+"""CreateTopics, CreatePartitions and DeleteTopics (R106, R107)."""
 
 from typing import Any
 
 import pytest
 
+from controller.operations import Reassign
 from controller.topics import PARTITIONS_MAX
 from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
 from protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -161,3 +168,111 @@ def test_a_deleted_topic_is_gone_with_its_overrides_and_its_name_is_free() -> No
     ]
     assert create(quorum, "t", 1, 1).topic_id != first.topic_id
     assert not quorum.image.overrides("t")
+
+
+# --- CreatePartitions --------------------------------------------------------------------------------------
+
+
+def grow(
+    quorum: Quorum, count: int, *assignments: tuple[int, ...], name: str = "t"
+) -> CreatePartitionsTopicResult:
+    by_hand = tuple(CreatePartitionsAssignment(ids) for ids in assignments) or None
+    request = CreatePartitionsRequest(0, False, (CreatePartitionsTopic(name, count, by_hand),))
+    (row,) = quorum.request(request).results
+    answer: CreatePartitionsTopicResult = row
+    assert (answer.error_message is None) == (answer.error_code == ErrorCode.NONE)
+    return answer
+
+
+def test_new_partitions_go_on_where_the_topic_ends() -> None:
+    """Two at first and two later lie as four would have."""
+    quorum = three_brokers()
+    create(quorum, "t", 2, 2)
+    assert grow(quorum, 6).error_code == ErrorCode.NONE
+    at_once = three_brokers()
+    create(at_once, "t", 6, 2)
+    assert [quorum.partition("t", index) for index in range(6)] == [
+        at_once.partition("t", index) for index in range(6)
+    ]
+
+
+def test_new_partitions_have_the_topics_own_min_isr_and_active_replicas_in_sync() -> None:
+    """R106: with the topic's value, cut to the number of replicas."""
+    quorum = three_brokers(min_insync_replicas="1")
+    create(quorum, "t", -1, -1, (1, 2, 3), configs={"min.insync.replicas": "3"})
+    create(quorum, "u", -1, -1, (1, 2), configs={"min.insync.replicas": "3"})
+    quorum.vanish(3)
+    assert grow(quorum, 2, (3, 2, 1)).error_code == ErrorCode.NONE
+    assert grow(quorum, 2, name="u").error_code == ErrorCode.NONE
+    made = quorum.partition("t", 1)
+    assert (made.replicas, made.isr, made.leader, made.min_isr) == ((3, 2, 1), (1, 2), 2, 3)
+    assert quorum.partition("u", 1).min_isr == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "assignments", "error", "says"),
+    [
+        ("x", 5, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic x"),
+        ("t", 2, (), ErrorCode.INVALID_PARTITIONS, "has 2 partitions"),
+        ("t", 1, (), ErrorCode.INVALID_PARTITIONS, "cannot shrink"),
+        ("t", -5, (), ErrorCode.INVALID_PARTITIONS, "cannot shrink"),
+        ("t", 3 + PARTITIONS_MAX, (), ErrorCode.POLICY_VIOLATION, "split it"),
+        ("t", 4, ((1, 2),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "1 assignments for 2 new partitions"),
+        ("t", 3, ((1, 2), (2, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "2 assignments for 1"),
+        ("t", 3, ((1, 9),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 9"),
+        ("t", 3, ((1, 1),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice"),
+        ("t", 3, ((),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 has no replicas"),
+        ("t", 4, ((1, 2), (1, 2, 3)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 3 has 3 replicas"),
+        ("t", 3, ((3, 4),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker that is ready"),
+    ],
+)
+def test_partitions_that_cannot_be_are_refused_and_nothing_is_made(
+    name: str, count: int, assignments: tuple[tuple[int, ...], ...], error: ErrorCode, says: str
+) -> None:
+    quorum = three_brokers()
+    quorum.start_brokers(4)
+    create(quorum, "t", -1, -1, (1, 2), (2, 1))
+    quorum.vanish(3)
+    quorum.vanish(4)
+    before = quorum.image
+    row = grow(quorum, count, *assignments, name=name)
+    assert row.error_code == error
+    assert says in (row.error_message or "")
+    assert quorum.image == before
+
+
+def test_topics_of_one_request_grow_each_for_itself_within_one_limit() -> None:
+    quorum = three_brokers()
+    for name in ("a", "b", "c"):
+        create(quorum, name, 1, 1)
+    half = 1 + PARTITIONS_MAX // 2
+    wanted = (("b", half), ("x", 5), ("a", half), ("c", 2))
+    rows = tuple(CreatePartitionsTopic(name, count, None) for name, count in wanted)
+    answer = quorum.request(CreatePartitionsRequest(0, False, rows))
+    assert [(row.name, ErrorCode(row.error_code).name) for row in answer.results] == [
+        ("b", "NONE"),
+        ("x", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("a", "NONE"),
+        ("c", "POLICY_VIOLATION"),
+    ]
+    twice = quorum.request(CreatePartitionsRequest(0, False, (CreatePartitionsTopic("c", 2, None),) * 2))
+    assert [row.error_code for row in twice.results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert len(quorum.topic("c").partitions) == 1
+
+
+def test_a_topic_whose_first_partition_moves_grows_by_where_that_goes() -> None:
+    quorum = three_brokers()
+    create(quorum, "t", -1, -1, (1, 2))
+    quorum.vanish(3)
+    assert quorum.request(Reassign("t", 0, (1, 3))).error_code == ErrorCode.NONE
+    assert quorum.partition("t").replicas == (1, 3, 2)
+    grow(quorum, 2)
+    assert len(quorum.partition("t", 1).replicas) == 2
+
+
+def test_without_a_broker_that_is_ready_no_partition_is_placed() -> None:
+    quorum = three_brokers()
+    create(quorum, "t", 1, 2)
+    for broker_id in (1, 2, 3):
+        quorum.vanish(broker_id)
+    assert grow(quorum, 2).error_code == ErrorCode.INVALID_REPLICATION_FACTOR

@@ -1,4 +1,6 @@
-"""Images as answers: Metadata, DescribeCluster, DescribeTopicPartitions (R110-R114)."""
+"""Images as answers: Metadata, DescribeCluster, DescribeTopicPartitions (R110-R114), reassignments."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +8,8 @@ from metadata.delta import MetadataDelta
 from metadata.describe import (
     describe_cluster_response,
     describe_topic_partitions_response,
+    described_features,
+    list_partition_reassignments_response,
     metadata_response,
 )
 from metadata.image import RESOURCE_TOPIC, MetadataImage
@@ -19,7 +23,10 @@ from metadata.records import (
     UnfenceBrokerRecord,
 )
 from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import FeatureRange
+from protocol.messages.features import DescribedFeature
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.reassignments import ListedTopic, ListPartitionReassignmentsRequest
 from protocol.messages.topics import DescribeTopicPartitionsRequest, TopicPartitionCursor
 from tests.unit.metadata.test_delta import LISTENERS, T, U, register
 
@@ -74,6 +81,7 @@ def pages(image: MetadataImage, names: tuple[str, ...], limit: int, own_limit: i
 
 
 def test_pages_follow_the_cursor_over_topics_by_name() -> None:
+    """R110, R112: the limit counts partitions over all topics, the smaller of both limits counts."""
     assert pages(IMAGE, (), 100) == [["t-0", "t-1", "t-2", "u-0"]]
     assert pages(IMAGE, (), 3) == [["t-0", "t-1", "t-2"], ["u-0"]]
     assert pages(IMAGE, (), 2) == [["t-0", "t-1"], ["t-2", "u-0"]]
@@ -82,11 +90,13 @@ def test_pages_follow_the_cursor_over_topics_by_name() -> None:
 
 
 def test_unknown_topics_do_not_count_against_the_limit() -> None:
+    """R114."""
     assert pages(IMAGE, ("a", "b", "u"), 1) == [["a!", "b!", "u-0"]]
 
 
 @pytest.mark.parametrize("cursor", [TopicPartitionCursor("u", -1), TopicPartitionCursor("x", 0)])
 def test_a_cursor_outside_the_question_is_refused(cursor: TopicPartitionCursor) -> None:
+    """R110."""
     request = DescribeTopicPartitionsRequest(("t", "u"), 10, cursor)
     answer = describe_topic_partitions_response(IMAGE, request, partition_limit=100)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -94,10 +104,32 @@ def test_a_cursor_outside_the_question_is_refused(cursor: TopicPartitionCursor) 
 
 
 def test_a_cursor_behind_its_topic_gives_an_empty_row_and_a_deleted_one_is_passed_over() -> None:
+    """R114; a topic that was asked for by name and is gone meanwhile has its error."""
+    gone = DescribeTopicPartitionsRequest(("u", "tt"), 10, TopicPartitionCursor("tt", 4))
+    found = describe_topic_partitions_response(IMAGE, gone, partition_limit=100).topics
+    assert [(topic.name, topic.error_code) for topic in found] == [
+        ("tt", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("u", ErrorCode.NONE),
+    ]
     for cursor, names in ((TopicPartitionCursor("t", 9), ["t", "u"]), (TopicPartitionCursor("tt", 0), ["u"])):
         request = DescribeTopicPartitionsRequest((), 10, cursor)
         answer = describe_topic_partitions_response(IMAGE, request, partition_limit=100)
         assert [topic.name for topic in answer.topics] == names
+
+
+def test_the_cursor_is_the_first_partition_that_was_not_returned() -> None:
+    """R112: also when the limit is met at the end of a topic."""
+    for limit, cursor in ((1, TopicPartitionCursor("t", 1)), (3, TopicPartitionCursor("u", 0)), (4, None)):
+        request = DescribeTopicPartitionsRequest((), limit, None)
+        answer = describe_topic_partitions_response(IMAGE, request, partition_limit=100)
+        assert answer.next_cursor == cursor
+
+
+def test_a_negative_index_is_refused_also_when_all_topics_are_asked_for() -> None:
+    """R110."""
+    request = DescribeTopicPartitionsRequest((), 10, TopicPartitionCursor("t", -1))
+    answer = describe_topic_partitions_response(IMAGE, request, partition_limit=100)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_leaderless_partition_is_described_without_error_and_with_its_sets() -> None:
@@ -147,3 +179,69 @@ def test_describe_cluster_names_fenced_brokers_too_and_falls_back_to_their_first
     rows = [(row.broker_id, row.is_fenced, row.clean_shutdown, row.port) for row in answer.brokers]
     assert rows == [(1, False, True, LISTENERS[0].port), (2, True, True, LISTENERS[0].port)]
     assert (answer.controller_id, answer.controller_epoch) == (9, 4)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "supported"), [(((0, 1), (0, 1)), (0, 1)), (((0, 1), (0, 0)), (0, 0)), ((), (0, 1))]
+)
+def test_features_have_the_levels_that_all_brokers_support(
+    ranges: tuple[tuple[int, int], ...], supported: tuple[int, int]
+) -> None:
+    """R108."""
+    delta = MetadataDelta(MetadataImage())
+    delta.replay(FeatureLevelRecord(ELR_FEATURE, 1), 0, 1)
+    for offset, (low, high) in enumerate(ranges, 1):
+        features = (FeatureRange(ELR_FEATURE, low, high),)
+        delta.replay(replace(register(offset, offset), features=features), offset, 1)
+    assert described_features(delta.apply()) == (DescribedFeature(ELR_FEATURE, *supported, 1),)
+
+
+def test_describe_cluster_tells_features_with_the_offset_that_they_belong_to() -> None:
+    answer = describe_cluster_response(
+        IMAGE, listener_name="B", cluster_id="c", controller_id=9, controller_epoch=4
+    )
+    assert [(row.name, row.finalized_level) for row in answer.features] == [(ELR_FEATURE, 1)]
+    assert answer.metadata_offset == IMAGE.offset
+
+
+def moving_image() -> MetadataImage:
+    still = PartitionRegistration((1, 2), (1, 2), 1, 0, 0, 2)
+    moving = PartitionRegistration(
+        (2, 3, 1), (1, 2), 1, 0, 0, 2, adding_replicas=(3,), removing_replicas=(1,), original_replicas=(1, 2)
+    )
+    delta = MetadataDelta(MetadataImage())
+    records: list[MetadataRecord] = [
+        TopicRecord("u", U),
+        TopicRecord("t", T),
+        moving.to_record(U, 1),
+        still.to_record(U, 0),
+        moving.to_record(T, 2),
+        moving.to_record(T, 0),
+    ]
+    for offset, record in enumerate(records):
+        delta.replay(record, offset, 1)
+    return delta.apply()
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (None, [("t", [0, 2]), ("u", [1])]),
+        (
+            (ListedTopic("u", (0, 1, 9)), ListedTopic("x", (0,)), ListedTopic("t", (2,))),
+            [("t", [2]), ("u", [1])],
+        ),
+        ((ListedTopic("t", (2,)), ListedTopic("t", (0,))), [("t", [0, 2])]),
+        ((ListedTopic("u", (0,)),), []),
+        ((), []),
+    ],
+)
+def test_partitions_that_move_are_listed_and_others_left_out(
+    asked: tuple[ListedTopic, ...] | None, found: list[tuple[str, list[int]]]
+) -> None:
+    request = ListPartitionReassignmentsRequest(0, asked)
+    topics = list_partition_reassignments_response(moving_image(), request).topics
+    assert [(topic.name, [row.partition_index for row in topic.partitions]) for topic in topics] == found
+    for topic in topics:
+        for row in topic.partitions:
+            assert (row.replicas, row.adding_replicas, row.removing_replicas) == ((2, 3, 1), (3,), (1,))
