@@ -11,6 +11,7 @@ from typing import Any
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import metadata as m
+from protocol.messages.features import DescribedFeature
 from protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchPartitionResponse, FetchResponse
 from protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -37,6 +38,18 @@ from runtime.api import Runtime
 from runtime.memory import MemoryWorld
 
 SEQUENCES = 1 << 31
+
+#: What is answered by the book of the test: the controller's own tests say what it answers.
+SCRIPTED_APIS = (
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+)
 
 
 @dataclass
@@ -138,6 +151,7 @@ class FakeBroker:
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe_topics,
             ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
             ApiKey.DESCRIBE_QUORUM: self._describe_quorum,
+            **dict.fromkeys(SCRIPTED_APIS, self._scripted),
         }
         handlers = {key: self._recorded(handler) for key, handler in apis.items()}
         self.server = Server(runtime, self.broker_id, "PLAINTEXT", handlers)
@@ -361,7 +375,12 @@ class FakeBroker:
         return DescribedPartition(0, index, leader, epoch, 1, (1, 2, 3), (1, 2, 3), (), (), -1, 2, 0, ())
 
     def _describe_cluster(self, exchange: Exchange) -> None:
-        exchange.respond(m.DescribeClusterResponse(0, None, "fake", 101, 5, self.cluster.offset, (), ()))
+        exchange.respond(
+            m.DescribeClusterResponse(0, None, "fake", 101, 5, self.cluster.offset, (), self.cluster.features)
+        )
+
+    def _scripted(self, exchange: Exchange) -> None:
+        self._answer(exchange, self.cluster.scripted.pop(0))
 
     def _describe_quorum(self, exchange: Exchange) -> None:
         code = self._error(ApiKey.DESCRIBE_QUORUM)
@@ -382,6 +401,9 @@ class FakeCluster:
         self._topics_made = 0
         #: a dead broker stays in the answers until a test says that the controller fenced it
         self.fenced: set[int] = set()
+        self.features: tuple[DescribedFeature, ...] = ()
+        #: answers to requests of SCRIPTED_APIS in order, whichever broker is asked
+        self.scripted: list[Any] = []
 
     async def start(self, count: int = 3) -> None:
         for broker_id in range(1, count + 1):

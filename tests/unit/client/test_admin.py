@@ -10,6 +10,7 @@ from client.errors import ClientError, TimedOut
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
+from protocol.messages.unregister_broker import UnregisterBrokerResponse
 from runtime.memory import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_consumer import Play
@@ -137,6 +138,21 @@ async def test_cluster_quorum_and_offsets(play: Play, admin: Admin) -> None:
     assert (await play.until(admin.describe_quorum())).raft_epoch == 5
     found = await play.until(admin.list_offsets({("t", 0): -1}))
     assert found == {("t", 0): (0, -1, 1)}
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_broker_that_an_earlier_attempt_unregistered_is_unregistered(
+    play: Play, admin: Admin, is_lost: bool
+) -> None:
+    gone = UnregisterBrokerResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no broker 7")
+    play.cluster.scripted = [UnregisterBrokerResponse(0, None), gone][not is_lost :]
+    play.cluster.brokers[1].answers_lost = int(is_lost)
+    if is_lost:
+        await play.until(admin.unregister_broker(7))
+        return
+    with pytest.raises(ClientError, match="no broker 7") as caught:
+        await play.until(admin.unregister_broker(7))
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 async def test_dead_nodes_are_passed_over_and_a_dead_cluster_is_said_to_be_dead(
