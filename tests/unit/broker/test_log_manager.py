@@ -286,12 +286,13 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
     assert process.high_watermarks == {(OTHER, 0): 0}
 
 
+@pytest.mark.parametrize("keeps_names", [False, True])
 @pytest.mark.usefixtures("failures_logged")
-async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start() -> None:
+async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(keeps_names: bool) -> None:
     crash_at = 0
     while True:
         disk = MemoryDisk()
-        crashing = CrashingDisk(disk)
+        crashing = CrashingDisk(disk, keeps_names=keeps_names)
         process = Process(crashing, ("/a",))
         await process.start()
         await process.manager.create("topic", TOPIC, 0, SMALL)
