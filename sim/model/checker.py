@@ -70,7 +70,7 @@ class AcceptedProposal:
 
     @staticmethod
     def check(w: World, part: PartitionState, sender: int, epoch: int, proposal: Proposal) -> str | None:
-        isr, epochs, leader_epoch, partition_epoch = proposal
+        isr, epochs, leader_epoch, partition_epoch, _, _ = proposal
         if sender != part.leader or leader_epoch != part.leader_epoch:
             return f"from {sender} in leader epoch {leader_epoch}; {part.leader} leads in {part.leader_epoch}"
         if partition_epoch != part.partition_epoch or epoch != w.epochs[sender]:
@@ -215,7 +215,7 @@ class CleanStopOrder:
     def check(w: World, broker: Broker) -> str | None:
         for replica in broker.replicas:
             if replica.durable < len(replica.log):
-                return f"broker {broker.id} wrote its marker, {replica.durable} of {len(replica.log)} are durable"
+                return f"broker {broker.id} wrote its marker at {replica.durable} of {len(replica.log)}"
         return None
 
 

@@ -234,12 +234,22 @@ def fence(w: World, broker: int) -> None:
 
 
 def expire_session(w: World, bits: int) -> bool:
-    """Fence an unfenced broker; half of the time only one that is not there any more."""
+    """The session of a broker that is not there any more ends."""
     n = w.broker_count
-    start, only_dead = bits % n, bits >> 8 & 3
     for i in range(n):
-        broker = (start + i) % n
-        if w.unfenced >> broker & 1 and (only_dead == 0 or not w.is_live(broker)):
+        broker = (bits + i) % n
+        if w.unfenced >> broker & 1 and not w.is_live(broker):
+            fence(w, broker)
+            return True
+    return False
+
+
+def expire_live_session(w: World, bits: int) -> bool:
+    """Heartbeats of a broker that is well do not arrive."""
+    n = w.broker_count
+    for i in range(n):
+        broker = (bits + i) % n
+        if w.unfenced >> broker & 1 and w.is_live(broker):
             fence(w, broker)
             return True
     return False
@@ -259,6 +269,7 @@ def unfence(w: World, bits: int) -> bool:
         ):
             w.unfenced |= 1 << broker.id
             w.stopping &= ~(1 << broker.id)
+            w.unfenced_at[broker.id] = len(w.metadata)
             w.metadata.append((UNFENCE_RECORD, broker.id))
             w.touched = -1
             for part in w.partitions:
@@ -325,7 +336,7 @@ def registration(w: World, bits: int) -> bool:
 
 
 def fail_over(w: World, bits: int) -> bool:
-    """Another voter leads the quorum: recoveries start over, requests to the old one are partly lost (R26)."""
+    """Another voter leads the quorum: recoveries start over, requests to the old one may be lost (R26)."""
     if not w.messages and all(part.recovery is None for part in w.partitions):
         return False
     for part in w.partitions:
@@ -348,9 +359,11 @@ def send(w: World, message: tuple[int, ...]) -> None:
 
 def answer_alter_partition(w: World, message: tuple[int, ...]) -> None:
     """Judge a proposed ISR and answer (R40-R44). The answer carries min ISR (D-5)."""
-    _, index, sender, sender_epoch, starts, isr, leader_epoch, partition_epoch, *epochs = message
+    _, index, sender, sender_epoch, starts, isr, leader_epoch, partition_epoch, seen, number, *epochs = (
+        message
+    )
     part = w.partitions[index]
-    proposal = (isr, tuple(epochs), leader_epoch, partition_epoch)
+    proposal = (isr, tuple(epochs), leader_epoch, partition_epoch, seen, number)
     verdict = w.rules.judge(w, part, sender, sender_epoch, proposal)
     if verdict == ACCEPTED:
         w.checker.accepted(w, part, sender, sender_epoch, proposal)
@@ -367,8 +380,7 @@ def answer_alter_partition(w: World, message: tuple[int, ...]) -> None:
             sender,
             starts,
             verdict,
-            isr,
-            partition_epoch,
+            number,
             part.leader_epoch,
             part.partition_epoch,
             part.isr,
@@ -446,7 +458,7 @@ def change_min_isr(w: World, bits: int) -> bool:
 
 def elect_unclean(w: World, bits: int) -> bool:
     """One pass of unclean elections, with the manager off (R16)."""
-    if w.setup.manager and w.setup.elr or not w.setup.unclean_elections:
+    if (w.setup.manager and w.setup.elr) or not w.setup.unclean_elections:
         return False
     part = w.partitions[bits % w.partition_count]
     return part.leader < 0 and change(w, part, part.isr, UNCLEAN_PASS, w.active)

@@ -377,7 +377,7 @@ class LeaderEpochNotBumped(Mutant):
         return part.leader_epoch + (leader < 0 and part.leader >= 0)
 
 
-# --- joining the ISR -----------------------------------------------------------------------------------------
+# --- joining the ISR --------------------------------------------------------------------------------------
 
 
 class JoinsBelowEpochStart(Mutant):
@@ -418,9 +418,8 @@ class AcceptsStaleBrokerEpochs(Mutant):
     def judge(
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
     ) -> int:
-        isr, _, leader_epoch, partition_epoch = proposal
         epochs = tuple(world.epochs)
-        return super().judge(world, part, sender, sender_epoch, (isr, epochs, leader_epoch, partition_epoch))
+        return super().judge(world, part, sender, sender_epoch, (proposal[0], epochs, *proposal[2:]))
 
 
 class AcceptsStaleSender(Mutant):
@@ -448,10 +447,9 @@ class AcceptsOldPartitionEpoch(Mutant):
     def judge(
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
     ) -> int:
-        isr, epochs, leader_epoch, _ = proposal
-        return super().judge(
-            world, part, sender, sender_epoch, (isr, epochs, leader_epoch, part.partition_epoch)
-        )
+        isr, epochs, leader_epoch, _, seen, number = proposal
+        fresh = (isr, epochs, leader_epoch, part.partition_epoch, seen, number)
+        return super().judge(world, part, sender, sender_epoch, fresh)
 
 
 class AcceptsOldLeaderEpoch(Mutant):
@@ -467,10 +465,10 @@ class AcceptsOldLeaderEpoch(Mutant):
         return ACCEPTED if not proposal[0] & ~(part.replicas & world.active) else INELIGIBLE
 
 
-class DropsResentProposal(Mutant):
-    """INELIGIBLE_REPLICA closes a proposal of which another copy is still under way."""
+class ForgetsUnfencing(Mutant):
+    """A refused proposal may be granted by a late copy of itself once its member is unfenced again."""
 
-    def drops_refused_proposal(self, replica: Replica) -> bool:
+    def has_seen_unfencing(self, world: World, joining: int, seen: int) -> bool:
         return True
 
 
@@ -626,7 +624,7 @@ class LongestLogBeforeEpoch(Mutant):
         return max(((end, broker) for end, broker in replies if valid >> broker & 1), default=(0, -1))[1]
 
 
-# --- operators -----------------------------------------------------------------------------------------------
+# --- operators --------------------------------------------------------------------------------------------
 
 
 class MinIsrByConfig(Mutant):
@@ -666,8 +664,7 @@ class RedirectsDropCandidates(Mutant):
 
 
 def _all() -> dict[str, type[Mutant]]:
-    found = [kind for kind in Mutant.__subclasses__()]
-    return {_name(kind): kind for kind in found}
+    return {_name(kind): kind for kind in Mutant.__subclasses__()}
 
 
 def _name(kind: type[Mutant]) -> str:

@@ -458,17 +458,17 @@ def _propose(w: World, broker: Broker, replica: Replica, isr: int) -> None:
         epoch if epoch >= 0 else broker.known_epochs[member]
         for member, epoch in enumerate(replica.position_epochs)
     )
-    proposal: Proposal = (isr, epochs, replica.leader_epoch, replica.partition_epoch)
+    w.last_request += 1
+    seen = broker.metadata_offset
+    proposal = (isr, epochs, replica.leader_epoch, replica.partition_epoch, seen, w.last_request)
     replica.proposal = proposal
-    replica.proposal_sent = 0
     replica.isr, replica.maximal_isr = w.rules.after_proposal(replica, proposal)
     w.touched |= 1 << replica.partition
     _send_proposal(w, broker, replica, proposal)
 
 
 def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposal) -> None:
-    isr, epochs, leader_epoch, partition_epoch = proposal
-    replica.proposal_sent += 1
+    isr, epochs, leader_epoch, partition_epoch, seen, number = proposal
     send(
         w,
         (
@@ -480,6 +480,8 @@ def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposa
             isr,
             leader_epoch,
             partition_epoch,
+            seen,
+            number,
             *epochs,
         ),
     )
@@ -524,31 +526,25 @@ def lose_message(w: World, bits: int) -> bool:
 
 def take_alter_answer(w: World, message: tuple[int, ...]) -> None:
     """The leader learns what became of its proposal (R44, D-5)."""
-    _, index, leader, starts, verdict, isr, asked_at, leader_epoch, partition_epoch, new_isr, min_isr = (
-        message
-    )
+    _, index, leader, starts, verdict, number, leader_epoch, partition_epoch, new_isr, min_isr = message
     broker = w.brokers[leader]
     replica = broker.replicas[index]
     if broker.state != RUNNING or broker.starts != starts or replica.role != LEADER or replica.known is None:
         return
     proposal = replica.proposal
+    is_open = proposal is not None and proposal[5] == number
     if verdict == ACCEPTED:
         if leader_epoch == replica.leader_epoch:
-            known = (leader, leader_epoch, partition_epoch, new_isr, min_isr, replica.known[5])
-            if (
-                partition_epoch == replica.partition_epoch
-                and proposal is not None
-                and proposal[3] == asked_at
-            ):
+            if is_open and partition_epoch == replica.partition_epoch:
                 replica.proposal = None  # granted without a change
                 replica.maximal_isr = replica.isr
+            known = (leader, leader_epoch, partition_epoch, new_isr, min_isr, replica.known[5])
             take_registration(w, broker, replica, known)
-    elif verdict == INELIGIBLE and proposal is not None and proposal[0] == isr and proposal[3] == asked_at:
-        if w.rules.drops_refused_proposal(replica):
-            replica.proposal = None
-            replica.maximal_isr = replica.isr
-            w.touched |= 1 << index
-            advance(w, replica)
+    elif verdict == INELIGIBLE and is_open:
+        replica.proposal = None
+        replica.maximal_isr = replica.isr
+        w.touched |= 1 << index
+        advance(w, replica)
 
 
 # --- disk ------------------------------------------------------------------------------------------------

@@ -104,10 +104,6 @@ class Rules:
         """(committed, maximal) ISR at the leader while the proposal is open: a shrink changes nothing."""
         return replica.isr, replica.isr | proposal[0]
 
-    def drops_refused_proposal(self, replica: Replica) -> bool:
-        """After INELIGIBLE_REPLICA: only when no other copy of it can still be granted."""
-        return replica.proposal_sent == 1
-
     def may_acknowledge(self, replica: Replica) -> bool:
         """acks=all writes below the high watermark may be acknowledged (F5, I-16)."""
         return replica.isr.bit_count() >= replica.min_isr
@@ -211,7 +207,7 @@ class Rules:
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
     ) -> int:
         """The first check of R40, R41 that fails, in order."""
-        isr, epochs, leader_epoch, partition_epoch = proposal
+        isr, epochs, leader_epoch, partition_epoch, seen, _ = proposal
         if sender_epoch != world.epochs[sender]:
             return STALE_BROKER_EPOCH
         if leader_epoch > part.leader_epoch or partition_epoch > part.partition_epoch:
@@ -229,7 +225,14 @@ class Rules:
         for member in range(world.broker_count):
             if isr >> member & 1 and member != sender and epochs[member] != world.epochs[member]:
                 return INELIGIBLE
+        if not self.has_seen_unfencing(world, isr & ~part.isr, seen):
+            return INELIGIBLE
         return ACCEPTED
+
+    def has_seen_unfencing(self, world: World, joining: int, seen: int) -> bool:
+        """The leader knew that its new members are unfenced, not only that they once were. Without it a
+        proposal that was refused, and so dropped by the leader, could be granted by a late copy of itself."""
+        return all(world.unfenced_at[member] < seen for member in ids(joining))
 
     def eligible(
         self, part: PartitionState, isr: int, min_isr: int, replicas: int, unclean: int

@@ -209,8 +209,8 @@ Registration = tuple[int, int, int, int, int, int]
 FetchRequest = tuple[int, int, int, int, int, int, int]
 #: (request id, leader epoch, fetch offset, diverging epoch or -1, its end, entries, high watermark)
 FetchAnswer = tuple[int, int, int, int, int, list[int], int]
-#: (isr, broker epochs of members by id, leader epoch, partition epoch)
-Proposal = tuple[int, tuple[int, ...], int, int]
+#: (isr, broker epochs of members by id, leader epoch, partition epoch, metadata offset of the leader, number)
+Proposal = tuple[int, tuple[int, ...], int, int, int, int]
 
 
 class Replica:
@@ -239,7 +239,6 @@ class Replica:
         "positions",
         "position_epochs",
         "proposal",
-        "proposal_sent",
         "waiting",
         # follower
         "request",
@@ -282,8 +281,6 @@ class Replica:
         self.positions = [-1] * brokers
         self.position_epochs = [-1] * brokers
         self.proposal: Proposal | None = None
-        #: copies of the open proposal that are under way or were
-        self.proposal_sent = 0
         #: offsets of acks=all writes that wait for the high watermark, ascending
         self.waiting: list[int] = []
         self.request: FetchRequest | None = None
@@ -345,6 +342,7 @@ class World:
         "epochs",
         "incarnations",
         "unfenced",
+        "unfenced_at",
         "stopping",
         # network
         "messages",
@@ -384,6 +382,8 @@ class World:
         #: the process that is registered: its broker's start counts as its incarnation id
         self.incarnations = [0] * n
         self.unfenced = 0
+        #: metadata offsets at which brokers were last unfenced
+        self.unfenced_at = [NO_EPOCH] * n
         self.stopping = 0
         #: to and from the controller, in any order
         self.messages: list[tuple[int, ...]] = []

@@ -30,6 +30,11 @@ Draw = Callable[[int], int]
 #: (brokers, replication factor, MinISR) that verification.md measured (B-1)
 SIZES = ((3, 3, 2), (4, 3, 2), (4, 4, 2), (4, 4, 3), (5, 5, 3), (5, 3, 2), (3, 3, 1))
 SLOTS = 1024
+#: faults in a thousand steps of a tuned walk; swarm walks draw one of FAULT_SHARES
+FAULT_SHARE = 50
+FAULT_SHARES = (10, 30, 60, 120)
+#: picks without effect after which a fault may come all the same
+PATIENCE = 64
 #: applied steps between two looks at everything
 FULL_CHECK_STEPS = 512
 #: a step is kept as bits << ACTION_BITS | action
@@ -43,8 +48,11 @@ class Plan:
     setup: Setup
     #: tuned, swarm or triggers
     mix: str
-    #: action for each of SLOTS equally likely draws
-    table: tuple[int, ...]
+    #: ordinary actions and faults, SLOTS equally likely ones of each
+    work: tuple[int, ...]
+    faults: tuple[int, ...]
+    #: faults in 1024 steps
+    fault_share: int
     #: {action: faults that may fire right after it}
     triggers: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
@@ -107,13 +115,18 @@ def draw_plan(draw: Draw, setup: Setup | None = None) -> Plan:
         for _ in range(1 + draw(8) % 4):
             faults = TARGETED if draw(1) else FAULTS
             triggers[draw(16) % len(ACTIONS)] = tuple(faults[draw(16) % len(faults)] for _ in range(2))
-    total = sum(weights)
+    share = FAULT_SHARE if mix == "tuned" else FAULT_SHARES[draw(2)]
+    work = _slots(weights, [index for index in range(len(ACTIONS)) if index not in FAULTS])
+    return Plan(setup or drawn, mix, work, _slots(weights, FAULTS), share, triggers)
+
+
+def _slots(weights: Sequence[float], chosen: Sequence[int]) -> tuple[int, ...]:
+    """Actions by weight, as a table of SLOTS."""
+    total = sum(weights[index] for index in chosen) or 1.0
     table: list[int] = []
-    for index, weight in enumerate(weights):
-        table += [index] * (max(1, round(weight / total * SLOTS)) if weight else 0)
-    return Plan(
-        setup or drawn, mix, tuple((table * 2)[:SLOTS] if len(table) < SLOTS else table[:SLOTS]), triggers
-    )
+    for index in chosen:
+        table += [index] * round(weights[index] / total * SLOTS)
+    return tuple((table or list(chosen))[place % len(table or chosen)] for place in range(SLOTS))
 
 
 def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
@@ -126,6 +139,7 @@ def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
         w.metadata.append((REGISTER_RECORD, broker.id, broker.epoch))
     for broker in w.brokers:
         w.unfenced |= 1 << broker.id
+        w.unfenced_at[broker.id] = len(w.metadata)
         w.metadata.append((UNFENCE_RECORD, broker.id))
     for part in w.partitions:
         commit(w, part)
@@ -153,21 +167,27 @@ def walk(draw: Draw, steps: int, rules: Rules, setup: Setup | None = None) -> Ve
 
 
 def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> None:
-    table, functions, triggers = plan.table, FUNCTIONS, plan.triggers
+    work, faults, share = plan.work, plan.faults, plan.fault_share
+    functions, triggers = FUNCTIONS, plan.triggers
     step, record = w.checker.step, trace.append
-    tries_left = 8 * steps
     mask = SLOTS - 1
+    tries_left = 16 * steps
     until_full = FULL_CHECK_STEPS
+    idle = 0
     while len(trace) < steps and tries_left:
         tries_left -= 1
-        bits = draw(60)
-        index = table[bits & mask]
-        bits >>= 10
+        bits = draw(64)
+        # ordinary picks without effect do not bring the next fault nearer
+        is_fault = bits & mask < share and (not idle or idle > PATIENCE)
+        index = (faults if is_fault else work)[bits >> 10 & mask]
+        bits >>= 20
         # recorded first, so that a step that breaks something is in the story
         record(bits << ACTION_BITS | index)
         if not functions[index](w, bits):
             trace.pop()
+            idle += 1
             continue
+        idle = 0
         if w.touched:
             step(w)
         if index in triggers and draw(2) == 0:
