@@ -39,7 +39,10 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
         assignment = _towards(partition, request.replicas)
         cause = Cause(CauseKind.REASSIGNMENT_ASKED)
     staying = tuple(r for r in partition.isr if r in assignment.replicas)
-    is_cut = request.replicas is None or staying != partition.isr
+    complete = partition.isr + partition.elr
+    if partition.leader is None:
+        complete += partition.last_known_elr
+    is_cut = request.replicas is None or not set(complete) <= set(assignment.replicas)
     if is_cut and len(staying) < partition.min_isr:
         # R103: what was acknowledged may be with the leavers alone
         text = (
