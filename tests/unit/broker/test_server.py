@@ -1,0 +1,145 @@
+"""What operators ask of any broker: forwarded to the active controller, or answered from its image."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.server import FORWARDED_APIS
+from controller.answers import WRITES
+from controller.operations import OPERATIONS
+from controller.server import CORE_APIS
+from metadata.questions import QUESTION_APIS
+from metadata.records import ELR_FEATURE
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import API_OF_REQUEST
+from protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
+from protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from protocol.messages.metadata import DescribeClusterRequest
+from protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ListedTopic,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tests.unit.broker.cluster import Cluster, batch
+
+NONE = ErrorCode.NONE
+TOPIC = (2, "t")
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = await Cluster().boot()
+    yield made
+    await made.end()
+
+
+def test_every_write_of_operators_is_forwarded_by_brokers_and_taken_by_controllers() -> None:
+    of_brokers = {
+        ApiKey.ALTER_PARTITION,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+    writes = {API_OF_REQUEST[request].key for request in WRITES if request not in OPERATIONS}
+    # the quorum's leader answers it, not the core
+    assert set(FORWARDED_APIS) == writes - of_brokers | {ApiKey.DESCRIBE_QUORUM}
+    assert set(CORE_APIS) == writes | set(QUESTION_APIS)
+
+
+async def configured(cluster: Cluster, broker_id: int, name: str) -> tuple[str | None, int]:
+    """(value, source) of a topic's key as a broker knows it."""
+    question = DescribeConfigsRequest((ConfigResource(*TOPIC, (name,)),))
+    (row,) = (await cluster.call(broker_id, question)).results
+    return row.configs[0].value, row.configs[0].config_source
+
+
+def min_isrs(cluster: Cluster) -> list[int]:
+    """What the partition's replicas go by."""
+    registrations = [machine.partition().registration for machine in cluster.machines.values()]
+    return [-1 if registration is None else registration.min_isr for registration in registrations]
+
+
+async def test_configuration_set_through_one_broker_is_told_and_kept_by_the_others(cluster: Cluster) -> None:
+    await cluster.topic(min_insync_replicas="2")
+    change = AlterableConfig("min.insync.replicas", ConfigOperation.SET, "3")
+    request = IncrementalAlterConfigsRequest(False, (AlterConfigsResource(*TOPIC, (change,)),))
+    assert (await cluster.call(1, request)).responses[0].error_code == NONE
+    await cluster.eventually(lambda: min_isrs(cluster) == [3, 3, 3])
+    for broker_id in (1, 2, 3):
+        assert await configured(cluster, broker_id, "min.insync.replicas") == ("3", ConfigSource.TOPIC)
+    leader = await cluster.leader()
+    follower = next(machine for machine in cluster.machines.values() if machine is not leader)
+    await follower.stop()
+    row = await cluster.produce(leader.id, batch("too few are left"))
+    assert row.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(cluster: Cluster) -> None:
+    """R100-R102."""
+    by_hand = (ReplicaAssignment(0, (1, 2)),)
+    made = await cluster.call(1, CreateTopicsRequest(0, False, (CreatableTopic("t", -1, -1, by_hand, ()),)))
+    cluster.topic_id = made.topics[0].topic_id
+    leader = await cluster.leader()
+    for number in range(3):
+        await cluster.produce(leader.id, batch(f"a{number}"))
+    before = leader.bytes()
+    move = ReassignableTopic("t", (ReassignablePartition(0, (3, 2)),))
+    answer = await cluster.call(2, AlterPartitionReassignmentsRequest(0, False, (move,)))
+    assert answer.responses[0].partitions[0].error_code == NONE
+    listing = ListPartitionReassignmentsRequest(0, (ListedTopic("t", (0,)),))
+    for _ in range(2000):
+        if not (await cluster.call(3, listing)).topics and (await cluster.describe()).replicas == (3, 2):
+            break
+        await cluster.clock.advance(5)
+    assert (await cluster.describe()).isr == (2, 3)
+    assert (await cluster.leader(not_one_of=(1,))).id in (2, 3)
+    assert cluster[3].bytes() == before
+    await cluster.eventually(lambda: (cluster.topic_id, 0) not in cluster[1].node.log_manager.logs)
+
+
+async def test_new_partitions_are_served(cluster: Cluster) -> None:
+    await cluster.topic()
+    request = CreatePartitionsRequest(0, False, (CreatePartitionsTopic("t", 3, None),))
+    assert (await cluster.call(2, request)).results[0].error_code == NONE
+    await cluster.eventually(lambda: len(cluster[1].node.core.partitions) == 3)
+    leader = await cluster.leader(2)
+    assert (await cluster.produce(leader.id, batch("x"), index=2)).error_code == NONE
+
+
+async def test_a_preferred_replica_that_came_back_leads_again_when_asked(cluster: Cluster) -> None:
+    await cluster.topic(min_insync_replicas="2")
+    first = await cluster.leader()
+    await first.kill()
+    await cluster.leader(not_one_of=(first.id,))
+    await first.boot()
+    await cluster.in_sync(1, 2, 3)
+    asked = (ElectionTopicPartitions("t", (0,), None),)
+    answer = await cluster.call(first.id, ElectLeadersRequest(ElectionKind.PREFERRED, asked, 0))
+    assert answer.replica_election_results[0].partition_results[0].error_code == NONE
+    await cluster.eventually(lambda: first.partition().is_serving)
+
+
+async def test_features_and_brokers_change_through_any_broker(cluster: Cluster) -> None:
+    downgrade = FeatureUpdate(ELR_FEATURE, 0, UpgradeType.SAFE_DOWNGRADE)
+    assert (await cluster.call(3, UpdateFeaturesRequest(0, False, (downgrade,)))).error_code == NONE
+    await cluster[3].kill()
+    assert (await cluster.call(1, UnregisterBrokerRequest(3))).error_code == NONE
+    await cluster.eventually(lambda: len(cluster[2].node.core.image.brokers) == 2)
+    answer = await cluster.call(2, DescribeClusterRequest())
+    assert [row.broker_id for row in answer.brokers] == [1, 2]
+    assert [(row.name, row.finalized_level) for row in answer.features] == [(ELR_FEATURE, 0)]
