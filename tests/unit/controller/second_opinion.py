@@ -259,7 +259,8 @@ class SecondOpinion(SecondCluster):
         merged = target + [r for r in original if r not in target]
         adding, removing = set(target) - set(original), set(original) - set(target)
         isr = part.isr & set(merged)
-        if isr != part.isr and len(isr) < part.min_isr:
+        trusted = part.isr | part.elr | (part.seats if part.leader is None else set())
+        if not trusted <= set(merged) and len(isr) < part.min_isr:
             return self.error("INVALID_REPLICA_ASSIGNMENT", text)
         runs = bool(adding or removing)
         self.change(name, isr=isr, lists=(merged, adding, removing, list(original) if runs else None))
