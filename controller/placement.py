@@ -25,21 +25,9 @@ def place_replicas(
     `start` counts the partitions placed before, so that leaders go on around the ring.
     """
     assert active and len(active) + len(fenced) >= replication_factor >= 1
-    ring = _ring(active)
-    spare = _ring(fenced)
-    placed: list[tuple[int, ...]] = []
-    for number in range(start, start + partition_count):
-        leader = number % len(ring)
-        # the shift changes once a round, so that a leader's partitions have different followers
-        shift = number // len(ring)
-        others = len(ring) - 1
-        order = [
-            ring[leader],
-            *(ring[(leader + 1 + (shift + j) % others) % len(ring)] for j in range(others)),
-        ]
-        order += [spare[(number + j) % len(spare)] for j in range(len(spare))]
-        placed.append(_spread(order, replication_factor, len(ring)))
-    return placed
+    ring, spare = _ring(active), _ring(fenced)
+    numbers = range(start, start + partition_count)
+    return [_place(ring, spare, number, replication_factor) for number in numbers]
 
 
 def place_more(
@@ -55,21 +43,36 @@ def place_more(
     Whoever leads the fewest partitions of the topic is next, so that a broker that came later catches up;
     among equals the ring goes on behind the last one.
     """
-    ring = [broker_id for broker_id, _ in _ring(active)]
-    leads = Counter(preferred)
-    last = preferred[-1] if preferred else None
-    behind = ring.index(last) + 1 if last in ring else 0
+    assert active and len(active) + len(fenced) >= replication_factor >= 1
+    ring, spare = _ring(active), _ring(fenced)
+    times = Counter(preferred)
+    leads = [times[broker_id] for broker_id, _ in ring]
+    ids = [broker_id for broker_id, _ in ring]
+    behind = ids.index(preferred[-1]) + 1 if preferred and preferred[-1] in ids else 0
     placed: list[tuple[int, ...]] = []
     for _ in range(partition_count):
-        place = min(range(len(ring)), key=lambda i: (leads[ring[i]], (i - behind) % len(ring)))
-        # rounds of this leader: its next partition gets other followers
-        number = leads[ring[place]] * len(ring) + place
-        placed += place_replicas(
-            active, fenced, partition_count=1, replication_factor=replication_factor, start=number
+        least = min(leads)
+        place = next(
+            i % len(ring) for i in range(behind, behind + len(ring)) if leads[i % len(ring)] == least
         )
-        leads[ring[place]] += 1
+        # `least` counts the rounds of this leader: its next partition gets other followers
+        placed.append(_place(ring, spare, least * len(ring) + place, replication_factor))
+        leads[place] += 1
         behind = place + 1
     return placed
+
+
+def _place(
+    ring: list[Candidate], spare: list[Candidate], number: int, replication_factor: int
+) -> tuple[int, ...]:
+    """The replicas of the partition with that number: its place on the ring, and how often around it."""
+    leader = number % len(ring)
+    # the shift changes once a round, so that a leader's partitions have different followers
+    shift = number // len(ring)
+    others = len(ring) - 1
+    order = [ring[leader], *(ring[(leader + 1 + (shift + j) % others) % len(ring)] for j in range(others))]
+    order += [spare[(number + j) % len(spare)] for j in range(len(spare))]
+    return _spread(order, replication_factor, len(ring))
 
 
 def _ring(brokers: Sequence[Candidate]) -> list[Candidate]:

@@ -63,6 +63,26 @@ def test_racks_get_one_replica_each_before_any_gets_two() -> None:
         assert set(Counter(replicas[0] for replicas in placed).values()) == {5}
 
 
+@given(
+    racks=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=9),
+    partitions=st.integers(1, 40),
+    factor=st.integers(1, 4),
+    start=st.integers(0, 100),
+)
+def test_leaders_are_even_and_racks_used_up_however_brokers_are_spread_over_them(
+    racks: list[str | None], partitions: int, factor: int, start: int
+) -> None:
+    """Racks fail as a whole: no rack has two replicas while another has none."""
+    factor = min(factor, len(racks))
+    brokers: list[Broker] = list(enumerate(racks))
+    placed = place_replicas(brokers, [], partition_count=partitions, replication_factor=factor, start=start)
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders[broker_id] for broker_id in range(len(racks))) <= 1
+    for replicas in placed:
+        assert len(set(replicas)) == factor
+        assert len({racks[replica] for replica in replicas}) == min(factor, len(set(racks)))
+
+
 def test_the_same_question_gets_the_same_answer() -> None:
     brokers = without_racks(4)
     first = place_replicas(brokers, [], partition_count=9, replication_factor=3, start=5)
