@@ -93,7 +93,7 @@ def nagios(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str:
     if verdict.severity is Severity.UNKNOWN:
         told = "; ".join(problems)
     elif verdict.severity is Severity.OK:
-        told = f"broker {broker_id} can stop, {verdict.hosted} partitions keep what they need"
+        told = f"broker {broker_id} can stop, its {verdict.hosted} partition(s) keep what they need"
     else:
         told = f"broker {broker_id} should not stop: {'; '.join(findings)}"
     line = f"CAN-STOP {_WORDS[verdict.severity]}: {told}"

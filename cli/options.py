@@ -112,7 +112,9 @@ class Answer:
     def refused(self, error: "ClientError", topic: str | None = None) -> None:
         """Take down what a client call raised; topic and code stand in front already."""
         code = error.code.name if error.code is not None else "CLIENT_ERROR"
-        message = str(error).removeprefix(f"topic {topic}: ").removeprefix(f"{code}: ")
+        # what was asked stands before the code, what to do behind it
+        _, _, reason = str(error).partition(f"{code}: ")
+        message = reason or str(error)
         self.errors.append({"code": code, **({"topic": topic} if topic else {}), "message": message})
 
     def finish(self, form: str, text: str) -> None:

@@ -18,7 +18,7 @@ def test_ok_is_0_and_one_line(holdfast: Run, admin: FakeAdmin) -> None:
     result = holdfast("check", "can-stop", "--broker", "1")
     assert result.exit_code == 0
     assert result.stdout == (
-        "CAN-STOP OK: broker 1 can stop, 1 partitions keep what they need"
+        "CAN-STOP OK: broker 1 can stop, its 1 partition(s) keep what they need"
         " | goes_offline=0;;0 loses_writes=0;0 needs_broker=0;0 hosted=1\n"
     )
 

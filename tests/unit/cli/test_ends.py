@@ -1,5 +1,6 @@
 """How commands end when nobody answers, listens or waits any more: the exit codes, no tracebacks."""
 
+import json
 import os
 import signal
 import socket
@@ -88,11 +89,49 @@ def test_closed_standard_files_are_not_taken_for_sockets() -> None:
     assert "nobody listens there" in done.stderr
 
 
+#: Commands that ask once, with what they need to be asked.
+QUESTIONS = [
+    ["topics", "--list"],
+    ["topics", "--describe", "--durability"],
+    ["topics", "--create", "--topic", "t"],
+    ["topics", "--alter", "--topic", "t", "--partitions", "3"],
+    ["configs", "--describe", "--entity-type", "cluster"],
+    ["configs", "--alter", "--entity-type", "topics", "--entity-name", "t", "--add-config", "a=b"],
+    ["features", "describe"],
+    ["features", "upgrade", "--feature", "x=1"],
+    ["leader-election", "--election-type", "unclean", "--all-topic-partitions"],
+    ["leader-election", "--election-type", "unclean", "--all-topic-partitions", "--dry-run"],
+    ["reassign-partitions", "--list"],
+    ["cluster", "unregister", "--id", "3"],
+    ["get-offsets"],
+]
+
+
+@pytest.mark.parametrize("arguments", QUESTIONS)
+def test_nobody_there_is_one_sentence_within_the_time_given(arguments: list[str]) -> None:
+    """A closed port refuses at once; the command goes on asking until its time is over."""
+    words = ["--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "50", "--output", "json"]
+    result = CliRunner().invoke(main, [*arguments, *words])
+    assert result.exit_code == 1
+    (error,) = json.loads(result.stdout)["errors"]
+    assert error["code"] == "NETWORK_EXCEPTION"
+    assert "nobody listens there" in error["message"]
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", QUESTIONS)
+def test_a_server_that_says_nothing_is_given_up(silent_server: socket.socket, arguments: list[str]) -> None:
+    address = f"127.0.0.1:{silent_server.getsockname()[1]}"
+    words = ["--bootstrap-server", address, "--timeout-ms", "50"]
+    result = CliRunner().invoke(main, [*arguments, *words])
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["topics", "--list"],
-        ["get-offsets"],
+        *QUESTIONS,
         ["console-consumer", "--topic", "t"],
         ["console-producer", "--topic", "t"],
         ["verifiable-producer", "--topic", "t"],
