@@ -89,7 +89,6 @@ class SecondOpinion(SecondCluster):
             None if known == "none" else int(known),
             "recovering" in command.words,
         )
-        self.do_failover(command)  # it is put there by an earlier controller
 
     def do_fence(self, command: Command) -> None:
         for broker in command.numbers():
@@ -146,7 +145,8 @@ class SecondOpinion(SecondCluster):
         """R40-R42."""
         text = command.word()
         name, part = self.find(text)
-        sender = command.integer("from", None if part is None else part.leader)
+        leader = None if part is None else part.leader
+        sender = command.integer("from", min(self.brokers, default=0) if leader is None else leader)
         if sender not in self.brokers or command.text("broker_epoch", "") == "stale":
             return self.error("STALE_BROKER_EPOCH")
         if part is None:
