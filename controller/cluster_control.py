@@ -294,7 +294,7 @@ class ClusterControl:
                 return _NextState.UNFENCED
             return _NextState.FENCED
         if broker.in_controlled_shutdown:
-            if _leads_something(image, broker.broker_id):
+            if image.leads_anything(broker.broker_id):
                 return _NextState.CONTROLLED_SHUTDOWN
             others = [
                 other.metadata_offset
@@ -305,7 +305,7 @@ class ClusterControl:
             if session.shutdown_offset is not None and others and session.shutdown_offset > min(others):
                 return _NextState.CONTROLLED_SHUTDOWN
             return _NextState.SHUTDOWN_NOW
-        if request.want_shutdown and not request.want_fence and _leads_something(image, broker.broker_id):
+        if request.want_shutdown and not request.want_fence and image.leads_anything(broker.broker_id):
             return _NextState.CONTROLLED_SHUTDOWN
         if request.want_shutdown:
             return _NextState.SHUTDOWN_NOW
@@ -412,12 +412,4 @@ def _change_record(
         rack=broker.rack,
         features=broker.features,
         log_dirs=broker.log_dirs,
-    )
-
-
-def _leads_something(image: MetadataImage, broker_id: int) -> bool:
-    return any(
-        partition.leader == broker_id
-        for topic in image.topics.values()
-        for partition in topic.partitions.values()
     )

@@ -67,38 +67,44 @@ class ReplicationControl:
         def why_inactive(other: int) -> Rejection:
             return _why_inactive(image, other) if other != broker_id else _state_after(departure, cause)
 
-        for topic in image.sorted_topics():
-            situation: Situation | None = None
-            for index, partition in topic.sorted_partitions():
-                seats = partition.isr
-                if departure is not Departure.CLEAN:
-                    seats += partition.elr
-                if departure is Departure.UNREGISTERED:
-                    seats += partition.last_known_elr
-                if broker_id not in seats:
-                    continue
-                situation = situation or self.situation(
+        situations: dict[str, Situation] = {}
+        for topic, index, partition in image.partitions_of(broker_id):
+            seats = partition.isr
+            if departure is not Departure.CLEAN:
+                seats += partition.elr
+            if departure is Departure.UNREGISTERED:
+                seats += partition.last_known_elr
+            if broker_id not in seats:
+                continue
+            if topic.name not in situations:
+                situations[topic.name] = self.situation(
                     image, topic.name, is_active, why_inactive=why_inactive
                 )
-                wish = Wish(
-                    tuple(r for r in partition.isr if r != broker_id),
-                    unclean=(broker_id,) if departure is Departure.UNCLEAN else (),
-                    forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
-                    keeps_candidates=departure is Departure.CLEAN,
-                )
-                self.change(draft, topic, index, partition, wish, situation, cause)
+            wish = Wish(
+                tuple(r for r in partition.isr if r != broker_id),
+                unclean=(broker_id,) if departure is Departure.UNCLEAN else (),
+                forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
+                keeps_candidates=departure is Departure.CLEAN,
+            )
+            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
 
     def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
         """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
-        for topic, index, partition in _leaderless(draft.image):
-            situation = self.situation(draft.image, topic.name, draft.image.is_active, mode=mode)
-            self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
+        image = draft.image
+        situations: dict[str, Situation] = {}
+        for topic, index, partition in image.leaderless_partitions():
+            if not any(map(image.is_active, partition.replicas)):
+                continue
+            if topic.name not in situations:
+                situations[topic.name] = self.situation(image, topic.name, image.is_active, mode=mode)
+            wish = Wish(keeps_candidates=True)
+            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
 
     def elect_unclean(self, draft: Draft) -> None:
         """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
         image = draft.image
         elected = 0
-        for topic, index, partition in _leaderless(image):
+        for topic, index, partition in image.leaderless_partitions():
             situation = self.situation(image, topic.name, image.is_active)
             if situation.mode is not ElectionMode.UNCLEAN:
                 continue
@@ -318,12 +324,3 @@ def _refused(proposal: AlterPartitionPartition, error: ErrorCode) -> AlterPartit
         partition_epoch=-1,
         min_isr=-1,
     )
-
-
-def _leaderless(image: MetadataImage) -> list[tuple[TopicImage, int, PartitionRegistration]]:
-    return [
-        (topic, index, partition)
-        for topic in image.sorted_topics()
-        for index, partition in topic.sorted_partitions()
-        if partition.leader is None
-    ]

@@ -23,12 +23,9 @@ from controller.events import (
 )
 from controller.partition_change import Wish
 from controller.replication_control import ReplicationControl
-from metadata.image import MetadataImage, TopicImage
+from metadata.image import MetadataImage, PartitionKey, TopicImage
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
-
-#: (topic_id, partition_index)
-PartitionKey = tuple[bytes, int]
 
 
 class Strategy(Enum):
@@ -88,8 +85,6 @@ class UncleanRecovery:
     def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
         self._config = config
         self._replication = replication
-        #: partitions without a leader, a dictionary as an ordered set
-        self._leaderless: dict[PartitionKey, None] = {}
         self._recoveries: dict[PartitionKey, Recovery] = {}
         self._forced: dict[PartitionKey, _Forced] = {}
         #: something happened that `run` must look at
@@ -100,15 +95,10 @@ class UncleanRecovery:
     def start(self, image: MetadataImage) -> None:
         """Begin as the active controller: find the partitions without a leader."""
         self.stop()
-        for topic in image.sorted_topics():
-            for index, partition in topic.sorted_partitions():
-                if partition.leader is None:
-                    self._leaderless[topic.topic_id, index] = None
-        self._is_dirty = bool(self._leaderless)
+        self._is_dirty = bool(image.leaderless)
 
     def stop(self) -> None:
         """Forget everything (R60)."""
-        self._leaderless = {}
         self._recoveries = {}
         self._forced = {}
         self._is_dirty = False
@@ -116,14 +106,10 @@ class UncleanRecovery:
     def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionKey, ...]) -> None:
         """Records led from one image to the other and touched the partitions `changed`."""
         for key in changed:
-            partition = after.partition(*key)
-            if partition is not None and partition.leader is None:
-                self._leaderless[key] = None
-            else:
-                self._leaderless.pop(key, None)
+            if key not in after.leaderless:
                 self._forced.pop(key, None)
-            self._is_dirty |= key in self._leaderless or key in self._recoveries
-        if self._leaderless and (
+            self._is_dirty |= key in after.leaderless or key in self._recoveries
+        if after.leaderless and (
             before.brokers is not after.brokers
             or before.configs is not after.configs
             or before.features is not after.features
@@ -179,7 +165,7 @@ class UncleanRecovery:
             if not self._recoveries:
                 return []
         rows: list[tuple[str, int, PartitionKey]] = []
-        for key in {**self._leaderless, **self._recoveries}:
+        for key in {**dict.fromkeys(draft.image.leaderless), **self._recoveries}:
             topic = draft.image.topics.get(key[0])
             name = self._recoveries[key].topic_name if topic is None else topic.name
             rows.append((name, key[1], key))

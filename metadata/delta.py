@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from immutables import Map
 
 from metadata.broker import BrokerRegistration
-from metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, TopicImage
+from metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, PartitionKey, TopicImage
 from metadata.partition import PartitionRegistration
 from metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -58,12 +58,14 @@ class MetadataDelta:
     """One run of records from `image` on."""
 
     __slots__ = (
+        "_assigned",
         "_brokers",
         "_changed",
         "_changed_brokers",
         "_changed_configs",
         "_configs",
         "_features",
+        "_leaderless",
         "_next_producer_id",
         "_offset",
         "_raft_epoch",
@@ -86,6 +88,8 @@ class MetadataDelta:
         self._configs = image.configs
         self._features = image.features
         self._next_producer_id = image.next_producer_id
+        self._assigned = image.assigned
+        self._leaderless = image.leaderless
         # dictionaries as ordered sets
         self._changed: dict[tuple[bytes, int], None] = {}
         self._changed_brokers: dict[int, None] = {}
@@ -147,6 +151,8 @@ class MetadataDelta:
             self._configs,
             self._features,
             self._next_producer_id,
+            self._assigned,
+            self._leaderless,
         )
 
     # --- what is new -------------------------------------------------------------------------------------
@@ -246,7 +252,9 @@ class MetadataDelta:
         if topic is None:
             self._refuse(self._offset - 1, f"unknown topic {record.topic_id.hex()} is removed")
             return
-        self._changed.update(dict.fromkeys((record.topic_id, index) for index in sorted(topic.partitions)))
+        for index, partition in topic.sorted_partitions():
+            self._changed[record.topic_id, index] = None
+            self._index((record.topic_id, index), partition, None)
         self._topics = self._topics.delete(record.topic_id)
         self._topic_ids = self._topic_ids.delete(topic.name)
         resource = (RESOURCE_TOPIC, topic.name)
@@ -273,9 +281,32 @@ class MetadataDelta:
     def _put_partition(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
         for sentence in registration.broken_invariants():
             self._refuse(self._offset - 1, f"{topic.name}-{index}: {sentence}")
+        self._index((topic.topic_id, index), topic.partitions.get(index), registration)
         partitions = topic.partitions.set(index, registration)
         self._topics = self._topics.set(topic.topic_id, TopicImage(topic.name, topic.topic_id, partitions))
         self._changed[topic.topic_id, index] = None
+
+    def _index(
+        self, key: PartitionKey, before: PartitionRegistration | None, after: PartitionRegistration | None
+    ) -> None:
+        """Keep the indexes of the image: the one place where they are derived."""
+        had = () if before is None else before.replicas
+        has = () if after is None else after.replicas
+        if had != has:
+            for broker_id in had:
+                if broker_id not in has:
+                    keys = self._assigned[broker_id].delete(key)
+                    self._assigned = (
+                        self._assigned.set(broker_id, keys) if keys else self._assigned.delete(broker_id)
+                    )
+            for broker_id in has:
+                if broker_id not in had:
+                    keys = self._assigned.get(broker_id, _NO_KEYS).set(key, None)
+                    self._assigned = self._assigned.set(broker_id, keys)
+        if after is not None and after.leader is None:
+            self._leaderless = self._leaderless.set(key, None)
+        elif before is not None and before.leader is None:
+            self._leaderless = self._leaderless.delete(key)
 
     def _replay_config(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
@@ -295,12 +326,13 @@ def local_view(image: MetadataImage, broker_id: int) -> LocalChanges:
     """Every partition of the broker, as changes from nothing: what it does when it has caught up (D-2)."""
     leaders: list[LocalPartition] = []
     followers: list[LocalPartition] = []
-    for topic in image.sorted_topics():
-        for index, registration in topic.sorted_partitions():
-            if broker_id in registration.replicas:
-                place = leaders if registration.leader == broker_id else followers
-                place.append(LocalPartition(topic.name, index, topic.topic_id, registration))
+    for topic, index, registration in image.partitions_of(broker_id):
+        place = leaders if registration.leader == broker_id else followers
+        place.append(LocalPartition(topic.name, index, topic.topic_id, registration))
     return LocalChanges(tuple(leaders), tuple(followers))
+
+
+_NO_KEYS: Map[PartitionKey, None] = Map()
 
 
 def _in_order(found: Iterable[LocalPartition]) -> tuple[LocalPartition, ...]:

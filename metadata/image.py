@@ -31,6 +31,10 @@ _CLUSTER_KEY_BY_NAME = {key.name: key for key in CLUSTER_KEYS}
 
 #: (resource_type, resource_name)
 ConfigResource = tuple[int, str]
+#: (topic_id, partition_index)
+PartitionKey = tuple[bytes, int]
+#: a partition with the topic that it belongs to
+PartitionRow = tuple["TopicImage", int, PartitionRegistration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,10 @@ class MetadataImage:
     features: Map[str, int] = field(default_factory=Map)
     #: first producer id not yet given to a broker
     next_producer_id: int = 0
+    #: index, kept by `metadata.delta` alone: partitions by assigned broker, maps as persistent sets
+    assigned: Map[int, Map[PartitionKey, None]] = field(default_factory=Map)
+    #: index, kept by `metadata.delta` alone: partitions without a leader
+    leaderless: Map[PartitionKey, None] = field(default_factory=Map)
 
     # --- brokers -----------------------------------------------------------------------------------------
 
@@ -90,6 +98,29 @@ class MetadataImage:
         """The registration, or None when topic or index are unknown."""
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(partition_index)
+
+    def partitions_of(self, broker_id: int) -> list[PartitionRow]:
+        """Partitions that the broker is assigned to, by topic name and index."""
+        return self._rows(self.assigned.get(broker_id, _NO_KEYS))
+
+    def leads_anything(self, broker_id: int) -> bool:
+        """True while some partition is led by the broker."""
+        return any(
+            self.topics[topic_id].partitions[index].leader == broker_id
+            for topic_id, index in self.assigned.get(broker_id, _NO_KEYS)
+        )
+
+    def leaderless_partitions(self) -> list[PartitionRow]:
+        """Partitions without a leader, by topic name and index."""
+        return self._rows(self.leaderless)
+
+    def _rows(self, keys: Map[PartitionKey, None]) -> list[PartitionRow]:
+        rows = []
+        for topic_id, index in keys:
+            topic = self.topics[topic_id]
+            rows.append((topic, index, topic.partitions[index]))
+        rows.sort(key=lambda row: (row[0].name, row[1]))
+        return rows
 
     # --- configs and features ----------------------------------------------------------------------------
 
@@ -135,3 +166,4 @@ def topic_name_problem(name: str) -> str | None:
 
 
 _NOTHING: Map[str, str] = Map()
+_NO_KEYS: Map[PartitionKey, None] = Map()
