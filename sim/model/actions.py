@@ -52,8 +52,8 @@ ACTIONS = (
     Action("time out fetch", replica.time_out_fetch, 3, True),
     Action("late fetch", replica.late_fetch, 4, True),
     Action("lose message", replica.lose_message, 2, True),
-    Action("reassign", controller.reassign, 1, True),
-    Action("change min ISR", controller.change_min_isr, 0.4, True),
+    Action("reassign", controller.reassign, 2.5, True),
+    Action("change min ISR", controller.change_min_isr, 0.7, True),
 )
 INDEX = {action.name: index for index, action in enumerate(ACTIONS)}
 FUNCTIONS = tuple(action.run for action in ACTIONS)

@@ -518,12 +518,14 @@ def ask_for_log_info(w: World, bits: int) -> bool:
     m = w.partition_count
     for i in range(m):
         part = w.partitions[(bits + i) % m]
-        if recovery_of(w, part) is None:
+        recovery = recovery_of(w, part)
+        if recovery is None:
             continue
         start = bits >> 8
         for j in range(w.broker_count):
             broker = w.brokers[(start + j) % w.broker_count]
-            if broker.state == RUNNING and part.replicas >> broker.id & 1:
+            is_asked = recovery.replies[broker.id] is None or bits >> 16 & 7 == 0
+            if is_asked and broker.state == RUNNING and part.replicas >> broker.id & 1:
                 replica = broker.replicas[part.index]
                 log = replica.log
                 end = len(log)

@@ -190,7 +190,10 @@ def stop(w: World, bits: int) -> bool:
     n = w.broker_count
     for i in range(n):
         broker = w.brokers[(bits + i) % n]
-        if broker.state == RUNNING and (w.stopping >> broker.id & 1 or bits >> 8 & 3 == 0):
+        is_asked = w.stopping >> broker.id & 1 or bits >> 8 & 3 == 0
+        if is_asked and broker.state in (STARTING, RUNNING):
+            if broker.state == STARTING:
+                w.mark("stopped before it had an epoch")  # its marker will say -1
             broker.state = STOPPING
             broker.has_caught_up = False
             for replica in broker.replicas:

@@ -1,6 +1,6 @@
 """Wrong rules, by name: each replaces one method of `Rules`, and the properties must notice (§5.3).
 
-Owns no check. `unmasked_by` names a second mutant without which the first one changes nothing that is wrong.
+Owns no check. A mutant of a mutant breaks both rules: the first alone is masked by the second.
 """
 
 from sim.model.rules import ACCEPTED, INELIGIBLE, NOT_CONTROLLER, STALE_BROKER_EPOCH, Rules, end_of_epoch
@@ -237,25 +237,11 @@ class EveryStartIsClean(Mutant):
         return True
 
 
-class AnyFileIsClean(Mutant):
-    """A file of whatever epoch counts as a clean stop."""
-
-    def is_clean(self, stored_epoch: int, previous_epoch: int) -> bool:
-        return previous_epoch >= 0 or previous_epoch == stored_epoch
-
-
 class RolesBeforeRegistration(Mutant):
     """A broker takes roles before it has replayed its own registration (D-2)."""
 
     def takes_roles(self, broker: Broker) -> bool:
         return broker.epoch >= 0
-
-
-class UnfencesBeforeCaughtUp(Mutant):
-    """A broker is unfenced before it has replayed its own registration."""
-
-    def unfences(self, broker: Broker) -> bool:
-        return True
 
 
 class FlushCoversCompletion(Mutant):
@@ -412,23 +398,21 @@ class JoinsInOldIncarnation(Mutant):
         return super().may_join(replica, broker, follower)
 
 
-class AcceptsStaleBrokerEpochs(Mutant):
-    """AlterPartition does not compare the members' broker epochs."""
+class ForgetsUnfencing(Mutant):
+    """A refused proposal may be granted by a late copy of itself once its member is unfenced again."""
+
+    def has_seen_unfencing(self, world: World, joining: int, seen: int) -> bool:
+        return True
+
+
+class AcceptsStaleBrokerEpochs(ForgetsUnfencing):
+    """AlterPartition does not compare the members' broker epochs. Masked by the check of unfencings."""
 
     def judge(
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
     ) -> int:
         epochs = tuple(world.epochs)
         return super().judge(world, part, sender, sender_epoch, (proposal[0], epochs, *proposal[2:]))
-
-
-class AcceptsStaleSender(Mutant):
-    """AlterPartition does not compare the sender's broker epoch."""
-
-    def judge(
-        self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
-    ) -> int:
-        return super().judge(world, part, sender, world.epochs[sender], proposal)
 
 
 class AcceptsFencedMembers(Mutant):
@@ -463,13 +447,6 @@ class AcceptsOldLeaderEpoch(Mutant):
         if proposal[3] > part.partition_epoch:
             return NOT_CONTROLLER
         return ACCEPTED if not proposal[0] & ~(part.replicas & world.active) else INELIGIBLE
-
-
-class ForgetsUnfencing(Mutant):
-    """A refused proposal may be granted by a late copy of itself once its member is unfenced again."""
-
-    def has_seen_unfencing(self, world: World, joining: int, seen: int) -> bool:
-        return True
 
 
 # --- replication -------------------------------------------------------------------------------------------
@@ -664,7 +641,10 @@ class RedirectsDropCandidates(Mutant):
 
 
 def _all() -> dict[str, type[Mutant]]:
-    return {_name(kind): kind for kind in Mutant.__subclasses__()}
+    kinds = Mutant.__subclasses__()
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {_name(kind): kind for kind in kinds}
 
 
 def _name(kind: type[Mutant]) -> str:

@@ -62,10 +62,8 @@ class TypeOK:
                 or not 0 <= replica.flushed <= end
                 or replica.durable > end
             ):
-                return (
-                    f"broker {broker.id}: high watermark {replica.high_watermark}, flushed {replica.flushed}, "
-                    f"durable {replica.durable}, end {end}"
-                )
+                seen = (replica.high_watermark, replica.flushed, replica.durable, end)
+                return f"broker {broker.id}: high watermark, flushed, durable and log end are {seen}"
         return None
 
 

@@ -1,7 +1,7 @@
 """Random walks over the model: from a seed to a set-up, a mix of actions and a verdict; replay and shrink.
 
-Owns the choice of what happens next, never what it does. All chance comes through `draw(bits)`, so a walk is a
-function of its seed. Mix (verification.md §3.6): 40 % tuned weights, 40 % swarm, 20 % swarm with triggers.
+Owns the choice of what happens next, never what it does. All chance comes through `draw(bits)`, so a walk is
+a function of its seed. Mix (verification.md §3.6): 40 % tuned weights, 40 % swarm, 20 % swarm with triggers.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,10 @@ from sim.model.state import (
     REGISTER_RECORD,
     RUNNING,
     UNFENCE_RECORD,
+    PartitionState,
     Setup,
     World,
+    ids,
 )
 
 #: a new random integer of so many bits
@@ -71,8 +73,9 @@ class Verdict:
     #: all steps, as `replay` takes them
     trace: list[int]
     marks: dict[str, int]
-    #: partitions in which a possible loss was reported
+    #: partitions in which a possible loss was reported, and those in which acknowledged records are gone
     reported: int
+    lost: int
 
     @property
     def is_broken(self) -> bool:
@@ -161,6 +164,7 @@ def walk(draw: Draw, steps: int, rules: Rules, setup: Setup | None = None) -> Ve
         checker.full(w)
         heal(w)
         checker.full(w)
+        _demand_reports(w)
     except Violation as violation:
         return _verdict(w, plan.mix, trace, violation)
     return _verdict(w, plan.mix, trace, None)
@@ -199,12 +203,19 @@ def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> N
 
 
 def _fire(w: World, faults: Sequence[int], draw: Draw, trace: list[int]) -> None:
-    """A fault right after an action, at a leader or anywhere."""
+    """A fault right after an action: at a leader, at another member of one of the sets, or anywhere."""
     fault = faults[draw(8) % len(faults)]
-    bits = draw(48)
-    leader = w.partitions[bits >> 40 & 3 if w.partition_count == 4 else 0].leader
-    if fault in TARGETED and leader >= 0 and draw(1):
-        bits += leader - bits % w.broker_count + w.broker_count
+    bits = draw(44)
+    part = w.partitions[(bits >> 30) % w.partition_count]
+    aim = draw(2)
+    members = ids(part.isr or part.elr or part.last_known_elr)
+    target = -1
+    if aim == 0:
+        target = part.leader
+    elif aim == 1 and members:
+        target = members[(bits >> 20) % len(members)]
+    if fault in TARGETED and target >= 0:
+        bits += target - bits % w.broker_count + w.broker_count
     trace.append(bits << ACTION_BITS | fault)
     if not FUNCTIONS[fault](w, bits):
         trace.pop()
@@ -222,7 +233,23 @@ def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) 
         trace=trace,
         marks=w.marks,
         reported=sum(1 for part in w.partitions if part.may_have_lost),
+        lost=sum(1 for part in w.partitions if lacks_acknowledged(w, part)),
     )
+
+
+def lacks_acknowledged(w: World, part: PartitionState) -> bool:
+    """The present leader's log lacks an acknowledged record. False while nobody leads."""
+    if part.leader < 0:
+        return False
+    log = w.brokers[part.leader].replicas[part.index].log
+    return any(len(log) <= offset or log[offset] != record for offset, record in part.acked.items())
+
+
+def _demand_reports(w: World) -> None:
+    """B-4: whatever is lost, the controller has reported a possible loss."""
+    for part in w.partitions:
+        if not part.may_have_lost and lacks_acknowledged(w, part):
+            raise Violation("B-4 LossIsReported", f"partition {part.index} lost records and nobody said so")
 
 
 # --- replay and shrink -----------------------------------------------------------------------------------
@@ -251,6 +278,7 @@ def replay_trace(setup: Setup, rules: Rules, trace: Sequence[int], story: list[s
         checker.full(w)
         heal(w)
         checker.full(w)
+        _demand_reports(w)
     except Violation as violation:
         return _verdict(w, "replay", done, violation)
     return _verdict(w, "replay", done, None)
@@ -298,8 +326,9 @@ def _partition_line(w: World, index: int) -> str:
             f"{broker.id}:{state}{view}[{replica.high_watermark}/{replica.durable}/{len(replica.log)}]"
         )
     moving = "" if part.original is None else f" moving {part.order}"
+    epochs = f"{part.leader_epoch}.{part.partition_epoch}"
     return (
-        f"leader {part.leader} {part.leader_epoch}.{part.partition_epoch} isr {_set(part.isr)} elr {_set(part.elr)} "
+        f"leader {part.leader} {epochs} isr {_set(part.isr)} elr {_set(part.elr)} "
         f"lk {_set(part.last_known_elr)} min {part.min_isr}{moving} hw {len(part.committed)} {' '.join(logs)}"
     )
 
