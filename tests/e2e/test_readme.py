@@ -63,7 +63,10 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
         return found
 
     assert sorted(output("console-consumer").split(), key=int) == [str(number) for number in range(1, 1001)]
-    assert len(re.findall(r"\tElr: \d", output("--describe"))) == 3
+    assert [line.split()[-1] for line in output("--durability").splitlines()] == ["STATE", "OK", "OK", "OK"]
+    assert output("can-stop").startswith("CAN-STOP OK: ")
+    assert len(re.findall("Reassignment of partition t-[012] is completed", output("--execute"))) == 3
+    assert len(re.findall(r"\tElr: \d", output("--describe --topic t"))) == 3
     assert "VERDICT: good" in output("validate")
     assert "isvalid: true" in output("broker-2/data")
     assert output("cluster down").strip() == "down"
