@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "node-health": ("cli.node_health", "Ask a node's HTTP endpoint whether it is alive or ready."),
     "reassign-partitions": ("cli.reassign_partitions", "Move partitions to other brokers."),
     "scenario": ("cli.scenario", "Run scenario files against the real controller core."),
+    "sim": ("cli.sim_command", "Run whole clusters out of a seed: simulated time, network and disks."),
     "topics": ("cli.topics", "Create, delete, extend, list and describe topics."),
     "validate": ("cli.validate", "Compare ledgers with what the cluster serves (Spark): was anything lost?"),
     "verifiable-producer": (

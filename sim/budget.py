@@ -1,42 +1,68 @@
 """Which faults may still be played without leaving the safe zone (verification §1.6).
 
-Owns the set of brokers that may have lost records that they held: at most min ISR - 1 at a time (B-1). A
-broker leaves it once its new incarnation is back in the ISR of all its partitions. With every write flushed
-(B-3) power cuts are free, but not a failed flush, whose pages are gone. Process kills are always free (B-2).
+Owns who has stopped uncleanly and who of them may have lost records that it held. At most min ISR - 1 brokers
+are lossy at a time (B-1); with every write flushed nobody is (B-3). A broker leaves both sets once its new
+incarnation is back in the ISR of all its partitions. Process kills are free (B-2) where the recovery manager
+compares logs. Without it Kafka's rules elect the last known leader once all replicas have stopped uncleanly,
+so then, while somebody is lossy, somebody else stays whole and in sync.
 """
 
-from sim.nodes import SimBroker
+from sim.nodes import SimBroker, SimNode
 from sim.world import World
 
 
 class Budget:
-    """Who may have lost something."""
+    """What brokers may still go through."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         #: names, in the order in which they were hit
+        self.unclean: list[str] = []
         self.lossy: list[str] = []
 
-    def may_lose(self, count: int = 1) -> bool:
-        """True when so many more brokers may lose what they have not flushed."""
-        return len(self.lossy) + count <= self._world.shape.min_isr - 1
+    def may_kill(self, node: SimNode) -> bool:
+        """True when the process may end without a word."""
+        return not isinstance(node, SimBroker) or not self.lossy or self._leaves_witness(node)
 
-    def may_lose_power(self, broker: SimBroker) -> bool:
-        """True when this broker may lose its power."""
-        return self._world.shape.every_write or broker.name in self.lossy or self.may_lose()
+    def may_kill_all(self) -> bool:
+        """True when all brokers may."""
+        return not self.lossy or self._world.shape.recovery_manager
 
-    def lost(self, broker: SimBroker, *, also_flushed: bool = False) -> None:
-        """The broker may have lost records; `also_flushed`: those of a flush that failed, too."""
-        if self._world.shape.every_write and not also_flushed:
-            return
-        if broker.name not in self.lossy:
+    def may_lose(self, broker: SimBroker) -> bool:
+        """True when this broker may lose what it has not flushed."""
+        if self._world.shape.every_write:
+            return True
+        is_counted = broker.name in self.lossy or len(self.lossy) < self._world.shape.min_isr - 1
+        return is_counted and self._leaves_witness(broker)
+
+    def killed(self, node: SimNode) -> None:
+        """It stops, or will stop, uncleanly."""
+        if isinstance(node, SimBroker) and node.name not in self.unclean:
+            self.unclean.append(node.name)
+
+    def lost(self, broker: SimBroker) -> None:
+        """As `killed`, and it may have lost records that it held."""
+        self.killed(broker)
+        if not self._world.shape.every_write and broker.name not in self.lossy:
             self.lossy.append(broker.name)
 
     def update(self) -> None:
         """Take out who is in sync again."""
-        if self.lossy:
-            world = self._world
-            self.lossy = [b.name for b in world.brokers if b.name in self.lossy and not self._is_whole(b)]
+        whole = [broker.name for broker in self._world.brokers if self._is_whole(broker)]
+        self.unclean = [name for name in self.unclean if name not in whole]
+        self.lossy = [name for name in self.lossy if name not in whole]
+
+    def _leaves_witness(self, hit: SimBroker) -> bool:
+        """Somebody else is in the ISR of every partition and has not stopped uncleanly since."""
+        if self._world.shape.recovery_manager:
+            return True
+        rows = self._world.partitions()
+        return bool(rows) and any(
+            broker is not hit
+            and broker.name not in self.unclean
+            and all(broker.node_id in row.isr for _, row in rows)
+            for broker in self._world.brokers
+        )
 
     def _is_whole(self, broker: SimBroker) -> bool:
         node, image, rows = broker.node, self._world.image(), self._world.partitions()
@@ -47,5 +73,6 @@ class Budget:
         return (
             registration is not None
             and registration.incarnation_id == incarnation
+            and not broker.machine.platter.has_faults
             and all(broker.node_id in row.isr for _, row in rows if broker.node_id in row.replicas)
         )

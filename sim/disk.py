@@ -101,6 +101,12 @@ class Inode:
         """It failed: its pages count as clean and were not written."""
         self._writing.remove(begun)
 
+    def evict(self) -> None:
+        """The page cache reads the file anew."""
+        self.cached = bytearray(self.durable)
+        self.clean_size = len(self.cached)
+        self.low_size = None
+
     def is_under_way(self, begun: "WriteBack") -> bool:
         """False once a later flush, or a power cut, has ended it."""
         return any(one is begun for one in self._writing)
@@ -235,6 +241,8 @@ class Platter:
         self.lies_one_in = 0
         self.root = Folder()
         self.locked: dict[str, Process] = {}
+        #: files of which a flush has failed
+        self.suspects: list[Inode] = []
         self._faults: list[_Fault] = []
         #: nothing completes before
         self._hangs_until_ns = 0
@@ -245,12 +253,17 @@ class Platter:
     def power_loss(self) -> None:
         """Keep what the personality leaves."""
         self.locked.clear()
+        self.suspects.clear()
         for node in self.root.cached.values():
             node.lose_power(self.personality, self.stream)
         self.root.sync()
 
     def process_ended(self, process: Process) -> None:
-        """The page cache lives; locks are free."""
+        """Locks are free. The page cache lives, but for the files of which a flush has failed: their dropped
+        pages count as clean, and nothing holds them any more."""
+        for inode in self.suspects:
+            inode.evict()
+        self.suspects.clear()
         self.locked = {path: owner for path, owner in self.locked.items() if owner is not process}
 
     def fail(self, operation: str, path_part: str, errno: int = errno_module.EIO, times: int = 1) -> None:
@@ -262,6 +275,11 @@ class Platter:
         """What was not met is not met any more."""
         self._faults.clear()
         self._hangs_until_ns = 0
+
+    @property
+    def has_faults(self) -> bool:
+        """Some call is still to fail."""
+        return bool(self._faults)
 
     def hang(self, duration_ns: int) -> None:
         """Complete nothing for so long; appends and reads of the cache go on."""
@@ -414,6 +432,7 @@ class SimFile:
         except DiskError as error:
             if is_under_way:
                 inode.drop_write_back(begun)
+                platter.suspects.append(inode)
             process.call(_fail, run, error)
             return
         if is_under_way:

@@ -153,20 +153,25 @@ class Faults:
     # --- processes and power ---------------------------------------------------------------------------
 
     def _kill(self, node: SimNode | None) -> bool:
-        if node is None:
+        if node is None or not self.budget.may_kill(node):
             return False
+        self.budget.killed(node)
         node.kill()
         self._return_later(node)
         return True
 
     def _kill_all(self) -> bool:
-        up = [broker for broker in self._world.brokers if broker.is_up]
-        for broker in up:
-            self._kill(broker)
-        return bool(up)
+        if not self.budget.may_kill_all():
+            return False
+        for broker in self._world.brokers:
+            if broker.is_up:
+                self.budget.killed(broker)
+                broker.kill()
+                self._return_later(broker)
+        return True
 
     def _power(self, node: SimNode | None) -> bool:
-        if not isinstance(node, SimBroker) or not self.budget.may_lose_power(node):
+        if not isinstance(node, SimBroker) or not self.budget.may_lose(node):
             return False
         self.budget.lost(node)
         node.lose_power()
@@ -185,7 +190,9 @@ class Faults:
         is_whole = self._world.shape.every_write
         hit: list[SimNode] = [*self._world.controllers, *(self._world.brokers if is_whole else ())]
         for node in hit:
-            if node.state in (State.RUNNING, State.STOPPING, State.PAUSED):
+            if node.state is not State.DOWN:
+                if isinstance(node, SimBroker):
+                    self.budget.lost(node)
                 node.lose_power()
                 self._return_later(node)
         return True
@@ -307,15 +314,18 @@ class Faults:
     def _io_error(self) -> bool:
         """A flush fails: what it should have written is gone once the page cache forgets it (A-20)."""
         broker = self._any(self._world.brokers)
-        if not isinstance(broker, SimBroker) or not self.budget.may_lose():
+        if not isinstance(broker, SimBroker) or not self.budget.may_lose(broker):
             return False
-        self.budget.lost(broker, also_flushed=True)
+        self.budget.lost(broker)
         broker.machine.platter.fail("flush", "/data", errno.EIO)
         return True
 
     def _disk_full(self) -> bool:
         """An append or a new file finds no room, and the process ends."""
         node = self._node()
+        if not self.budget.may_kill(node):
+            return False
+        self.budget.killed(node)
         operation = "append" if one_in(self._stream, 2) else "open"
         node.machine.platter.fail(operation, "/", errno.ENOSPC)
         return True

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from broker.partition import Partition
+from protocol.record_batch import CorruptBatch
 from sim import checks, clients
 from sim.choices import Choices, Tape
 from sim.faults import Faults, Plan
@@ -128,7 +129,10 @@ def _agreed_log(world: World, index: int) -> list[checks.Stored]:
         while offset < replica.high_watermark:
             piece = log.read(offset, 1 << 30, replica.high_watermark)
             data += piece
-            offset = checks.end_of(piece)
+            try:
+                offset = checks.end_of(piece)
+            except CorruptBatch as error:
+                raise Violation(f"A-22 partition {index} on {broker.name} from {offset}: {error}") from error
         logs[broker.name] = bytes(data)
     difference = checks.diverged(logs)
     if difference is not None:

@@ -64,6 +64,8 @@ class Shape:
     producers: int = 4
     #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
     every_write: bool = False
+    #: logs are compared before an unclean election
+    recovery_manager: bool = False
 
 
 class Violation(AssertionError):
@@ -133,6 +135,7 @@ class World:
         properties = {
             **self._common,
             **CONTROLLER_PROPERTIES,
+            "unclean.recovery.manager.enabled": str(self.shape.recovery_manager).lower(),
             "node.id": str(voter),
             "process.roles": "controller",
             "listeners": f"CONTROLLER://c{voter}:{CONTROLLER_PORT}",
