@@ -417,9 +417,10 @@ class QuorumController:
 
     def _bootstrap(self, draft: Draft) -> None:
         """What every cluster must have agreed on before its first broker: features, and one min ISR (F14)."""
-        if ELR_FEATURE not in draft.image.features:
-            draft.write(FeatureLevelRecord(ELR_FEATURE, int(self._config.elr_enabled)))
-            draft.note(f"{ELR_FEATURE} is {'on' if self._config.elr_enabled else 'off'}")
+        if ELR_FEATURE in draft.image.features:
+            return  # not the first: a value that is missing was taken away by an operator, without ELR
+        draft.write(FeatureLevelRecord(ELR_FEATURE, int(self._config.elr_enabled)))
+        draft.note(f"{ELR_FEATURE} is {'on' if self._config.elr_enabled else 'off'}")
         cluster = draft.image.configs.get(CLUSTER_RESOURCE)
         if cluster is None or "min.insync.replicas" not in cluster:
             value = str(self._config.min_insync_replicas)
