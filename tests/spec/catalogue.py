@@ -33,8 +33,8 @@ _DOCSTRING = re.compile(
 HEAD = """# KIP-966, sentence by sentence
 
 Every sentence of KIP-966 that states a rule, in our own words: where it is kept, and the test that fails
-without it. Written by `python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares. The
-numbers (R, F, B, I, A, D) are those that code and tests cite.
+without it. Written by `python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares.
+The numbers (R, F, B, I, A, D) are those that code and tests cite.
 """
 
 
