@@ -11,10 +11,15 @@ from contextlib import ExitStack
 
 import click
 
+from cli.sim_model_command import command as model
+
 
 @click.group()
 def command() -> None:
     """Run the real broker, controller and client code in a simulated world."""
+
+
+command.add_command(model, "model")
 
 
 @command.command()

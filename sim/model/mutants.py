@@ -14,7 +14,6 @@ from sim.model.state import (
     Proposal,
     Recovery,
     Replica,
-    Setup,
     World,
     ids,
 )
@@ -25,8 +24,8 @@ class Mutant(Rules):
 
     #: row of verification.md §5.3, 0 for one of our own
     row = 0
-    #: set-up in which it matters; None: whatever the seed draws
-    setup: Setup | None = None
+    #: the band in which it matters
+    band = "mixed"
 
 
 # --- the high watermark ------------------------------------------------------------------------------------
@@ -315,7 +314,7 @@ class ElectsFencedLastKnownLeader(Mutant):
     """The last known leader is elected without a look at whether it is there."""
 
     row = 14
-    setup = Setup(manager=False)
+    band = "manager-off"
 
     def elect(
         self,

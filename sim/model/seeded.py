@@ -2,11 +2,11 @@
 
 from random import Random
 
+from sim.model.bands import BANDS
 from sim.model.rules import Rules
-from sim.model.state import Setup
 from sim.model.walk import Verdict, walk
 
 
-def walk_seed(seed: int, steps: int, rules: Rules, setup: Setup | None = None) -> Verdict:
-    """The walk of this seed; the same for ever, on every machine."""
-    return walk(Random(f"model:{seed}").getrandbits, steps, rules, setup)
+def walk_seed(seed: int, steps: int, rules: Rules, band: str = "mixed") -> Verdict:
+    """The walk of this seed in a band; the same for ever, on every machine."""
+    return walk(Random(f"model:{seed}").getrandbits, steps, rules, BANDS[band])

@@ -103,9 +103,11 @@ def draw_setup(draw: Draw) -> Setup:
     )
 
 
-def draw_plan(draw: Draw, setup: Setup | None = None) -> Plan:
-    """Set-up and mix of a seed. A given set-up replaces the drawn one; the mix stays the same."""
-    drawn = draw_setup(draw)
+def draw_plan(draw: Draw, band: Callable[[Setup], Setup] | None) -> Plan:
+    """Set-up, as the band changes it, and mix of a seed."""
+    setup = draw_setup(draw)
+    if band is not None:
+        setup = band(setup)
     kind = draw(16) % 10
     mix = "tuned" if kind < 4 else "swarm" if kind < 8 else "triggers"
     weights = [action.weight for action in ACTIONS]
@@ -120,7 +122,7 @@ def draw_plan(draw: Draw, setup: Setup | None = None) -> Plan:
             triggers[draw(16) % len(ACTIONS)] = tuple(faults[draw(16) % len(faults)] for _ in range(2))
     share = FAULT_SHARE if mix == "tuned" else FAULT_SHARES[draw(2)]
     work = _slots(weights, [index for index in range(len(ACTIONS)) if index not in FAULTS])
-    return Plan(setup or drawn, mix, work, _slots(weights, FAULTS), share, triggers)
+    return Plan(setup, mix, work, _slots(weights, FAULTS), share, triggers)
 
 
 def _slots(weights: Sequence[float], chosen: Sequence[int]) -> tuple[int, ...]:
@@ -153,9 +155,9 @@ def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
     return w
 
 
-def walk(draw: Draw, steps: int, rules: Rules, setup: Setup | None = None) -> Verdict:
+def walk(draw: Draw, steps: int, rules: Rules, band: Callable[[Setup], Setup] | None = None) -> Verdict:
     """Walk `steps` steps that do something, then heal and look at everything."""
-    plan = draw_plan(draw, setup)
+    plan = draw_plan(draw, band)
     checker = Checker()
     w = new_world(plan.setup, rules, checker)
     trace: list[int] = []
