@@ -49,7 +49,8 @@ class Session:
     connection_id: int | None = None
     #: end of what it has applied, exclusive, as it last said
     metadata_offset: int = -1
-    #: where the log ended when its controlled shutdown began; None when another controller began it
+    #: what the others must have applied before it may go: the log's end when its controlled shutdown began,
+    #: or when this controller took over from the one that began it; None while it does not shut down
     shutdown_offset: int | None = None
 
 
@@ -76,9 +77,16 @@ class ClusterControl:
         self.unclean_registrations: dict[int, int] = {}
 
     def start(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin as the active controller: whole new sessions for the unfenced (R26)."""
+        """Begin as the active controller: whole new sessions for the unfenced (R26).
+
+        A controlled shutdown goes on: nobody knows any more when it began, but not after the end of this log.
+        """
         self._sessions = {
-            broker.broker_id: Session(now_ms) for broker in image.sorted_brokers() if not broker.is_fenced
+            broker.broker_id: Session(
+                now_ms, shutdown_offset=image.offset if broker.in_controlled_shutdown else None
+            )
+            for broker in image.sorted_brokers()
+            if not broker.is_fenced
         }
         self._next_check_ms = now_ms + self._config.session_timeout_ms if self._sessions else None
 
@@ -301,7 +309,7 @@ class ClusterControl:
                 for broker_id, other in sorted(self._sessions.items())
                 if image.is_active(broker_id)
             ]
-            # the new leaders must have learned of it; after a failover that is not known any more (R26)
+            # the new leaders must have learned of it, also when another controller began it (R26)
             if session.shutdown_offset is not None and others and session.shutdown_offset > min(others):
                 return _NextState.CONTROLLED_SHUTDOWN
             return _NextState.SHUTDOWN_NOW

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from controller.election import ElectionReason, Rejection, Rejections
 from controller.elr import SetsRule
@@ -118,14 +119,7 @@ class Decision:
 
     def stored(self) -> StoredDecision:
         """The form in the metadata log."""
-        return StoredDecision(
-            cause=self.cause.kind.value,
-            cause_broker=_NOBODY if self.cause.broker_id is None else self.cause.broker_id,
-            reason=_REASON_NUMBERS[self.reason],
-            sets_rule=self.sets_rule.value,
-            rejected=tuple(number for replica, why in self.rejected for number in (replica, why.value)),
-            logs=tuple(ReplicaLogEnd(log.replica, log.last_epoch, log.end_offset) for log in self.cause.logs),
-        )
+        return _stored(self)
 
     @classmethod
     def from_stored(cls, stored: StoredDecision) -> "Decision | None":
@@ -160,6 +154,19 @@ _REASON_NUMBERS: dict[ElectionReason | None, int] = {
     ElectionReason.LONGEST_LOG: 7,
 }
 _REASONS = {number: reason for reason, number in _REASON_NUMBERS.items()}
+
+
+@lru_cache(maxsize=64)  # one event moves thousands of partitions for the same few reasons
+def _stored(decision: Decision) -> StoredDecision:
+    cause = decision.cause
+    return StoredDecision(
+        cause=cause.kind.value,
+        cause_broker=_NOBODY if cause.broker_id is None else cause.broker_id,
+        reason=_REASON_NUMBERS[decision.reason],
+        sets_rule=decision.sets_rule.value,
+        rejected=tuple(number for replica, why in decision.rejected for number in (replica, why.value)),
+        logs=tuple(ReplicaLogEnd(log.replica, log.last_epoch, log.end_offset) for log in cause.logs),
+    )
 
 
 @dataclass(frozen=True, slots=True)

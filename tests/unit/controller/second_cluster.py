@@ -25,7 +25,7 @@ class Machine:
     epoch: int
     fenced: bool = True
     stopping: bool = False
-    #: brokers that were heard of since its shutdown began; None: nobody remembers when that was
+    #: brokers that were heard of since its shutdown began, or since the controller changed
     heard: set[int] | None = None
 
     @property

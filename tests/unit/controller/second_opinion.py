@@ -259,8 +259,7 @@ class SecondOpinion(SecondCluster):
         merged = target + [r for r in original if r not in target]
         adding, removing = set(target) - set(original), set(original) - set(target)
         isr = part.isr & set(merged)
-        trusted = part.isr | part.elr | (part.seats if part.leader is None else set())
-        if not trusted <= set(merged) and len(isr) < part.min_isr:
+        if not part.isr | part.elr <= set(merged) and len(isr) < part.min_isr:
             return self.error("INVALID_REPLICA_ASSIGNMENT", text)
         runs = bool(adding or removing)
         self.change(name, isr=isr, lists=(merged, adding, removing, list(original) if runs else None))
@@ -321,7 +320,8 @@ class SecondOpinion(SecondCluster):
     def do_failover(self, command: Command) -> None:
         self.comparisons, self.forced = {}, {}
         for machine in self.brokers.values():
-            machine.heard = None
+            # R26: the successor does not know since when, so everybody must be heard of anew
+            machine.heard = set() if machine.stopping else None
 
     def do_delete(self, command: Command) -> None:
         topic = command.word()

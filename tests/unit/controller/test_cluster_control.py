@@ -162,6 +162,26 @@ def test_wishes_of_an_unfenced_broker() -> None:
     assert quorum.heartbeat(other, want_shutdown=True).should_shut_down, "a fenced broker may stop at once"
 
 
+def test_a_controlled_shutdown_survives_a_controller_failover() -> None:
+    """R26: Kafka forgets the shutdown offset, so that a broker may go before the new leaders know of it."""
+    quorum = started(1, 2, 3)
+    leader = quorum.partition("t").leader
+    assert leader is not None
+    others = [broker for broker in (1, 2, 3) if broker != leader]
+    behind = quorum.committed_offset
+    assert not quorum.heartbeat(leader, want_shutdown=True).should_shut_down
+    shutdown_end = quorum.committed_offset
+    quorum.fail_over()
+    assert quorum.image.brokers[leader].in_controlled_shutdown
+    assert not quorum.heartbeat(leader, want_shutdown=True).should_shut_down
+    quorum.heartbeat(others[0])
+    quorum.heartbeat(others[1], metadata_offset=behind)
+    assert not quorum.heartbeat(leader, want_shutdown=True).should_shut_down
+    assert quorum.committed_offset > shutdown_end
+    quorum.heartbeat(others[1])
+    assert quorum.heartbeat(leader, want_shutdown=True).should_shut_down
+
+
 def test_a_controlled_shutdown_ends_when_the_others_have_learned_of_it() -> None:
     """R23: the shutdown offset must be below what every active broker has applied."""
     quorum = started(1, 2, 3)
