@@ -34,9 +34,36 @@ def starts(random: Random) -> Iterator[str]:
     if random.random() < 0.3:
         words.append(f"unclean={random.choice(['true', 'false'])}")
     yield " ".join(words)
-    yield "broker " + " ".join(map(str, BROKERS))
-    for name, replicas in PARTITIONS.items():
-        yield f"partition {name} replicas={ids_text(replicas)} min_isr={MIN_ISR[name[0]]}"
+    brokers = sorted(random.sample(BROKERS, random.choice([4, 5, 6, 6, 6])))
+    yield "broker " + " ".join(map(str, brokers))
+    for name in PARTITIONS:
+        yield _put_line(name, brokers, "elr=on" in words, random)
+
+
+def _put_line(name: str, ready: list[int], elr: bool, random: Random) -> str:
+    """Put a partition into some sound state; half of the time all its replicas are in sync."""
+    replicas, least = PARTITIONS[name], MIN_ISR[name[0]]
+    line = f"partition {name} replicas={ids_text(replicas)} min_isr={least}"
+    there = [r for r in replicas if r in ready]
+    if len(there) == len(replicas) and random.random() < 0.5:
+        return line
+    epochs = f" leader_epoch={random.randint(0, 9)} partition_epoch={random.randint(0, 9)}"
+    isr = sorted(random.sample(there, random.randint(0, len(there))))
+    if not isr and not elr:
+        # without ELR the last member stays, though it is fenced
+        absent = [r for r in replicas if r not in ready]
+        return f"{line} leader=none isr=({absent[0]})" if absent else line
+    line += f" isr={ids_text(isr)} leader={random.choice(isr) if isr else 'none'}{epochs}"
+    if elr and len(isr) < min(least, len(replicas)):
+        others = [r for r in replicas if r not in isr]
+        eligible = _some(random, others)
+        line += f" elr={ids_text(eligible)}"
+        line += f" last_known_elr={ids_text(_some(random, [r for r in others if r not in eligible]))}"
+    if not isr and random.random() < 0.7:
+        line += f" last_known_leader={random.choice(replicas)}"
+    if len(isr) == 1 and random.random() < 0.3:
+        line += " recovering"
+    return line
 
 
 def next_line(scenario: Scenario, random: Random) -> str:
@@ -224,8 +251,8 @@ def _put(scenario: Scenario, random: Random) -> str:
         topic, _, index = name.rpartition("-")
         image = scenario.quorum.image.topic(topic)
         if image is None or int(index) not in image.partitions:
-            if all(map(scenario.quorum.image.is_active, replicas)):
-                return f"partition {name} replicas={ids_text(replicas)} min_isr={MIN_ISR[topic]}"
+            cluster = scenario.quorum.image
+            return _put_line(name, list(filter(cluster.is_active, replicas)), cluster.elr_enabled, random)
     return _unfence(scenario, random)
 
 

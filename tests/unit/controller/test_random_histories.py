@@ -56,6 +56,8 @@ class Watch:
         self.pair = Pair()
         self._before: Rows = {}
         self._unclean_elections = 0
+        #: partitions as they were put; nobody has looked yet whether somebody could lead them
+        self._put: Rows = {}
         #: (topic id, index, leader epoch) -> the only leader it may ever have (I-15)
         self._leaders: dict[tuple[bytes, int, int], int | None] = {}
         #: partitions for which I-14 holds now
@@ -76,6 +78,8 @@ class Watch:
         is_clean = unclean_elections == self._unclean_elections
         self._unclean_elections = unclean_elections
         for row, partition in after.items():
+            if line.startswith(f"partition {row[0]}-{row[1]} "):
+                self._put[row] = partition
             self._check_state(image, row, partition)
             before = self._before.get(row)
             if before is not None and not line.startswith(("partition", "delete")):
@@ -97,7 +101,7 @@ class Watch:
             # without ELR, and after an upgrade from it, the last member of an ISR stays in it (F7)
             if partition.leader is not None:
                 assert all(map(image.is_active, partition.isr)), "I-5: no fenced broker in an ISR"
-            else:
+            elif partition != self._put.get(row):
                 assert not any(map(image.is_active, partition.electable)), "L-9: who is complete leads"
         else:
             assert partition.elr == partition.last_known_elr == ()
