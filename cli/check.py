@@ -138,17 +138,20 @@ def prometheus(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str
         "loses_writes": verdict.loses_writes,
         "needs_broker": verdict.needs_broker,
     }
+    partitions = (
+        "# HELP holdfast_check_can_stop_partitions Partitions that a clean stop would harm.",
+        "# TYPE holdfast_check_can_stop_partitions gauge",
+        *(
+            f'holdfast_check_can_stop_partitions{{{label},effect="{effect}"}} {len(names)}'
+            for effect, names in effects.items()
+        ),
+    )
     return "\n".join(
         (
             "# HELP holdfast_check_can_stop 0 OK, 1 warning, 2 critical, 3 unknown.",
             "# TYPE holdfast_check_can_stop gauge",
             f"holdfast_check_can_stop{{{label}}} {int(verdict.severity)}",
-            "# HELP holdfast_check_can_stop_partitions Partitions that a clean stop would harm.",
-            "# TYPE holdfast_check_can_stop_partitions gauge",
-            *(
-                f'holdfast_check_can_stop_partitions{{{label},effect="{effect}"}} {len(names)}'
-                for effect, names in effects.items()
-            ),
+            *(partitions if verdict.severity is not Severity.UNKNOWN else ()),
         )
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask
-from cli.options import Answer, bootstrap, output, read_properties
+from cli.options import Answer, bootstrap, one_action, output, read_properties, refuse_strangers
 from client.admin_configs import ConfigEntry, Resource
 from client.errors import RowError
 from metadata.image import RESOURCE_BROKER
@@ -18,6 +18,13 @@ from metadata.records import ELR_FEATURE
 from protocol.errors import ErrorCode
 
 _MIN_ISR = "min.insync.replicas"
+#: {option: the actions that it belongs to}
+_ACTIONS_OF: dict[str, tuple[str, ...]] = {
+    "all": ("describe",),
+    "add_config": ("alter",),
+    "add_config_file": ("alter",),
+    "delete_config": ("alter",),
+}
 #: Kafka's names of where a value comes from
 _SOURCES = {
     "TOPIC": "DYNAMIC_TOPIC_CONFIG",
@@ -39,16 +46,15 @@ _SOURCES = {
 )
 @click.option("--entity-name", help="A topic; --describe without it shows all topics.")
 @click.option("--entity-default", is_flag=True, help="With brokers: what counts for all of them.")
-@click.option("--all", "everything", is_flag=True, help="--describe: values that nobody has set, too.")
+@click.option("--all", is_flag=True, help="--describe: values that nobody has set, too.")
 @click.option("--add-config", metavar="K=V[,K=V]", help="--alter: set these; a list is K=[V,V].")
 @click.option("--add-config-file", metavar="FILE", help="--alter: set what this properties file says.")
 @click.option("--delete-config", metavar="K[,K]", help="--alter: take these away.")
 @output
 def command(actions: tuple[str, ...], **given: Any) -> None:
     """Show and change dynamic configuration."""
-    if len(set(actions)) != 1:
-        raise click.UsageError("one of --describe, --alter is needed")
-    action = actions[0]
+    action = one_action(actions, ("describe", "alter"))
+    refuse_strangers(action, given, _ACTIONS_OF)
     resource = _resource(action, given["entity_type"], given["entity_name"], given["entity_default"])
     changes = _changes(action, given)
     answer = Answer(f"configs-{action}")
@@ -56,7 +62,7 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
 
     async def act(asking: Asking) -> None:
         if action == "describe":
-            text.extend(await _describe(asking, resource, everything=given["everything"]))
+            text.extend(await _describe(asking, resource, everything=given["all"]))
         else:
             assert resource is not None
             text.extend(await _alter(asking, resource, changes))
@@ -88,14 +94,10 @@ def _resource(action: str, kind: str, name: str | None, is_default: bool) -> Res
 
 def _changes(action: str, given: dict[str, Any]) -> dict[str, str | None]:
     """{key: its new value, or None to take it away}. Raises: click.UsageError."""
+    if action == "describe":
+        return {}
     options = ("add_config", "add_config_file", "delete_config")
     named = [f"--{name.replace('_', '-')}" for name in options if given[name] is not None]
-    if action == "describe":
-        if named:
-            raise click.UsageError(f"{named[0]} belongs to --alter")
-        return {}
-    if given["everything"]:
-        raise click.UsageError("--all belongs to --describe")
     if not named:
         raise click.UsageError("--alter needs --add-config, --add-config-file or --delete-config")
     if given["add_config"] is not None and given["add_config_file"] is not None:

@@ -7,7 +7,7 @@ Exit codes: 0 all asked-for work done, 1 any failure, 2 usage, 130 and 143 after
 import json
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +38,22 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.UsageError(f"{option} {value}: expected key=value")
         made[key.strip()] = rest
     return made
+
+
+def one_action(chosen: tuple[str, ...], actions: Sequence[str]) -> str:
+    """The one of `--create`, `--list`, ... that was given. Raises: click.UsageError."""
+    if len(set(chosen)) != 1:
+        raise click.UsageError("one of " + ", ".join(f"--{action}" for action in actions) + " is needed")
+    return chosen[0]
+
+
+def refuse_strangers(
+    action: str, given: Mapping[str, Any], actions_of: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Refuse options that belong to other actions, by {option: its actions}. Raises: click.UsageError."""
+    for name, meant in actions_of.items():
+        if given[name] not in (None, False, ()) and action not in meant:
+            raise click.UsageError(f"--{name.replace('_', '-')} belongs to --{', --'.join(meant)}")
 
 
 def checked_servers(_: click.Context, __: click.Parameter, value: str) -> str:

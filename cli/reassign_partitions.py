@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask, described, partition_name, row_refused
-from cli.options import Answer, bootstrap, output
+from cli.options import Answer, bootstrap, one_action, output, refuse_strangers
 from cli.partition_files import (
     REASSIGNMENT_SHAPE,
     TOPICS_SHAPE,
@@ -113,15 +113,11 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
 
 def _checked(actions: tuple[str, ...], given: Mapping[str, Any]) -> str:
     """The action. Raises: click.UsageError for what does not go together."""
-    if len(set(actions)) != 1:
-        raise click.UsageError("one of " + ", ".join(f"--{name}" for name in _ACTIONS) + " is needed")
-    action = actions[0]
+    action = one_action(actions, _ACTIONS)
     for name in _NEEDED[action]:
         if given[name] is None:
             raise click.UsageError(f"--{action} needs --{name.replace('_', '-')}")
-    for name, meant in _ACTIONS_OF.items():
-        if given[name] not in (None, False) and action not in meant:
-            raise click.UsageError(f"--{name.replace('_', '-')} belongs to --{', --'.join(meant)}")
+    refuse_strangers(action, given, _ACTIONS_OF)
     for name in _NO_EFFECT:
         if given[name] not in (None, False):
             click.echo(f"warning: --{name.replace('_', '-')} has no effect here", err=True)
@@ -213,13 +209,13 @@ async def _execute(asking: Asking, wanted: Assignment, given: Mapping[str, Any],
         names = ",".join(map(partition_name, begun))
         text.append(f"Successfully started partition reassignment{plural} for {names}")
     if given["wait"]:
-        await _wait(asking, {partition: wanted[partition] for partition in begun}, text)
+        await wait_for_moves(asking, {partition: wanted[partition] for partition in begun}, text)
 
 
 async def _verify(asking: Asking, wanted: Assignment, text: list[str], *, waits: bool) -> None:
     asking.answer.data = {}
     if waits:
-        await _wait(asking, wanted, text)
+        await wait_for_moves(asking, wanted, text)
         return
     current = await _current(asking, _topics(wanted), none_is_fine=True)
     moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
@@ -247,7 +243,7 @@ def _tell_steps(
             row_refused(answer, RowError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text_of), step.partition)
 
 
-async def _wait(asking: Asking, wanted: Assignment, text: list[str]) -> None:
+async def wait_for_moves(asking: Asking, wanted: Assignment, text: list[str]) -> None:
     """Ask until all is where it should be, and tell how it ended.
 
     Brokers answer from their own metadata, which may be older than the move: what neither moves nor is

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask, described, unknown_topic
-from cli.options import Answer, bootstrap, output, pairs
+from cli.options import Answer, bootstrap, one_action, output, pairs, refuse_strangers
 from cli.outlook import Surroundings, outlook, outlook_as_json, outlook_lines
 from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
 from client.admin_configs import Resource
@@ -22,7 +22,7 @@ _ACTIONS_OF: dict[str, tuple[str, ...]] = {
     "partitions": ("create", "alter"),
     "replication_factor": ("create",),
     "replica_assignment": ("create", "alter"),
-    "configs": ("create",),
+    "config": ("create",),
     "if_not_exists": ("create",),
     "if_exists": ("delete", "alter", "describe"),
     "topic_id": ("describe",),
@@ -54,7 +54,7 @@ _OFFSETS_TIMEOUT_MS = 3_000
     metavar="1:2:3,2:3:1",
     help="Brokers of each partition, preferred first (--create, --alter).",
 )
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Override (--create).")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="Override (--create).")
 @click.option("--under-replicated-partitions", is_flag=True, help="--describe: replicas are outside the ISR.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="--describe: the ISR is below min ISR.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="--describe: the ISR is just min ISR.")
@@ -98,17 +98,13 @@ def command(actions: tuple[str, ...], topic: str | None, **given: Any) -> None:
 
 def _checked(actions: tuple[str, ...], topic: str | None, given: dict[str, Any]) -> str:
     """The action. Raises: click.UsageError for what does not go together."""
-    if len(set(actions)) != 1:
-        raise click.UsageError("one of " + ", ".join(f"--{name}" for name in _ACTIONS) + " is needed")
-    action = actions[0]
+    action = one_action(actions, _ACTIONS)
     if topic is None and action in ("create", "delete", "alter"):
         raise click.UsageError(f"--{action} needs --topic")
-    for name, meant in _ACTIONS_OF.items():
-        if given[name] and action not in meant:
-            raise click.UsageError(f"--{_spelled(name)} belongs to --{', --'.join(meant)}")
+    refuse_strangers(action, given, _ACTIONS_OF)
     chosen = [name for name in (*FILTERS, "topics_with_overrides") if given[name]]
     if len(chosen) > 1:
-        raise click.UsageError("choose one of " + ", ".join(f"--{_spelled(name)}" for name in chosen))
+        raise click.UsageError("choose one of " + ", ".join(f"--{name.replace('_', '-')}" for name in chosen))
     if given["durability"] and given["topics_with_overrides"]:
         raise click.UsageError("--durability shows partitions, --topics-with-overrides does not")
     if topic is not None and given["topic_id"]:
@@ -122,13 +118,9 @@ def _checked(actions: tuple[str, ...], topic: str | None, given: dict[str, Any])
         raise click.UsageError(
             f"--replica-assignment lists {len(lists)} partitions, not {given['partitions']}"
         )
-    pairs(given["configs"], "--config")
+    pairs(given["config"], "--config")
     _pattern(topic)
     return action
-
-
-def _spelled(name: str) -> str:
-    return "config" if name == "configs" else name.replace("_", "-")
 
 
 def _assignments(text: str | None) -> list[tuple[int, ...]] | None:
@@ -195,7 +187,7 @@ async def _create(asking: Asking, topic: str, given: dict[str, Any]) -> list[str
             topic,
             given["partitions"] or -1,
             given["replication_factor"] or -1,
-            configs=pairs(given["configs"], "--config"),
+            configs=pairs(given["config"], "--config"),
             assignments=None if lists is None else dict(enumerate(lists)),
             timeout_ms=asking.timeout_ms,
         )

@@ -4,15 +4,21 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import Result
 
+from cli.asking import Asking
+from cli.options import Answer
+from cli.reassign_partitions import wait_for_moves
 from cli.reassignment_plan import CannotPropose, Progress, propose, verify
+from client.admin import Admin
 from client.admin_partitions import Reassignment
 from client.errors import RowError
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
+from runtime.api import Clock
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, topic
 
@@ -241,6 +247,56 @@ def test_waiting_ends_with_the_timeout(holdfast: Run, admin: FakeAdmin, move: st
     result = holdfast(*words, "--timeout-ms", "100")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: t-0: REQUEST_TIMED_OUT: still in progress after 100 ms")
+
+
+class Hours:
+    """A clock that jumps to the end of each sleep; `story` happens on the way, one change a sleep."""
+
+    def __init__(self, *story: Callable[[], object]) -> None:
+        self.ms = 0.0
+        self.story = list(story)
+
+    def now_ms(self) -> int:
+        return int(self.ms)
+
+    async def sleep(self, delay_ms: float) -> None:
+        self.ms += delay_ms
+        if self.story:
+            self.story.pop(0)()
+
+
+async def waited(admin: FakeAdmin, clock: Hours) -> Answer:
+    """What an hour's patience for t-0 to be on 2,3 ends with."""
+    answer = Answer("reassign-partitions-verify", {})
+    asking = Asking(cast(Admin, admin), answer, 3_600_000, cast(Clock, clock))
+    await wait_for_moves(asking, {T0: (2, 3)}, [])
+    return answer
+
+
+async def test_waiting_outlasts_a_broker_that_has_not_heard_of_the_move() -> None:
+    """R113: the answering broker's metadata may be older than the move."""
+    admin = FakeAdmin()
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+
+    def complete() -> None:
+        admin.moving.clear()
+        admin.add(topic(led(2, (2, 3), replicas=(2, 3))))
+
+    story = [lambda: None, lambda: admin.moving.update({T0: Reassignment((2, 3, 1), (3,), (1,))}), complete]
+    clock = Hours(*story)
+    answer = await waited(admin, clock)
+    assert answer.errors == []
+    assert answer.data["partitions"] == [{"topic": "t", "partition": 0, "progress": "completed"}]
+    assert clock.story == []
+
+
+async def test_waiting_gives_up_what_does_not_move() -> None:
+    admin = FakeAdmin()
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2))))
+    clock = Hours()
+    answer = await waited(admin, clock)
+    assert [error["code"] for error in answer.errors] == ["NO_REASSIGNMENT_IN_PROGRESS"]
+    assert clock.now_ms() < 10_000
 
 
 def test_cancel_ends_the_moves_that_run(holdfast: Run, admin: FakeAdmin, move: str) -> None:

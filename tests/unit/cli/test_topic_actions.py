@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -43,6 +44,15 @@ def test_what_does_not_go_together_is_wrong_usage(
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert not admin.is_closed  # nobody was asked
+
+
+def test_properties_of_kafkas_client_warn_and_do_no_harm(holdfast: Run, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n")
+    for option in ("--command-config", "--admin.config"):
+        result = holdfast("topics", "--list", option, str(file))
+        assert result.exit_code == 0
+        assert result.stderr == "warning: security.protocol is not known here and has no effect\n"
 
 
 def test_create_hands_over_what_was_typed(holdfast: Run, admin: FakeAdmin) -> None:
