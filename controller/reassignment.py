@@ -39,10 +39,8 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
         assignment = _towards(partition, request.replicas)
         cause = Cause(CauseKind.REASSIGNMENT_ASKED)
     staying = tuple(r for r in partition.isr if r in assignment.replicas)
-    complete = partition.isr + partition.elr
-    if partition.leader is None:
-        complete += partition.last_known_elr
-    is_cut = request.replicas is None or not set(complete) <= set(assignment.replicas)
+    # R9: below min ISR neither set may lose a member; of the last known ELR nothing is promised (B28)
+    is_cut = request.replicas is None or not {*partition.isr, *partition.elr} <= set(assignment.replicas)
     if is_cut and len(staying) < partition.min_isr:
         # R103: what was acknowledged may be with the leavers alone
         text = (
