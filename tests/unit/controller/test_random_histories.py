@@ -23,8 +23,8 @@ from tests.unit.controller import histories
 from tests.unit.controller.test_second_opinion import Pair
 
 STEPS = 300
-#: about 12 with the default profile, 600 for `make fuzz`
-SEEDS = range(max(12, settings().max_examples // 8))
+#: 8 with the default profile, 400 for `make fuzz`
+SEEDS = range(max(8, settings().max_examples // 12))
 
 _IDS = r"\((\d+(,\d+)*)?\)"
 _STATE = re.compile(

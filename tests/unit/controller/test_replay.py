@@ -5,16 +5,30 @@ entry, one that reads the whole log at once, and one that does so and then becom
 """
 
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from cli.datadriven import parse_file
 from cli.scenario_commands import Scenario
 from controller.events import AppendRecords, EntriesCommitted, LeaderChanged
+from controller.operations import (
+    AlterConfig,
+    ElectionType,
+    ElectLeader,
+    Reassign,
+    UnregisterBroker,
+    UpdateFeature,
+)
 from controller.quorum_controller import QuorumController
-from metadata.image import MetadataImage
-from metadata.records import decode_record, encode_record
-from tests.unit.controller.harness import NODE_ID, LogEntry, Quorum
+from metadata.delta import MetadataDelta
+from metadata.image import CLUSTER_RESOURCE, MetadataImage
+from metadata.records import ELR_FEATURE, decode_record, encode_record
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from tests.unit.controller.harness import NODE_ID, LogEntry, Quorum, make_config
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "controller").glob("*.txt"))
 
@@ -53,6 +67,8 @@ def contents(image: MetadataImage) -> tuple[object, ...]:
         image.brokers,
         image.topics,
         image.topic_ids,
+        image.assigned,
+        image.leaderless,
         image.configs,
         image.features,
         image.next_producer_id,
@@ -60,7 +76,15 @@ def contents(image: MetadataImage) -> tuple[object, ...]:
 
 
 def check_indexes(image: MetadataImage) -> None:
-    """What is derived from the topics is what the topics say."""
+    """What is derived from the topics is what the topics say (B3)."""
+    rows = [
+        ((topic.topic_id, index), partition)
+        for topic in image.topics.values()
+        for index, partition in topic.partitions.items()
+    ]
+    assert set(image.leaderless) == {key for key, partition in rows if partition.leader is None}
+    assigned = {(broker, key) for key, partition in rows for broker in partition.replicas}
+    assert {(broker, key) for broker, keys in image.assigned.items() for key in keys} == assigned
     assert dict(image.topic_ids) == {topic.name: topic.topic_id for topic in image.topics.values()}
     assert all(topic_id == topic.topic_id for topic_id, topic in image.topics.items())
     assert [topic.name for topic in image.sorted_topics()] == sorted(image.topic_ids)
@@ -96,3 +120,71 @@ def test_log_alone_makes_the_state(path: Path) -> None:
             assert contents(successor(quorum).latest) == contents(image)
             check_indexes(image)
     assert checked, "a scenario writes something"
+
+
+def some_request(quorum: Quorum, random: Random) -> Any:
+    """Something that a broker or an operator may ask for, seen what is appended but not committed yet."""
+    latest = quorum.core.latest
+    broker = random.randint(1, 4)
+    topic = random.choice("tu")
+    known = latest.brokers.get(broker)
+    choices: list[Any] = [
+        AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", random.choice(["1", "2", "3"])),
+        ElectLeader(random.choice(list(ElectionType)), topic, 0, broker),
+        Reassign(topic, 0, random.choice([None, (1, 2), (2, 3, 4), (4, 1, 3)])),
+        UpdateFeature(ELR_FEATURE, random.choice([0, 1, 1])),
+        UnregisterBroker(broker) if random.random() < 0.1 else UnregisterBroker(9),
+        CreateTopicsRequest(0, False, (CreatableTopic(topic, 1, 3, (), ()),)),
+        DeleteTopicsRequest(0, (topic,)) if random.random() < 0.3 else DeleteTopicsRequest(0, ("x",)),
+    ]
+    if known is not None:
+        beat = BrokerHeartbeatRequest(broker, known.broker_epoch, latest.offset, False, random.random() < 0.3)
+        choices += [beat] * 6
+    return random.choice(choices)
+
+
+@pytest.mark.parametrize("seed", range(max(6, settings().max_examples // 20)))
+def test_what_was_not_committed_has_never_been(seed: int) -> None:
+    """K20, K22, K23: appends, commits and losses of leadership in any order; every request is answered."""
+    random = Random(seed)
+    quorum = Quorum(make_config())
+    quorum.start_brokers(1, 2, 3, 4)
+    quorum.is_held = True
+    asked: list[int] = []
+    for _ in range(200):
+        match random.choice(["ask"] * 6 + ["register", "commit", "commit", "lose"]):
+            case "ask":
+                asked.append(quorum.start_request(some_request(quorum, random)))
+            case "register":
+                broker = random.randint(1, 4)
+                quorum.is_held = False
+                quorum.commit()
+                known = quorum.image.brokers.get(broker)
+                quorum.register(broker, -1 if known is None else known.broker_epoch)
+                quorum.is_held = True
+            case "commit":
+                quorum.commit(random.randint(quorum.committed_offset, quorum.end_offset))
+            case "lose":
+                quorum.lose(random.choice([None, NODE_ID + 1]))
+                assert quorum.core.latest is quorum.core.committed
+                quorum.elect()
+        check_committed(quorum)
+    quorum.commit()
+    check_committed(quorum)
+    assert quorum.core.latest == quorum.image == quorum.replayed()
+    assert contents(successor(quorum).latest) == contents(quorum.image)
+    assert set(asked) <= quorum.answers.keys()
+    assert quorum.resignations == []
+
+
+def check_committed(quorum: Quorum) -> None:
+    """Readers see what the committed part of the log says, up to the end of some batch."""
+    image = quorum.core.committed
+    assert image.offset <= quorum.committed_offset
+    delta = MetadataDelta(MetadataImage())
+    for entry in quorum.entries:
+        if entry.offset < image.offset:
+            delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
+    assert delta.violations == []
+    assert contents(delta.apply(image.offset)) == contents(image)
+    check_indexes(image)
