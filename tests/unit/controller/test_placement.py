@@ -109,6 +109,11 @@ def test_a_topic_that_grows_stays_even(active: int, first: int, more: int, start
     assert max(leaders.values()) - min(leaders[broker_id] for broker_id in range(active)) <= 1
 
 
+def test_leaders_go_on_around_the_ring_wherever_the_topic_began() -> None:
+    placed = place_more(without_racks(4), [], [1], partition_count=5, replication_factor=1)
+    assert placed == [(2,), (3,), (0,), (1,), (2,)]
+
+
 def test_a_broker_that_came_later_leads_new_partitions_until_it_has_its_share() -> None:
     preferred = [0, 1, 2, 0, 1, 2]
     placed = place_more(without_racks(4), [], preferred, partition_count=6, replication_factor=2)

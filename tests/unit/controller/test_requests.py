@@ -11,6 +11,7 @@ from metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, RESOURCE_TOPIC
 from metadata.records import ELR_FEATURE
 from protocol.errors import ErrorCode
 from protocol.messages import APIS
+from protocol.messages.broker_registration import FeatureRange
 from protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -164,6 +165,9 @@ def test_one_brokers_min_isr_is_refused_in_favour_of_the_clusters(quorum: Quorum
     (row,) = quorum.request(request).responses
     assert names([row]) == ["INVALID_CONFIG"]
     assert "set the cluster's" in row.error_message
+    downgrade = FeatureUpdate(ELR_FEATURE, 0, UpgradeType.SAFE_DOWNGRADE)
+    quorum.request(UpdateFeaturesRequest(0, False, (downgrade,)))
+    assert names(quorum.request(request).responses) == ["INVALID_REQUEST"]
 
 
 def test_a_resource_that_does_not_exist_is_told_also_without_changes(quorum: Quorum) -> None:
@@ -217,6 +221,17 @@ def test_a_bad_feature_update_changes_nothing(
     assert names([answer, *answer.results]) == [error, error]
     assert says in answer.error_message
     assert quorum.appends == []
+
+
+def test_a_level_that_some_broker_does_not_support_is_refused() -> None:
+    """R108."""
+    quorum = Quorum(make_config(eligible_leader_replicas_enabled="false"))
+    old = (FeatureRange(ELR_FEATURE, 0, 0),)
+    assert quorum.register(1).error_code == quorum.register(2, features=old).error_code == NONE
+    upgrade = FeatureUpdate(ELR_FEATURE, 1, UpgradeType.UPGRADE)
+    answer = quorum.request(UpdateFeaturesRequest(0, False, (upgrade,)))
+    assert names([answer]) == ["INVALID_UPDATE_VERSION"]
+    assert "levels 0 to 0" in answer.error_message
 
 
 def test_features_are_updated_all_or_none(quorum: Quorum) -> None:
@@ -454,6 +469,24 @@ def test_a_thousand_elections_a_request_and_the_rest_is_for_the_next(monkeypatch
     # of all, only what is elected counts, and what needs nothing has no row beyond the limit either
     assert elect_all(quorum, ElectionKind.PREFERRED) == [("a", 1, "NONE"), ("b", 0, "NONE"), ("b", 1, limit)]
     assert elect_all(quorum, ElectionKind.PREFERRED) == [("b", 1, "NONE")]
+
+
+def test_beyond_the_limit_partitions_with_a_leader_have_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R17, R18."""
+    monkeypatch.setattr(requests, "ELECTIONS_MAX", 1)
+    quorum = Quorum(make_config())
+    quorum.start_brokers(1, 2, 3)
+    create(quorum, "a", -1, -1, (1, 2), (1, 2))
+    create(quorum, "b", -1, -1, (3, 1), (1, 2))
+    for broker_id in (1, 2):
+        quorum.vanish(broker_id)
+    quorum.heartbeat(1)
+    found = elect_all(quorum, ElectionKind.UNCLEAN)
+    assert found == [
+        ("a", 0, "NONE"),
+        ("a", 1, "REQUEST_LIMIT_REACHED"),
+        ("b", 1, "REQUEST_LIMIT_REACHED"),
+    ]
 
 
 # --- brokers ---------------------------------------------------------------------------------------------

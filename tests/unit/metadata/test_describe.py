@@ -182,7 +182,8 @@ def test_describe_cluster_names_fenced_brokers_too_and_falls_back_to_their_first
 
 
 @pytest.mark.parametrize(
-    ("ranges", "supported"), [(((0, 1), (0, 1)), (0, 1)), (((0, 1), (0, 0)), (0, 0)), ((), (0, 1))]
+    ("ranges", "supported"),
+    [(((0, 1), (0, 1)), (0, 1)), (((0, 1), (0, 0)), (0, 0)), (((1, 1), (0, 1)), (1, 1)), ((), (0, 1))],
 )
 def test_features_have_the_levels_that_all_brokers_support(
     ranges: tuple[tuple[int, int], ...], supported: tuple[int, int]
