@@ -70,7 +70,7 @@ class AcceptedProposal:
 
     @staticmethod
     def check(w: World, part: PartitionState, sender: int, epoch: int, proposal: Proposal) -> str | None:
-        isr, epochs, leader_epoch, partition_epoch, _, _ = proposal
+        isr, epochs, leader_epoch, partition_epoch = proposal
         if sender != part.leader or leader_epoch != part.leader_epoch:
             return f"from {sender} in leader epoch {leader_epoch}; {part.leader} leads in {part.leader_epoch}"
         if partition_epoch != part.partition_epoch or epoch != w.epochs[sender]:

@@ -34,6 +34,7 @@ from sim.model.state import (
     PartitionState,
     Recovery,
     World,
+    ids,
     mask_of,
 )
 
@@ -156,8 +157,11 @@ def change(
     ) = new
     part.replicas = replicas
     part.partition_epoch += 1
-    part.lossy &= ~(isr & ~before.isr)
     part.lossy &= replicas
+    for broker in ids(part.lossy & isr & ~before.isr):
+        # who joins by a fetch from before its power loss has not got its records back
+        if w.is_live(broker):
+            part.lossy &= ~(1 << broker)
     _note_election(w, part, before, how, proof)
     commit(w, part)
     w.checker.changed(w, part, before, cause, how, active, unclean)
@@ -269,7 +273,6 @@ def unfence(w: World, bits: int) -> bool:
         ):
             w.unfenced |= 1 << broker.id
             w.stopping &= ~(1 << broker.id)
-            w.unfenced_at[broker.id] = len(w.metadata)
             w.metadata.append((UNFENCE_RECORD, broker.id))
             w.touched = -1
             for part in w.partitions:
@@ -343,6 +346,8 @@ def fail_over(w: World, bits: int) -> bool:
         if part.recovery is not None:
             w.mark("recovery lost by failover")
             part.recovery = None
+    w.tenure += 1
+    w.heard.clear()
     w.messages = [message for i, message in enumerate(w.messages) if bits >> i & 1]
     return True
 
@@ -359,11 +364,16 @@ def send(w: World, message: tuple[int, ...]) -> None:
 
 def answer_alter_partition(w: World, message: tuple[int, ...]) -> None:
     """Judge a proposed ISR and answer (R40-R44). The answer carries min ISR (D-5)."""
-    _, index, sender, sender_epoch, starts, isr, leader_epoch, partition_epoch, seen, number, *epochs = (
+    _, index, sender, sender_epoch, starts, isr, leader_epoch, partition_epoch, tenure, number, *epochs = (
         message
     )
     part = w.partitions[index]
-    proposal = (isr, tuple(epochs), leader_epoch, partition_epoch, seen, number)
+    proposal = (isr, tuple(epochs), leader_epoch, partition_epoch)
+    heard = w.heard.get((sender, index), (-1, -1))
+    if w.rules.is_late(heard, (sender_epoch, number), tenure != w.tenure):
+        w.mark("late copy of a proposal")
+        return
+    w.heard[sender, index] = (sender_epoch, number)
     verdict = w.rules.judge(w, part, sender, sender_epoch, proposal)
     if verdict == ACCEPTED:
         w.checker.accepted(w, part, sender, sender_epoch, proposal)

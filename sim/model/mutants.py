@@ -397,15 +397,15 @@ class JoinsInOldIncarnation(Mutant):
         return super().may_join(replica, broker, follower)
 
 
-class ForgetsUnfencing(Mutant):
+class GrantsLateCopies(Mutant):
     """A refused proposal may be granted by a late copy of itself once its member is unfenced again."""
 
-    def has_seen_unfencing(self, world: World, joining: int, seen: int) -> bool:
-        return True
+    def is_late(self, heard: tuple[int, int], request: tuple[int, int], is_meant_for_other: bool) -> bool:
+        return False
 
 
-class AcceptsStaleBrokerEpochs(ForgetsUnfencing):
-    """AlterPartition does not compare the members' broker epochs. Masked by the check of unfencings."""
+class AcceptsStaleBrokerEpochs(Mutant):
+    """AlterPartition does not compare the members' broker epochs."""
 
     def judge(
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
@@ -430,8 +430,8 @@ class AcceptsOldPartitionEpoch(Mutant):
     def judge(
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
     ) -> int:
-        isr, epochs, leader_epoch, _, seen, number = proposal
-        fresh = (isr, epochs, leader_epoch, part.partition_epoch, seen, number)
+        isr, epochs, leader_epoch, _ = proposal
+        fresh = (isr, epochs, leader_epoch, part.partition_epoch)
         return super().judge(world, part, sender, sender_epoch, fresh)
 
 
@@ -637,6 +637,15 @@ class RedirectsDropCandidates(Mutant):
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
         staying = part.isr & replicas
         return staying.bit_count() >= part.min_isr if is_cancel or staying != part.isr else True
+
+
+class RedirectsDropLastKnown(Mutant):
+    """A redirected reassignment may drop members of the last known ELR: one of them alone may be complete."""
+
+    def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
+        staying = part.isr & replicas
+        is_cut = is_cancel or (part.isr | part.elr) & ~replicas
+        return staying.bit_count() >= part.min_isr if is_cut else True
 
 
 def _all() -> dict[str, type[Mutant]]:

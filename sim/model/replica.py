@@ -458,9 +458,7 @@ def _propose(w: World, broker: Broker, replica: Replica, isr: int) -> None:
         epoch if epoch >= 0 else broker.known_epochs[member]
         for member, epoch in enumerate(replica.position_epochs)
     )
-    w.last_request += 1
-    seen = broker.metadata_offset
-    proposal = (isr, epochs, replica.leader_epoch, replica.partition_epoch, seen, w.last_request)
+    proposal = (isr, epochs, replica.leader_epoch, replica.partition_epoch)
     replica.proposal = proposal
     replica.isr, replica.maximal_isr = w.rules.after_proposal(replica, proposal)
     w.touched |= 1 << replica.partition
@@ -468,7 +466,9 @@ def _propose(w: World, broker: Broker, replica: Replica, isr: int) -> None:
 
 
 def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposal) -> None:
-    isr, epochs, leader_epoch, partition_epoch, seen, number = proposal
+    isr, epochs, leader_epoch, partition_epoch = proposal
+    w.last_request += 1
+    replica.proposal_number = w.last_request
     send(
         w,
         (
@@ -480,8 +480,8 @@ def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposa
             isr,
             leader_epoch,
             partition_epoch,
-            seen,
-            number,
+            w.tenure,
+            w.last_request,
             *epochs,
         ),
     )
@@ -532,7 +532,7 @@ def take_alter_answer(w: World, message: tuple[int, ...]) -> None:
     if broker.state != RUNNING or broker.starts != starts or replica.role != LEADER or replica.known is None:
         return
     proposal = replica.proposal
-    is_open = proposal is not None and proposal[5] == number
+    is_open = proposal is not None and replica.proposal_number == number
     if verdict == ACCEPTED:
         if leader_epoch == replica.leader_epoch:
             if is_open and partition_epoch == replica.partition_epoch:

@@ -207,7 +207,7 @@ class Rules:
         self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
     ) -> int:
         """The first check of R40, R41 that fails, in order."""
-        isr, epochs, leader_epoch, partition_epoch, seen, _ = proposal
+        isr, epochs, leader_epoch, partition_epoch = proposal
         if sender_epoch != world.epochs[sender]:
             return STALE_BROKER_EPOCH
         if leader_epoch > part.leader_epoch or partition_epoch > part.partition_epoch:
@@ -225,14 +225,12 @@ class Rules:
         for member in range(world.broker_count):
             if isr >> member & 1 and member != sender and epochs[member] != world.epochs[member]:
                 return INELIGIBLE
-        if not self.has_seen_unfencing(world, isr & ~part.isr, seen):
-            return INELIGIBLE
         return ACCEPTED
 
-    def has_seen_unfencing(self, world: World, joining: int, seen: int) -> bool:
-        """The leader knew that its new members are unfenced, not only that they once were. Without it a
-        proposal that was refused, and so dropped by the leader, could be granted by a late copy of itself."""
-        return all(world.unfenced_at[member] < seen for member in ids(joining))
+    def is_late(self, heard: tuple[int, int], request: tuple[int, int], is_meant_for_other: bool) -> bool:
+        """A copy of a proposal behind a later request, or meant for another tenure: void. The leader may
+        have gone on without it, after the later copy was refused."""
+        return is_meant_for_other or request <= heard
 
     def eligible(
         self, part: PartitionState, isr: int, min_isr: int, replicas: int, unclean: int

@@ -209,8 +209,8 @@ Registration = tuple[int, int, int, int, int, int]
 FetchRequest = tuple[int, int, int, int, int, int, int]
 #: (request id, leader epoch, fetch offset, diverging epoch or -1, its end, entries, high watermark)
 FetchAnswer = tuple[int, int, int, int, int, list[int], int]
-#: (isr, broker epochs of members by id, leader epoch, partition epoch, metadata offset of the leader, number)
-Proposal = tuple[int, tuple[int, ...], int, int, int, int]
+#: (isr, broker epochs of members by id, leader epoch, partition epoch)
+Proposal = tuple[int, tuple[int, ...], int, int]
 
 
 class Replica:
@@ -239,6 +239,7 @@ class Replica:
         "positions",
         "position_epochs",
         "proposal",
+        "proposal_number",
         "waiting",
         # follower
         "request",
@@ -281,6 +282,8 @@ class Replica:
         self.positions = [-1] * brokers
         self.position_epochs = [-1] * brokers
         self.proposal: Proposal | None = None
+        #: of the request that asked for it last; every copy has its own
+        self.proposal_number = 0
         #: offsets of acks=all writes that wait for the high watermark, ascending
         self.waiting: list[int] = []
         self.request: FetchRequest | None = None
@@ -342,8 +345,9 @@ class World:
         "epochs",
         "incarnations",
         "unfenced",
-        "unfenced_at",
         "stopping",
+        "tenure",
+        "heard",
         # network
         "messages",
         "late",
@@ -382,9 +386,11 @@ class World:
         #: the process that is registered: its broker's start counts as its incarnation id
         self.incarnations = [0] * n
         self.unfenced = 0
-        #: metadata offsets at which brokers were last unfenced
-        self.unfenced_at = [NO_EPOCH] * n
         self.stopping = 0
+        #: counts the controllers that were active; requests say for which they are meant
+        self.tenure = 0
+        #: {(broker, partition): (broker epoch, number)} of the last proposal heard in this tenure
+        self.heard: dict[tuple[int, int], tuple[int, int]] = {}
         #: to and from the controller, in any order
         self.messages: list[tuple[int, ...]] = []
         #: of fetches that their sender gave up: (replica, request or None, answer or None)

@@ -144,7 +144,6 @@ def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
         w.metadata.append((REGISTER_RECORD, broker.id, broker.epoch))
     for broker in w.brokers:
         w.unfenced |= 1 << broker.id
-        w.unfenced_at[broker.id] = len(w.metadata)
         w.metadata.append((UNFENCE_RECORD, broker.id))
     for part in w.partitions:
         commit(w, part)
