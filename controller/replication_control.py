@@ -93,7 +93,8 @@ class ReplicationControl:
         image = draft.image
         situations: dict[str, Situation] = {}
         for topic, index, partition in image.leaderless_partitions():
-            if not any(map(image.is_active, partition.replicas)):
+            # a reassignment may be complete though nobody of it is there (R101)
+            if not partition.is_reassigning and not any(map(image.is_active, partition.replicas)):
                 continue
             if topic.name not in situations:
                 situations[topic.name] = self.situation(image, topic.name, image.is_active, mode=mode)
