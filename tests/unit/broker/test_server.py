@@ -35,6 +35,8 @@ from protocol.messages.reassignments import (
 )
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from rpc.channel import CallRefused, Channel
+from runtime.memory import memory_runtime
 from tests.unit.broker.cluster import Cluster, batch
 
 NONE = ErrorCode.NONE
@@ -143,3 +145,22 @@ async def test_features_and_brokers_change_through_any_broker(cluster: Cluster) 
     answer = await cluster.call(2, DescribeClusterRequest())
     assert [row.broker_id for row in answer.brokers] == [1, 2]
     assert [(row.name, row.finalized_level) for row in answer.features] == [(ELR_FEATURE, 0)]
+
+
+async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwards_nothing(
+    cluster: Cluster,
+) -> None:
+    """D-2: what it knows may be old."""
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    channel = Channel(runtime, "localhost", cluster[1].port, "test")
+    connecting = runtime.tasks.start("connect", channel.connect(1000))
+    await cluster.eventually(lambda: connecting.is_done)
+    cluster[1].node.server.end()
+    questions = (ListPartitionReassignmentsRequest(0, None), UnregisterBrokerRequest(3))
+    answers = [channel.call_soon(question, 1000) for question in questions]
+    await cluster.eventually(lambda: all(answer.done() for answer in answers))
+    for answer in answers:
+        error = answer.exception()
+        assert isinstance(error, CallRefused)
+        assert error.error_code is ErrorCode.BROKER_NOT_AVAILABLE
+    channel.abort()
