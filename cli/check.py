@@ -37,6 +37,12 @@ class _CheckCommand(click.Command):
         except click.UsageError as error:
             raise _WrongUsage(error.format_message(), error.ctx) from error
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:  # a file that it names, seen only now
+            raise _WrongUsage(error.format_message(), ctx) from error
+
 
 @click.group()
 def command() -> None:

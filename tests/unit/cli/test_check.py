@@ -68,7 +68,16 @@ def test_a_broker_that_is_not_registered_is_3(holdfast: Run) -> None:
     assert (result.exit_code, result.stdout) == (3, "CAN-STOP UNKNOWN: broker 9 is not registered\n")
 
 
-@pytest.mark.parametrize("words", [[], ["--broker", "x"], ["--broker", "1", "--format", "xml"], ["--nix"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--broker", "x"],
+        ["--broker", "1", "--format", "xml"],
+        ["--broker", "1", "--command-config", "nowhere.properties"],
+        ["--nix"],
+    ],
+)
 def test_wrong_usage_is_no_verdict(holdfast: Run, words: list[str]) -> None:
     """Nagios reads 2 as critical."""
     result = holdfast("check", "can-stop", *words)

@@ -1,9 +1,14 @@
 """Questions about the future are answered by the rules that will decide it."""
 
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.election import ElectionReason
 from controller.what_if import NextLeader, after_stops, next_leader, registration_of, situation_of
+from metadata.headroom import headroom
 from protocol.messages.topics import DescribedPartition
 from tests.unit.cli.rows import led, partition
 
@@ -64,3 +69,43 @@ def test_a_broker_that_is_not_in_the_isr_takes_nothing_away() -> None:
     row = led(1, (1, 2))
     before = registration_of(row)
     assert after_stops(before, (3,), situation_of(row, ALL.__contains__)) == before
+
+
+@st.composite
+def sound_rows(draw: st.DrawFn) -> tuple[DescribedPartition, frozenset[int]]:
+    """A partition with a leader as the rules leave it, and who is unfenced: the whole ISR and some others."""
+    replicas = tuple(draw(st.permutations(range(1, draw(st.integers(1, 5)) + 1))))
+    min_isr = draw(st.integers(1, len(replicas)))
+    isr = tuple(sorted(draw(st.sets(st.sampled_from(replicas), min_size=1))))
+    others = [replica for replica in replicas if replica not in isr]
+    elr: tuple[int, ...] = ()
+    if others and len(isr) < min_isr:
+        elr = tuple(sorted(draw(st.sets(st.sampled_from(others), max_size=min_isr - len(isr)))))
+    unfenced = set(isr) | (draw(st.sets(st.sampled_from(others))) if others else set())
+    row = led(draw(st.sampled_from(isr)), isr, elr, replicas=replicas, min_isr=min_isr)
+    return row, frozenset(unfenced)
+
+
+@given(sound_rows(), st.randoms(use_true_random=False))
+def test_the_formulas_of_headroom_are_what_the_rules_of_the_controller_lead_to(
+    drawn: tuple[DescribedPartition, frozenset[int]], chance: Random
+) -> None:
+    """`online` brokers may stop in any order and somebody leads, `writes` ISR members and min ISR is kept."""
+    row, unfenced = drawn
+    numbers = headroom(row.isr, row.eligible_leader_replicas or (), row.min_isr, unfenced.__contains__)
+    situation = situation_of(row, unfenced.__contains__)
+    complete = [r for r in (*row.isr, *(row.eligible_leader_replicas or ())) if r in unfenced]
+    chance.shuffle(complete)
+    partition = registration_of(row)
+    stopped: list[int] = []
+    for replica in complete:
+        stopped.append(replica)
+        partition = after_stops(partition, stopped, situation)
+        assert (partition.leader is not None) == (len(stopped) <= numbers.online)
+    members = list(row.isr)
+    chance.shuffle(members)
+    for count in range(1, len(members) + 1):
+        after = after_stops(registration_of(row), members[:count], situation)
+        # an ELR member that takes over is a new member of the ISR
+        if not set(after.isr) - set(row.isr):
+            assert (len(after.isr) >= row.min_isr) == (count <= numbers.writes)
