@@ -14,6 +14,7 @@ from broker.partition import Partition, TopicPartition
 from controller.__main__ import raft_config
 from controller.config import ControllerConfig
 from controller.server import ControllerServer
+from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -31,9 +32,10 @@ from storage.config import LogConfig
 from storage.log import Log
 from tests.unit.raft.cluster import MortalClock, MortalNetwork
 
+CONTROLLER_ID = 101
 CONTROLLER_PORT = 9100
 COMMON = {
-    "controller.quorum.voters": f"101@localhost:{CONTROLLER_PORT}",
+    "controller.quorum.voters": f"{CONTROLLER_ID}@localhost:{CONTROLLER_PORT}",
     "holdfast.cluster.id": "cluster",
 }
 
@@ -144,19 +146,21 @@ def values(records: bytes | memoryview) -> list[str]:
 
 
 class Cluster:
-    """Controller 101 and brokers 1 to 3. `topic` makes the one topic of a test."""
+    """Controller 101 and brokers 1 to 3, or more. `topic` makes the one topic of a test."""
 
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, broker_count: int = 3, **properties: str) -> None:
         self.clock = ManualClock()
         self.network = MemoryNetwork(self.clock)
         keys = {name.replace("_", "."): value for name, value in properties.items()}
-        self.machines = {number: BrokerMachine(self, number, keys) for number in (1, 2, 3)}
+        self.machines = {number: BrokerMachine(self, number, keys) for number in range(1, broker_count + 1)}
         self._controller_disk = MemoryDisk()
         self._controller: ControllerServer | None = None
         self._controller_tasks = HeldTasks()
         self._client, _ = memory_runtime(clock=self.clock, network=self.network)
         self._channels: dict[int, Channel] = {}
         self.topic_id = b""
+        #: looks at everything whenever time has passed
+        self.check: Callable[[], None] = lambda: None
 
     def __getitem__(self, broker_id: int) -> BrokerMachine:
         return self.machines[broker_id]
@@ -190,13 +194,25 @@ class Cluster:
             lambda: all(m.node.is_ready()[0] for m in self.machines.values() if m.is_running)
         )
 
+    async def advance(self, duration_ms: int) -> None:
+        """Let time pass, and look at everything every few milliseconds."""
+        for start_ms in range(0, duration_ms, 5):
+            await self.clock.advance(min(5, duration_ms - start_ms))
+            self.check()
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the controller has committed."""
+        assert self._controller is not None
+        return self._controller.core.committed
+
     async def eventually(self, condition: Callable[[], bool], within_ms: int = 30_000) -> None:
         """Let time pass until the condition holds."""
         for _ in range(0, within_ms, 5):
             await settle()
             if condition():
                 return
-            await self.clock.advance(5)
+            await self.advance(5)
         raise AssertionError(f"it did not come to pass within {within_ms} ms")
 
     # --- a client ------------------------------------------------------------------------------------------
@@ -214,12 +230,18 @@ class Cluster:
         request = ProduceRequest(-1, timeout_ms, (ProducePartition(self.topic_id, 0, data),))
         return channel.call_soon(request, 10_000)
 
-    async def _channel(self, broker_id: int) -> Channel:
-        channel = self._channels.get(broker_id)
+    async def ask_controller(self, request: Any) -> Any:
+        """The controller's answer."""
+        channel = await self._channel(CONTROLLER_ID)
+        return await self._wait(channel.call(request, 10_000))
+
+    async def _channel(self, node_id: int) -> Channel:
+        channel = self._channels.get(node_id)
         if channel is None or not channel.is_connected:
-            channel = Channel(self._client, "localhost", self.machines[broker_id].port, "test")
+            port = CONTROLLER_PORT if node_id == CONTROLLER_ID else self.machines[node_id].port
+            channel = Channel(self._client, "localhost", port, "test")
             await self._wait(channel.connect(1000))
-            self._channels[broker_id] = channel
+            self._channels[node_id] = channel
         return channel
 
     async def _wait(self, work: Any) -> Any:
@@ -241,7 +263,7 @@ class Cluster:
         )
         assert response.topics[0].error_code == ErrorCode.NONE, response
         self.topic_id = response.topics[0].topic_id
-        await self.eventually(lambda: all(self._has_role(m) for m in self.machines.values()))
+        await self.eventually(lambda: sum(self._has_role(m) for m in self.machines.values()) == 3)
 
     def _has_role(self, machine: BrokerMachine) -> bool:
         return TopicPartition(self.topic_id, 0) in machine.node.core.partitions
