@@ -294,24 +294,15 @@ class Fetchers:
         elif row is not None and row.leader_high_watermark >= 0:
             row.partition.leader_answered(row.leader_high_watermark)
             row.leader_high_watermark = -1
-            if row.partition.counts_flushed:
-                # D6: with every write flushed, only what is durable may be shown by the next fetch.
-                self._begin(row)
-                self._flushing[key] = None
-                if not must_flush:
-                    effects.append(Flush(key))
         self._end(key)
         return effects
 
     def flushed(self, key: TopicPartition) -> None:
-        """A flush of this log is done. One that began before our append does not count (A-21)."""
-        if key not in self._flushing:
-            return
-        row = self._row(key)
-        if row is not None and row.partition.log.flushed_offset < row.partition.log.log_end_offset:
-            return
-        del self._flushing[key]
-        self._end(key)
+        """A flush of this log is done. After one that began before the last append (A-21) the row is not
+        durable to its end yet, and waits for the next."""
+        if key in self._flushing:
+            del self._flushing[key]
+            self._end(key)
 
     def cut(self, key: TopicPartition) -> None:
         """A truncation or a reset of this log is done."""
@@ -363,8 +354,9 @@ class Fetchers:
         return effects
 
     def _flush_first(self, source: Source) -> list[Effect]:
-        """D6: with every write flushed, a row that is not durable to its end waits, as after we led. Listed
-        as it is, it would hold the leader up until there are new records: a flush lists nothing."""
+        """D6: with every write flushed, a row that is not durable to its end waits, after an append as after
+        we led. Listed as it is, it would hold the leader up until there are new records: a flush lists
+        nothing."""
         effects: list[Effect] = []
         for key, row in list(source.ready.items()):
             partition = row.partition

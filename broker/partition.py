@@ -393,7 +393,6 @@ class Partition:
         start_offset = leadership.start_offset
         return (
             start_offset is not None
-            and progress.has_fetched
             and progress.position >= self.high_watermark
             and progress.position >= start_offset
             and self._is_eligible(progress)
@@ -401,8 +400,9 @@ class Partition:
         )
 
     def _is_eligible(self, progress: ReplicaProgress) -> bool:
-        # Unfenced, not shutting down, and in the incarnation that fetched (R50, KAFKA-15221). Differs from
-        # Kafka: an unknown broker epoch (-1) proves no incarnation and does not pass.
+        # Unfenced, not shutting down, and in the incarnation that fetched (R50, KAFKA-15221). Who has not
+        # fetched in this leader epoch has no broker epoch here. Differs from Kafka: an unknown broker
+        # epoch (-1) proves no incarnation and does not pass.
         epoch = self._brokers.acceptable.get(progress.replica_id)
         return epoch is not None and epoch == progress.broker_epoch
 
@@ -517,8 +517,7 @@ class Partition:
             if progress.position < end and (
                 progress.replica_id in maximal_isr
                 or (
-                    progress.has_fetched
-                    and self._is_eligible(progress)
+                    self._is_eligible(progress)
                     and progress.is_caught_up(position, now_ms, self._lag_ms_max)
                 )
             ):

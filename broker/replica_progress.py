@@ -34,11 +34,6 @@ class ReplicaProgress:
         self._leader_position_at_fetch = -1
         self._last_fetch_ms = 0
 
-    @property
-    def has_fetched(self) -> bool:
-        """True once it has fetched in this leader epoch without diverging (A-5, KAFKA-13141)."""
-        return self.position >= 0
-
     def fetched(self, position: int, broker_epoch: int, leader_position: int, now_ms: int) -> None:
         """Take note of a fetch that matched the leader's log. It counts as caught up now when it has all,
         and as of its previous fetch when it has what the leader had then. What another incarnation had says

@@ -91,7 +91,7 @@ def test_diverging_row_is_told_where_the_logs_part_and_gets_no_records() -> None
     assert row.max_bytes == 0
     leadership = harness.partition.leadership
     assert leadership is not None
-    assert not leadership.progress[2].has_fetched
+    assert leadership.progress[2].position == -1
 
 
 def test_follower_that_diverged_is_told_the_high_watermark_afterwards() -> None:

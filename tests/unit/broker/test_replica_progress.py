@@ -9,7 +9,7 @@ def test_what_was_never_fetched_counts_for_nothing() -> None:
     assert not ReplicaProgress(2, 1000).may_stay(5, 1501, 500)
     assert not ReplicaProgress(2, 1000).is_caught_up(5, 1500, 500)
     assert not ReplicaProgress(2, None).may_stay(5, 0, 500)
-    assert not ReplicaProgress(2, None).has_fetched
+    assert ReplicaProgress(2, None).broker_epoch == -1
 
 
 def test_follower_that_keeps_reaching_the_previous_end_is_caught_up() -> None:
