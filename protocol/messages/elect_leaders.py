@@ -1,4 +1,4 @@
-"""ElectLeaders (43), as KIP-966 extends it: elections that an operator asks for (R17-R19).
+"""ElectLeaders (43) with the fields of KIP-966's version 3: elections that an operator asks for (R17-R19).
 
 Brokers forward it to the active controller.
 """
