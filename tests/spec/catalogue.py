@@ -25,6 +25,7 @@ CHAPTERS = {
     "test_unclean_recovery": "Unclean recovery",
     "test_public_interfaces": "Public Interfaces",
     "test_compatibility": "Public-Facing Changes, migration, delivery, rejected alternatives",
+    "test_asynchronous_storage": "Asynchronous storage and recovery (the replication text, chapter 5)",
 }
 _DOCSTRING = re.compile(
     r"(?P<section>[^:]+): (?P<rule>.+)\.\n\nKept in (?P<modules>[a-z0-9_., ]+)\.", re.DOTALL
@@ -33,8 +34,9 @@ _DOCSTRING = re.compile(
 HEAD = """# KIP-966, sentence by sentence
 
 Every sentence of KIP-966 that states a rule, in our own words: where it is kept, and the test that fails
-without it. Written by `python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares.
-The numbers (R, F, B, I, A, D) are those that code and tests cite.
+without it; then the same for chapter 5 of the replication text, where the KIP is silent. Written by
+`python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares. The numbers (R, F, B, I,
+A, D) are those that code and tests cite.
 """
 
 

@@ -95,6 +95,21 @@ UNTESTED: tuple[Untested, ...] = (
         "the unclean election chooses at random",
         "the first active replica in assignment order, as Kafka does (F38)",
     ),
+    _differs(
+        "Balanced-mode guarantees",
+        "the recovery quorum has min ISR members, exactly",
+        "at least as many: one AlterPartition may take several out of the ISR (I-14)",
+    ),
+    _differs(
+        "Clean ELR-based recovery example",
+        "the ELR is empty once the crashed leader was fenced",
+        "it keeps its seat until it registers unclean (R5, R32)",
+    ),
+    _differs(
+        "Balanced recovery",
+        "only members of the LastKnownELR are asked for their logs",
+        "all replicas that are there, as in the KIP (R61)",
+    ),
     _later(
         "Unclean recovery",
         "the controller asks brokers by GetReplicaLogInfo for end offset, both epochs and broker epoch",
