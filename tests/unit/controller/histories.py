@@ -71,12 +71,13 @@ def next_line(scenario: Scenario, random: Random) -> str:
     return random.choice(_WEIGHTED)(scenario, random)
 
 
-def shortened(lines: list[str], breaks: Callable[[list[str]], bool]) -> list[str]:
-    """A shorter history that breaks the same thing: nothing more can be left out."""
+def shortened(lines: list[str], breaks: Callable[[list[str]], bool], tries: int = 400) -> list[str]:
+    """A shorter history that breaks the same thing; after that many tries it is short enough."""
     step = len(lines) // 2
-    while step:
+    while step and tries:
         at = 0
-        while at < len(lines):
+        while at < len(lines) and tries:
+            tries -= 1
             fewer = lines[:at] + lines[at + step :]
             if breaks(fewer):
                 lines = fewer
