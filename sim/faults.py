@@ -21,9 +21,13 @@ _RESTART_MS = 200
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How often what is tried. Weights by name of a fault; those not named have 1."""
+    """How often what is tried."""
 
+    #: about so long between two faults
     gap_ms: int = 1_500
+    #: names of faults; empty: all
+    only: tuple[str, ...] = ()
+    #: by name of a fault; those not named have 1
     weights: dict[str, int] = field(default_factory=dict)
 
 
@@ -112,7 +116,10 @@ class Faults:
         self._next()
 
     def _pick(self) -> str:
-        weights = [self._plan.weights.get(name, 1) for name in self._table]
+        plan = self._plan
+        weights = [
+            plan.weights.get(name, 1) if not plan.only or name in plan.only else 0 for name in self._table
+        ]
         left = self._stream.draw(max(1, sum(weights)))
         for name, weight in zip(self._table, weights, strict=True):
             left -= weight

@@ -177,6 +177,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             while not is_over():
                 if timers and timers[0][0] <= self.now_ns:
                     self._move_due()
+                    if is_over():
+                        break
                 if not runnable:
                     self._jump()
                     continue

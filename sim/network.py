@@ -388,8 +388,8 @@ class SimNetwork:
         #: ends that are open, in order of creation
         self.connections: dict[SimConnection, None] = {}
         self._connections_made = 0
-        #: reads are cut into random pieces of at most so many bytes; 0: never
-        self.rechunk_bytes = 0
+        #: now and then a read brings only a part of what has arrived
+        self.cuts_reads = False
 
     def add_host(self, name: str) -> Host:
         assert name not in self.hosts
@@ -457,11 +457,9 @@ class SimNetwork:
 
     def read_limit(self, size: int) -> int:
         """How much of what has arrived a read brings."""
-        return (
-            1 + self.stream.draw(min(size, self.rechunk_bytes))
-            if self.rechunk_bytes
-            else min(size, READ_MAX_BYTES)
-        )
+        if self.cuts_reads and self.stream.draw(4) == 3:
+            return 1 + self.stream.draw(size)
+        return min(size, READ_MAX_BYTES)
 
     def trace_arrival(self, end: SimConnection, what: bytes | End) -> None:
         if isinstance(what, bytes):

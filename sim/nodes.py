@@ -163,7 +163,7 @@ class SimNode:
         raise AssertionError("subclasses say")
 
     def _failed(self, failure: BaseException) -> int:
-        if not isinstance(failure, DiskError):
+        if not isinstance(failure, _START_ERRORS):
             self._around.bugs.append((self.process.name, failure))
         return 1
 

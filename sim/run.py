@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from broker.partition import Partition
 from protocol.record_batch import CorruptBatch
 from sim import checks, clients
-from sim.choices import Choices, Tape
+from sim.choices import Choices
 from sim.faults import Faults, Plan
 from sim.loop import START_NS
 from sim.nodes import SimBroker
@@ -70,16 +70,15 @@ def shape_of(seed: str, base: Shape) -> Shape:
 
 
 def run(
-    seed: str,
+    choices: Choices,
     shape: Shape,
     seconds: float,
     *,
     plan: Plan | None = None,
     sink: Callable[[str], object] | None = None,
-    tape: Tape | None = None,
 ) -> Result:
-    """Run one seed with `seconds` of load under faults."""
-    world = World(shape, Choices(seed, tape=tape), sink)
+    """One run with `seconds` of load under faults, drawn from a seed or read from a tape."""
+    world = World(shape, choices, sink)
     faults = Faults(world, plan or Plan())
     violation = None
     history: checks.History | None = None
@@ -96,7 +95,7 @@ def run(
                 raise Violation("\n    ".join(broken))
         except AssertionError as error:
             violation = str(error) or repr(error)
-        result = _result(seed, world, faults, history, violation)
+        result = _result(world, faults, history, violation)
         world.close()
     return result
 
@@ -167,14 +166,12 @@ def _is_quiet(world: World) -> bool:
     return bool(rows)
 
 
-def _result(
-    seed: str, world: World, faults: Faults, history: checks.History | None, violation: str | None
-) -> Result:
+def _result(world: World, faults: Faults, history: checks.History | None, violation: str | None) -> Result:
     loop = world.loop
     sends = {} if history is None else history.sends
     acknowledged = [send for send in sends.values() if send.outcome == "ok" and send.acks == -1]
     return Result(
-        seed=seed,
+        seed=world.choices.seed,
         shape=world.shape,
         violation=violation,
         trace_hash=world.trace.digest(),

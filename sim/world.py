@@ -66,6 +66,8 @@ class Shape:
     every_write: bool = False
     #: logs are compared before an unclean election
     recovery_manager: bool = False
+    #: over the budget: one flush in three of a broker's log is a lie (P7)
+    disks_lie: bool = False
 
 
 class Violation(AssertionError):
@@ -83,8 +85,7 @@ class World:
         self.trace = Trace(lambda: self.loop.now_ns, sink)
         self.network = SimNetwork(self.loop, choices.stream("net"), self.trace)
         self.around = Surroundings(self.loop, self.network, self.trace, choices.seed)
-        if draw(10) == 9:
-            self.network.rechunk_bytes = 1 + draw(2_000)
+        self.network.cuts_reads = draw(10) == 9
         voters = range(FIRST_VOTER, FIRST_VOTER + shape.voters)
         self._common = {
             "holdfast.cluster.id": "simulated",
@@ -129,6 +130,8 @@ class World:
         }
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
         broker.drift_ppm = self._drift_ppm()
+        if self.shape.disks_lie:
+            broker.machine.platter.personality, broker.machine.platter.lies_one_in = Personality.LYING, 3
         return broker
 
     def _controller(self, voter: int) -> SimController:
@@ -184,7 +187,7 @@ class World:
                 request_timeout_ms=2_000,
                 max_block_ms=5_000,
             )
-            program = clients.producer(self.load, name, work, config, gap_ms=100 + work.draw(100))
+            program = clients.producer(self.load, name, work, config, gap_ms=250 + work.draw(150))
             self.producer_machines[name] = self.start_client(name, program).machine
         self.start_client("reader", clients.consumer(self.load))
 

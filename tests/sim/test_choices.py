@@ -1,0 +1,36 @@
+"""Seeds and tapes: the same draws for the same seed, and for the tape that was written."""
+
+from array import array
+
+from sim.choices import Choices, between, one_in
+
+
+def draws(choices: Choices) -> list[int]:
+    return [choices.stream(label).draw(bound) for bound in range(1, 40) for label in ("net", "sched")]
+
+
+def test_equal_seeds_draw_equal_numbers_and_streams_do_not_disturb_each_other() -> None:
+    assert draws(Choices("7")) == draws(Choices("7"))
+    assert draws(Choices("7")) != draws(Choices("8"))
+    disturbed = Choices("7")
+    disturbed.stream("fault").draw(10)
+    assert draws(disturbed) == draws(Choices("7"))
+
+
+def test_a_tape_gives_back_what_was_recorded_and_recording_changes_nothing() -> None:
+    recording = Choices("7", record=True)
+    assert draws(recording) == draws(Choices("7"))
+    assert draws(Choices("other", tape=recording.tape())) == draws(Choices("7"))
+
+
+def test_an_edited_tape_goes_on_with_the_simplest_choice() -> None:
+    edited = Choices("7", tape={"net": array("Q", [5, 100])})
+    net = edited.stream("net")
+    assert [net.draw(10), net.draw(8), net.draw(10), edited.stream("sched").draw(3)] == [5, 100 % 8, 0, 0]
+
+
+def test_zero_is_the_simplest_choice() -> None:
+    zeros = Choices("7", tape={}).stream("fault")
+    assert not one_in(zeros, 1_000)
+    assert between(zeros, 5, 9) == 5
+    assert not one_in(Choices("7").stream("fault"), 0)

@@ -1,0 +1,194 @@
+"""What a kill, a power cut and a failed flush leave of files and names (§3.5)."""
+
+import errno
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from runtime.api import DiskError
+from sim.choices import Choices
+from sim.disk import PAGE_BYTES, Personality, Platter, ProcessDisk, SimFile
+from sim.loop import make_loop
+from sim.trace import Trace
+
+FLUSHED = b"f" * 5000
+UNFLUSHED = b"u" * 20_000
+HONEST = [personality for personality in Personality if personality is not Personality.LYING]
+
+
+class Machine:
+    """A disk and a process that uses it."""
+
+    def __init__(self, personality: Personality = Personality.STRICT, seed: str = "disk") -> None:
+        self.loop = make_loop(Choices(seed).stream("sched"))
+        trace = Trace(lambda: self.loop.now_ns)
+        self.platter = Platter(self.loop, Choices(seed).stream("disk"), trace, "m")
+        self.platter.personality = personality
+        self.process = self.loop.process("p")
+        self.disk = ProcessDisk(self.platter, self.process)
+        self.run(lambda: self.disk.make_folder("/data"))
+
+    def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """The result of some work in the process. Raises what it raised."""
+        outcome: list[Any] = []
+
+        async def awaited() -> Any:
+            return await work()
+
+        self.process.call(lambda: outcome.append(self.loop.create_task(awaited(), name="work")))
+        self.loop.run(lambda: bool(outcome) and outcome[0].done())
+        return outcome[0].result()
+
+    def open(self, name: str = "log") -> SimFile:
+        file: SimFile = self.run(lambda: self.disk.open(f"/data/{name}", create=True))
+        return file
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.platter.process_ended(self.process)
+
+    def lose_power(self) -> None:
+        self.process.kill()
+        self.platter.power_loss()
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    machine = Machine()
+    yield machine
+    machine.loop.dispose()
+
+
+def written(personality: Personality, seed: str = "disk") -> bytes:
+    """What a power cut leaves of a file with a flushed part and one that was not."""
+    machine = Machine(personality, seed)
+    machine.platter.lies_one_in = 1
+    file = machine.open("0.log")
+    machine.run(lambda: machine.disk.sync_folder("/data"))
+    file.append([FLUSHED])
+    machine.run(file.flush)
+    file.append([UNFLUSHED])
+    machine.lose_power()
+    kept = machine.platter.read("/data/0.log")
+    assert kept is not None
+    return kept
+
+
+@pytest.mark.parametrize("personality", HONEST)
+def test_what_was_flushed_survives_every_honest_disk(personality: Personality) -> None:
+    for seed in range(20):
+        assert written(personality, str(seed))[: len(FLUSHED)] == FLUSHED
+
+
+def test_personalities_differ_in_what_they_leave_of_the_rest() -> None:
+    tails = {p: {written(p, str(seed))[len(FLUSHED) :] for seed in range(20)} for p in HONEST}
+    assert tails[Personality.STRICT] == tails[Personality.METADATA] == {b""}
+    assert tails[Personality.JOURNALLED] == {UNFLUSHED}
+    assert all(set(tail) <= {0} for tail in tails[Personality.EXT4])
+    assert max(map(len, tails[Personality.EXT4])) > PAGE_BYTES
+    gaps = tails[Personality.NODELALLOC]
+    assert {len(tail) for tail in gaps} == {len(UNFLUSHED)}
+    assert any(tail.startswith(b"u") and b"\0" in tail and tail.endswith(b"u") for tail in gaps)
+    assert any(set(tail) - set(b"u\0") for tail in tails[Personality.ADVERSARIAL])
+
+
+def test_a_disk_that_lies_loses_what_was_flushed() -> None:
+    assert written(Personality.LYING) == b""
+
+
+def test_a_kill_leaves_the_page_cache_and_frees_the_locks(machine: Machine) -> None:
+    machine.run(lambda: machine.disk.lock_folder("/data"))
+    machine.open().append([UNFLUSHED])
+    machine.kill()
+    assert machine.platter.read("/data/log") == UNFLUSHED
+    machine.process = machine.loop.process("p.2")
+    machine.disk = ProcessDisk(machine.platter, machine.process)
+    machine.run(lambda: machine.disk.lock_folder("/data"))
+
+
+def test_a_dead_process_cannot_touch_the_disk(machine: Machine) -> None:
+    file = machine.open()
+    machine.kill()
+    with pytest.raises(DiskError, match="gone"):
+        file.append([b"late"])
+    with pytest.raises(DiskError, match="gone"):
+        file.read_at(0, 1)
+
+
+def test_a_flush_covers_what_was_there_when_it_started_a21(machine: Machine) -> None:
+    file = machine.open()
+    machine.run(lambda: machine.disk.sync_folder("/data"))
+
+    async def append_during_flush() -> None:
+        file.append([b"before"])
+        machine.loop.at_ns(machine.loop.now_ns + 1, machine.process, file.append, [b"after"])
+        await file.flush()
+
+    machine.run(append_during_flush)
+    machine.lose_power()
+    assert machine.platter.read("/data/log") == b"before"
+
+
+def test_a_flush_goes_on_when_its_process_is_killed(machine: Machine) -> None:
+    file = machine.open()
+    machine.run(lambda: machine.disk.sync_folder("/data"))
+    file.append([FLUSHED])
+    machine.process.call(lambda: machine.loop.create_task(file.flush(), name="flush"))
+    machine.loop.run(lambda: bool(machine.process.tasks) and not machine.process.ready)
+    machine.kill()
+    machine.loop.run(lambda: machine.platter.durable_bytes("/data/log") == FLUSHED)
+
+
+def test_after_a_failed_flush_the_pages_are_gone_and_the_next_one_succeeds_a20(machine: Machine) -> None:
+    file = machine.open()
+    machine.run(lambda: machine.disk.sync_folder("/data"))
+    file.append([b"dropped"])
+    machine.platter.fail("flush", "log", errno.EIO)
+    with pytest.raises(DiskError):
+        machine.run(file.flush)
+    other = machine.open()
+    machine.run(other.flush)
+    machine.lose_power()
+    assert set(machine.platter.read("/data/log") or b"") <= {0}
+
+
+def test_names_are_durable_once_their_folder_is_synced(machine: Machine) -> None:
+    machine.run(machine.open("old").flush)
+    machine.run(lambda: machine.disk.sync_folder("/data"))
+    machine.run(machine.open("new").flush)
+    machine.run(lambda: machine.disk.unlink("/data/old"))
+    machine.lose_power()
+    assert machine.platter.names("/data") == ["old"]
+
+
+def test_a_rename_that_was_journalled_before_its_data_leaves_an_empty_file_p3() -> None:
+    machine = Machine(Personality.XFS)
+    machine.open("temporary").append([b"content"])
+    machine.run(lambda: machine.disk.rename("/data/temporary", "/data/final"))
+    machine.lose_power()
+    assert machine.platter.names("/data") == ["final"]
+    assert machine.platter.read("/data/final") == b""
+
+
+def test_a_truncation_is_kept_or_undone_but_never_half(machine: Machine) -> None:
+    found = set()
+    for seed in range(20):
+        one = Machine(Personality.ADVERSARIAL, str(seed))
+        file = one.open()
+        one.run(lambda one=one: one.disk.sync_folder("/data"))  # type: ignore[misc]
+        file.append([FLUSHED])
+        one.run(file.flush)
+        one.run(lambda file=file: file.truncate(100))  # type: ignore[misc]
+        one.lose_power()
+        found.add(one.platter.read("/data/log"))
+    assert found == {FLUSHED, FLUSHED[:100]}
+
+
+def test_a_hanging_disk_completes_nothing_until_its_time(machine: Machine) -> None:
+    file = machine.open()
+    machine.platter.hang(3_000_000_000)
+    started_ns = machine.loop.now_ns
+    file.append([b"goes on"])
+    machine.run(file.flush)
+    assert machine.loop.now_ns - started_ns >= 3_000_000_000

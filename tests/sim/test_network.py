@@ -1,0 +1,226 @@
+"""What faults look like from a connection: refusals, silence, half-open ends, bytes that come late (§3.4)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
+from sim.choices import Choices
+from sim.loop import Process, SimLoop, make_loop
+from sim.network import Host, ProcessNetwork, SimNetwork
+from sim.trace import Trace
+
+MS = 1_000_000
+PORT = 9
+
+
+class Recorder:
+    """A ConnectionHandler that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.received = b""
+        self.lost: list[NetworkError | None] = []
+
+    def connection_made(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def bytes_received(self, data: bytes) -> None:
+        self.received += data
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: NetworkError | None) -> None:
+        self.lost.append(error)
+
+
+class Two:
+    """A client's host and a server's, with a listener."""
+
+    def __init__(self) -> None:
+        self.loop: SimLoop = make_loop(Choices("net").stream("sched"))
+        self.network = SimNetwork(self.loop, Choices("net").stream("net"), Trace(lambda: self.loop.now_ns))
+        self.client, self.server = self.network.add_host("client"), self.network.add_host("server")
+        self.near, self.far = Recorder(), Recorder()
+        self.client_process = self.loop.process("client")
+        self.server_process = self.boot(self.server)
+
+    def boot(self, host: Host) -> Process:
+        """A process that listens."""
+        process = self.loop.process(host.name)
+        self.run(
+            process, lambda: ProcessNetwork(self.network, host, process).listen("", PORT, lambda: self.far)
+        )
+        return process
+
+    def run(self, process: Process, work: Callable[[], Awaitable[Any]]) -> Any:
+        """The result of some work in a process. Raises what it raised."""
+        outcome: list[asyncio.Task[Any]] = []
+
+        async def awaited() -> Any:
+            return await work()
+
+        process.call(lambda: outcome.append(self.loop.create_task(awaited(), name="work")))
+        self.loop.run(lambda: bool(outcome) and outcome[0].done())
+        return outcome[0].result()
+
+    def connect(self, timeout_ms: int = 1_000) -> Connection:
+        network = ProcessNetwork(self.network, self.client, self.client_process)
+        connection: Connection = self.run(
+            self.client_process, lambda: network.connect("server", PORT, self.near, timeout_ms)
+        )
+        self.pass_time(10)
+        return connection
+
+    def write(self, data: bytes) -> None:
+        connection = self.near.connection
+        assert connection is not None
+        self.client_process.call(connection.write, [data])
+
+    def pass_time(self, duration_ms: int) -> None:
+        over: list[bool] = []
+        self.loop.at_ns(self.loop.now_ns + duration_ms * MS, self.loop.kernel, over.append, True)
+        self.loop.run(lambda: bool(over))
+
+
+@pytest.fixture
+def two() -> Iterator[Two]:
+    two = Two()
+    yield two
+    two.loop.dispose()
+
+
+def kill(two: Two) -> None:
+    two.server_process.kill()
+    two.network.process_ended(two.server_process)
+
+
+def test_a_killed_process_ends_its_connections_and_its_port_refuses_d9(two: Two) -> None:
+    two.connect()
+    kill(two)
+    two.pass_time(10)
+    assert two.near.lost == [None]
+    with pytest.raises(ConnectionRefused):
+        two.connect()
+
+
+def test_unread_bytes_make_the_end_of_a_killed_process_a_reset(two: Two) -> None:
+    two.connect()
+    two.server_process.pause()
+    two.write(b"unread")
+    two.pass_time(10)
+    kill(two)
+    two.pass_time(10)
+    assert isinstance(two.near.lost[0], NetworkError)
+
+
+def test_what_a_process_wrote_before_it_died_still_arrives(two: Two) -> None:
+    two.connect()
+    assert two.far.connection is not None
+    two.server_process.call(two.far.connection.write, [b"last words"])
+    two.loop.run(lambda: bool(two.near.received) or not two.server_process.ready)
+    kill(two)
+    two.pass_time(10)
+    assert two.near.received == b"last words"
+    assert two.near.lost == [None]
+
+
+def test_a_host_without_power_is_silent_and_its_peers_connection_stays_half_open(two: Two) -> None:
+    two.connect()
+    two.server_process.kill()
+    two.network.power_lost(two.server)
+    two.write(b"into the void")
+    two.pass_time(60_000)
+    assert two.near.lost == []
+    with pytest.raises(ConnectTimeout):
+        two.connect()
+
+
+def test_a_host_that_came_back_resets_connections_of_its_former_life(two: Two) -> None:
+    two.connect()
+    two.server_process.kill()
+    two.network.power_lost(two.server)
+    two.server.is_up = True
+    two.boot(two.server)
+    two.pass_time(1_000)
+    assert two.near.lost == []
+    two.write(b"hello?")
+    two.pass_time(10)
+    assert isinstance(two.near.lost[0], NetworkError)
+
+
+def test_a_cut_holds_bytes_back_and_they_arrive_in_order_after_the_heal(two: Two) -> None:
+    two.connect()
+    two.network.cut(two.client, two.server)
+    two.write(b"a")
+    two.pass_time(1_000)
+    two.write(b"b")
+    two.pass_time(1_000)
+    assert two.far.received == b""
+    two.network.heal()
+    two.write(b"c")
+    two.pass_time(1_000)
+    assert two.far.received == b"abc"
+
+
+def test_a_one_way_cut_leaves_the_way_back(two: Two) -> None:
+    two.connect()
+    two.network.cut(two.client, two.server)
+    assert two.far.connection is not None
+    two.server_process.call(two.far.connection.write, [b"back"])
+    two.pass_time(10)
+    assert two.near.received == b"back"
+    with pytest.raises(ConnectTimeout):
+        two.connect()
+
+
+def test_an_end_that_a_cut_held_back_arrives_after_the_heal(two: Two) -> None:
+    two.connect()
+    two.network.cut(two.server, two.client)
+    kill(two)
+    two.pass_time(1_000)
+    assert two.near.lost == []
+    two.network.heal()
+    two.pass_time(1_000)
+    assert two.near.lost == [None]
+
+
+def test_an_attempt_outlives_a_short_cut(two: Two) -> None:
+    two.network.cut(two.client, two.server)
+    two.loop.at_ns(two.loop.now_ns + 300 * MS, two.loop.kernel, two.network.heal)
+    assert two.connect().peer == f"server:{PORT}"
+
+
+def test_a_paused_process_is_connected_to_and_reads_once_it_goes_on(two: Two) -> None:
+    two.server_process.pause()
+    two.connect()
+    two.write(b"waiting")
+    two.pass_time(1_000)
+    assert two.far.received == b""
+    two.server_process.resume()
+    two.pass_time(1)
+    assert two.far.received == b"waiting"
+
+
+def test_a_reset_on_the_way_tells_both_ends_and_loses_what_was_under_way(two: Two) -> None:
+    two.connect()
+    two.write(b"lost")
+    two.loop.run(lambda: not two.client_process.ready)
+    next(iter(two.network.connections)).reset()
+    two.pass_time(10)
+    assert [type(lost) for lost in (*two.near.lost, *two.far.lost)] == [NetworkError, NetworkError]
+    assert two.far.received == b""
+
+
+def test_reads_that_are_cut_bring_every_byte_in_order(two: Two) -> None:
+    two.network.cuts_reads = True
+    two.connect()
+    data = bytes(range(256)) * 100
+    for start in range(0, len(data), 512):
+        two.write(data[start : start + 512])
+    two.pass_time(1_000)
+    assert two.far.received == data
