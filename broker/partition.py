@@ -470,7 +470,6 @@ class Partition:
             ):
                 return AlterVerdict.WAIT, RoleChange.IGNORED
             leadership.proposal = None
-            leadership.maximal_isr = answer.isr
             change = self.apply_registration(
                 replace(
                     registration,
@@ -516,10 +515,7 @@ class Partition:
         for progress in followers:
             if progress.position < end and (
                 progress.replica_id in maximal_isr
-                or (
-                    self._is_eligible(progress)
-                    and progress.is_caught_up(position, now_ms, self._lag_ms_max)
-                )
+                or (self._is_eligible(progress) and progress.is_caught_up(position, now_ms, self._lag_ms_max))
             ):
                 end = progress.position
                 if end <= known:

@@ -2,6 +2,7 @@
 
 from broker.alter_partition import RETRY_MS, AlterPartitionQueue
 from broker.partition import Proposal, TopicPartition
+from metadata.records import RECOVERED
 
 A, B = TopicPartition(b"a" * 16, 0), TopicPartition(b"b" * 16, 1)
 
@@ -21,6 +22,7 @@ def test_one_request_carries_all_that_waits_and_names_broker_epochs() -> None:
     row = request.partitions[0]
     assert [(member.broker_id, member.broker_epoch) for member in row.new_isr] == [(1, -1), (2, 20)]
     assert (row.leader_epoch, row.partition_epoch) == (4, 0)
+    assert row.leader_recovery_state == RECOVERED, "R56: said with the first proposal"
 
 
 def test_one_request_in_flight() -> None:

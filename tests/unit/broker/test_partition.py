@@ -241,8 +241,9 @@ def test_a_fenced_replica_outside_the_isr_does_not_hold_the_high_watermark() -> 
     assert scenario.partition.high_watermark == 5
 
 
-def test_replica_that_was_asked_for_holds_the_high_watermark_even_when_it_is_fenced() -> None:
-    """F3: the controller may have let it in; only its answer or metadata can say that it did not."""
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_replica_that_was_asked_for_holds_the_high_watermark_even_when_it_is_fenced(code: ErrorCode) -> None:
+    """F3, R44: the controller may have let it in; only its answer or metadata can say that it did not."""
     scenario = leader(isr=(1, 2))
     scenario.fetch(2, 0)
     scenario.fetch(3, 0)
@@ -251,7 +252,7 @@ def test_replica_that_was_asked_for_holds_the_high_watermark_even_when_it_is_fen
     scenario.append(5)
     scenario.fetch(2, 5)
     assert scenario.partition.high_watermark == 0
-    scenario.answer(error=ErrorCode.INELIGIBLE_REPLICA)
+    scenario.answer(error=code)
     assert scenario.partition.high_watermark == 5
 
 
@@ -273,6 +274,7 @@ def test_high_watermark_of_a_leader_never_moves_back() -> None:
     scenario.fetch(3, 5)
     scenario.fetch(3, 2)
     assert scenario.partition.high_watermark == 5
+    assert not scenario.partition.advance_high_watermark(scenario.now_ms), "it did not move"
 
 
 def test_unassigned_replica_is_told_that_metadata_differs() -> None:
