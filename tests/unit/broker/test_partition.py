@@ -34,6 +34,22 @@ def test_an_epoch_that_is_over_is_not_started() -> None:
     assert scenario.partition.role is Role.FOLLOWER
 
 
+def test_an_earlier_epoch_of_the_same_leader_is_not_started_either() -> None:
+    """R54: the log took epoch 0 while epoch 1 was already known here."""
+    scenario = LonePartition()
+    scenario.register(registration(), start=False)
+    scenario.register(registration(leader_epoch=1, partition_epoch=1), start=False)
+    assert not scenario.partition.epoch_started(0, 0)
+    assert not scenario.partition.is_serving
+
+
+def test_nothing_below_the_log_start_is_asked_to_be_cut() -> None:
+    """R81: the leader's part of a common epoch ends before our log begins."""
+    scenario = LonePartition(log=MemoryLog(20, 3, 10))
+    scenario.register(registration(leader=2, leader_epoch=4))
+    assert scenario.partition.truncation_offset(3, 5) == 10
+
+
 def test_a_stored_high_watermark_stays_within_the_log() -> None:
     assert LonePartition(log=MemoryLog(10, 0), high_watermark=25).partition.high_watermark == 10
     assert LonePartition(log=MemoryLog(10, 0, 5), high_watermark=2).partition.high_watermark == 5

@@ -26,6 +26,7 @@ def test_follower_that_keeps_reaching_the_previous_end_is_caught_up() -> None:
 def test_being_caught_up_ends_with_the_leaders_next_append() -> None:
     progress = ReplicaProgress(2, None)
     progress.fetched(10, 20, 10, 1000)
+    assert progress.last_caught_up_ms == 1000
     progress.leader_moved(10, 9000)
     assert progress.last_caught_up_ms == 9000
     progress.leader_moved(15, 9500)
