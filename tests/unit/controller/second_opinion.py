@@ -321,7 +321,7 @@ class SecondOpinion(SecondCluster):
         self.comparisons, self.forced = {}, {}
         for machine in self.brokers.values():
             # R26: the successor does not know since when, so everybody must be heard of anew
-            machine.heard = set() if machine.stopping else None
+            machine.heard = set() if machine.stopping and not machine.fenced else None
 
     def do_delete(self, command: Command) -> None:
         topic = command.word()
