@@ -91,6 +91,14 @@ MANAGER_OFF = "config cluster unclean.recovery.manager.enabled=false"
             ((1, Rejection.UNREGISTERED),),
             SetsRule.CLEARED_AT_MIN_ISR,
         ),
+        (
+            (T, "stop 1", "fence 2"),
+            CauseKind.CONNECTION_REFUSED,
+            2,
+            ElectionReason.ISR,
+            ((2, FENCED), (1, SHUTTING_DOWN)),
+            SetsRule.KEPT_BELOW_MIN_ISR,
+        ),
         # the leader stays, so nobody else was looked at
         ((T, "fence 3"), CauseKind.CONNECTION_REFUSED, 3, None, (), SetsRule.CLEARED_AT_MIN_ISR),
         ((T, "alter t-0 isr=(1)"), CauseKind.ALTER_PARTITION, 1, None, (), SetsRule.KEPT_BELOW_MIN_ISR),

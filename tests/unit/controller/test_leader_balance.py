@@ -53,9 +53,31 @@ def test_the_interval_and_the_share_are_configured(percentage: str, moved: int) 
         2,
         leader_imbalance_check_interval_seconds="60",
         leader_imbalance_per_broker_percentage=percentage,
+        metadata_max_idle_interval_ms="0",
     )
+    assert quorum.core.next_deadline_ms() == MINUTE_MS
     quorum.fire_timer(MINUTE_MS)
     assert led_by_1(quorum) == moved
+
+
+def test_partitions_that_cannot_move_take_no_place_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ELR off a fenced last member stays in the ISR; another replica is not in sync."""
+    monkeypatch.setattr(leader_balance, "PASS_MAX", 1)
+    quorum = Quorum(
+        make_config(broker_session_timeout_ms="2000000", eligible_leader_replicas_enabled="false"), now_ms=0
+    )
+    quorum.start_brokers(1, 2, 3)
+    quorum.inject(
+        TopicRecord("t", b"t" * 16),
+        PartitionRegistration((1, 2), (1,), 1, 0, 0, 1).to_record(b"t" * 16, 0),
+        PartitionRegistration((2, 3), (3,), 3, 0, 0, 1).to_record(b"t" * 16, 1),
+        PartitionRegistration((2, 3), (2, 3), 3, 0, 0, 1).to_record(b"t" * 16, 2),
+    )
+    quorum.heartbeat(1)
+    quorum.vanish(1)
+    assert quorum.partition("t", 0).leader is None
+    quorum.fire_timer(5 * MINUTE_MS)
+    assert [quorum.partition("t", index).leader for index in range(3)] == [None, 3, 2]
 
 
 def test_a_successor_waits_a_whole_interval() -> None:
