@@ -158,10 +158,10 @@ def change(
     part.replicas = replicas
     part.partition_epoch += 1
     part.lossy &= replicas
-    for broker in ids(part.lossy & isr & ~before.isr):
+    for joined in ids(part.lossy & isr & ~before.isr):
         # who joins by a fetch from before its power loss has not got its records back
-        if w.is_live(broker):
-            part.lossy &= ~(1 << broker)
+        if w.epochs[joined] in (w.brokers[joined].epoch, w.brokers[joined].clean_file):
+            part.lossy &= ~(1 << joined)
     _note_election(w, part, before, how, proof)
     commit(w, part)
     w.checker.changed(w, part, before, cause, how, active, unclean)
@@ -403,17 +403,14 @@ def answer_alter_partition(w: World, message: tuple[int, ...]) -> None:
 
 
 def reassign(w: World, bits: int) -> bool:
-    """Begin, redirect or cancel a move (R100-R105)."""
+    """Begin, redirect or cancel some move."""
     if not w.setup.reassigns:
         return False
     part = w.partitions[bits % w.partition_count]
     bits >>= 3
     if part.original is not None and bits & 3 == 0:
-        return _move(w, part, (part.original, 0, 0, None), True)
-    if part.original is not None and bits & 3 == 1:
-        return False
+        return move(w, part, None)
     bits >>= 2
-    original = part.original or part.order
     size = w.setup.replication_factor
     if bits & 3 == 0 and size > 2:
         size -= 1
@@ -421,20 +418,25 @@ def reassign(w: World, bits: int) -> bool:
     others = [(bits + i) % w.broker_count for i in range(w.broker_count)]
     if bits >> 8 & 1:
         others.reverse()
-    target = tuple(others[:size])
-    adding = mask_of(target) & ~mask_of(original)
-    leaving = tuple(r for r in original if r not in target)
-    if not adding and not leaving:
-        return _move(w, part, (target, 0, 0, None), False)
-    return _move(w, part, (target + leaving, adding, mask_of(leaving), original), False)
+    return move(w, part, tuple(others[:size]))
 
 
-def _move(w: World, part: PartitionState, lists: Lists, is_cancel: bool) -> bool:
+def move(w: World, part: PartitionState, target: tuple[int, ...] | None) -> bool:
+    """Begin or redirect a move to `target`, counted from the original replicas; None cancels (R100-R105)."""
+    original = part.original or part.order
+    lists: Lists
+    if target is None:
+        lists = (original, 0, 0, None)
+    else:
+        adding = mask_of(target) & ~mask_of(original)
+        leaving = tuple(r for r in original if r not in target)
+        is_move = adding or leaving
+        lists = (target + leaving, adding, mask_of(leaving), original) if is_move else (target, 0, 0, None)
     replicas = mask_of(lists[0])
-    if not w.rules.may_redirect(part, replicas, is_cancel):
+    if not w.rules.may_redirect(part, replicas, target is None):
         w.mark("reassignment refused")
         return False
-    if is_cancel:
+    if target is None:
         w.mark("reassignment cancelled")
     return change(w, part, part.isr & replicas, REASSIGNMENT, w.active, lists=lists)
 
