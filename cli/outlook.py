@@ -5,11 +5,12 @@ leader is what the controller's own rules say (`controller.what_if`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cli.tables import table_lines
-from cli.topic_view import partition_as_json, topic_as_json
+from cli.topic_view import Moves, is_under_replicated, topic_as_json
+from client.admin_partitions import Reassignment
 from client.metadata_cache import TopicPartition
 from controller.what_if import NextLeader, next_leader, registration_of, situation_of
 from metadata.headroom import Headroom, headroom
@@ -29,6 +30,7 @@ class Surroundings:
     cluster: DescribeClusterResponse
     #: by partition with a leader that answered
     high_watermarks: Mapping[TopicPartition, int]
+    moves: Moves = field(default_factory=dict)
     #: topics that may elect any replica that is there
     unclean_topics: frozenset[str] = frozenset()
     #: the recovery manager is on
@@ -75,18 +77,30 @@ def outlook(topic: str, partition: DescribedPartition, around: Surroundings) -> 
         ),
         next_leader=following,
         high_watermark=around.high_watermarks.get(TopicPartition(topic, partition.partition_index)),
-        state=_state(partition, following, around.is_unfenced),
+        state=_state(
+            partition,
+            following,
+            around.is_unfenced,
+            around.moves.get(TopicPartition(topic, partition.partition_index)),
+        ),
     )
 
 
-def _state(partition: DescribedPartition, following: NextLeader, is_unfenced: Callable[[int], bool]) -> str:
+def _state(
+    partition: DescribedPartition,
+    following: NextLeader,
+    is_unfenced: Callable[[int], bool],
+    move: Reassignment | None,
+) -> str:
     """One word, and for a partition without a leader whom it waits for."""
     if partition.leader_id >= 0:
         if partition.leader_recovery_state == 1:
             return "RECOVERING"
         if len(partition.isr) < partition.min_isr:
             return "UNDER_MIN_ISR"
-        return "UNDER_REPLICATED" if len(partition.isr) < len(partition.replicas) else "OK"
+        if is_under_replicated(partition, move):
+            return "UNDER_REPLICATED"
+        return "OK" if move is None else "REASSIGNING"
     known = f" LastKnownLeader: {partition.last_known_leader}" if partition.last_known_leader >= 0 else ""
     if following.leader is not None:
         return "ELECTING" + known
@@ -143,22 +157,14 @@ def _next(following: NextLeader) -> str:
     return ",".join(f"{replica}*" for replica in following.waits_for) or "-"
 
 
-def outlook_as_json(topics: list[DescribedTopic], rows: list[Outlook]) -> list[dict[str, Any]]:
+def outlook_as_json(topics: list[DescribedTopic], rows: list[Outlook], moves: Moves) -> list[dict[str, Any]]:
     """`--output json`: the topics, each partition with its outlook. Below 0: it is too late by so many."""
     by_partition = {(row.topic, row.partition.partition_index): row for row in rows}
-    return [
-        {
-            **topic_as_json(topic),
-            "partitions": [
-                {
-                    **partition_as_json(partition),
-                    **_outlook_json(by_partition[topic.name, partition.partition_index]),
-                }
-                for partition in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+    shown = [topic_as_json(topic, moves) for topic in topics]
+    for topic in shown:
+        for partition in topic["partitions"]:
+            partition |= _outlook_json(by_partition[topic["topic"], partition["partition"]])
+    return shown
 
 
 def _outlook_json(row: Outlook) -> dict[str, Any]:

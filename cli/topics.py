@@ -8,7 +8,7 @@ import click
 from cli.asking import Asking, ask, described, unknown_topic
 from cli.options import Answer, bootstrap, one_action, output, pairs, refuse_strangers
 from cli.outlook import Surroundings, outlook, outlook_as_json, outlook_lines
-from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
+from cli.topic_view import FILTERS, Moves, chosen_of, topic_as_json, topic_id_text
 from client.admin_configs import Resource
 from client.admin_partitions import NewPartitions
 from client.errors import ClientError
@@ -270,17 +270,18 @@ async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) ->
         found = [one for one in found if topic_id_text(one.topic_id) == given["topic_id"]]
         if not found and not given["if_exists"]:
             unknown_topic(asking.answer, given["topic_id"], ErrorCode.UNKNOWN_TOPIC_ID)
-    shown, lines = chosen_of(found, given)
+    moves = await asking.admin.list_partition_reassignments(timeout_ms=asking.timeout_ms)
+    shown, lines = chosen_of(found, given, moves)
     if not given["durability"]:
-        asking.answer.data = [topic_as_json(one) for one in shown]
+        asking.answer.data = [topic_as_json(one, moves) for one in shown]
         return lines
-    around = await surroundings(asking, shown)
+    around = await surroundings(asking, shown, moves)
     rows = [outlook(one.name, partition, around) for one in shown for partition in one.partitions]
-    asking.answer.data = outlook_as_json(shown, rows)
+    asking.answer.data = outlook_as_json(shown, rows, moves)
     return outlook_lines(rows)
 
 
-async def surroundings(asking: Asking, topics: list[DescribedTopic]) -> Surroundings:
+async def surroundings(asking: Asking, topics: list[DescribedTopic], moves: Moves) -> Surroundings:
     """What the outlook of these topics needs to know of the cluster."""
     cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
     high_watermarks = {}
@@ -311,6 +312,7 @@ async def surroundings(asking: Asking, topics: list[DescribedTopic]) -> Surround
     return Surroundings(
         cluster,
         high_watermarks,
+        moves,
         unclean_topics=frozenset(resource.name for resource in resources if enabled.get(resource)),
         compares_logs=enabled.get(manager, False),
     )

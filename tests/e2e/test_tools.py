@@ -201,6 +201,8 @@ def test_partitions_move_there_and_back_and_a_move_can_be_cancelled(tools: Tools
         tools.wait("moved", lambda found: 4 in found[0]["replicas"])
         listed = tools.run("reassign-partitions", "--list").out.splitlines()
         assert listed[1] == "moved-0: replicas: 2,4,1. adding: 4. removing: 1."
+        lines = tools.run("topics", "--describe", "--topic", "moved").out
+        assert "\tIsr: 1,2\tAdding Replicas: 4\tRemoving Replicas: 1\tElr: \t" in lines
         verify = ("reassign-partitions", "--verify", "--reassignment-json-file", path)
         assert "Reassignment of partition moved-0 is still in progress.\n" in tools.run(*verify).out
         late = tools.run(*verify, "--wait", "--timeout-ms", "700", code=1)

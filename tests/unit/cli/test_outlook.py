@@ -8,6 +8,7 @@ from click.testing import Result
 
 from cli.outlook import Surroundings, outlook, outlook_lines
 from client.admin_configs import ConfigEntry, Resource
+from client.admin_partitions import Reassignment
 from client.errors import TimedOut
 from client.metadata_cache import TopicPartition
 from protocol.messages.topics import DescribedPartition
@@ -111,6 +112,13 @@ def test_the_state_says_what_a_partition_waits_for(
     row: DescribedPartition, fenced: tuple[int, ...], state: str
 ) -> None:
     assert cells(row, fenced=fenced)["STATE"] == state
+
+
+def test_a_partition_on_the_move_is_not_under_replicated_by_what_is_to_come() -> None:
+    row = led(1, (1, 2, 3), replicas=(4, 1, 2, 3))
+    moves = {TopicPartition("t", 0): Reassignment((4, 1, 2, 3), (4,), (3,))}
+    assert outlook("t", row, Surroundings(cluster(4), {}, moves)).state == "REASSIGNING"
+    assert outlook("t", row, Surroundings(cluster(4), {})).state == "UNDER_REPLICATED"
 
 
 def test_elr_that_is_off_is_not_available() -> None:

@@ -9,9 +9,11 @@ from click.testing import CliRunner
 from cli.__main__ import main
 from cli.options import Answer, pairs
 from cli.topic_view import chosen_of, describe_lines
+from client.admin_partitions import Reassignment
 from client.errors import ClientError
+from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
-from tests.unit.cli.rows import partition, topic
+from tests.unit.cli.rows import led, partition, topic
 
 
 def test_a_leaderless_partition_shows_none_and_its_eligible_replicas() -> None:
@@ -25,6 +27,18 @@ def test_a_leaderless_partition_shows_none_and_its_eligible_replicas() -> None:
 def test_elr_is_not_available_when_the_feature_is_off() -> None:
     row = describe_lines(topic(partition(leader_id=2, eligible_leader_replicas=None, last_known_elr=None)))[1]
     assert row.endswith("Leader: 2\tReplicas: 1,2,3\tIsr: \tElr: N/A\tLastKnownElr: N/A")
+
+
+def test_a_partition_that_moves_says_so_and_what_is_added_is_not_missing_yet() -> None:
+    """Kafka's line and Kafka's count: the replicas that are to come do not make it under-replicated."""
+    moved = topic(led(1, (1, 2), replicas=(4, 1, 2)))
+    moves = {TopicPartition("t", 0): Reassignment((4, 1, 2), (4,), (1,))}
+    head, line = describe_lines(moved, moves)
+    assert "\tReplicationFactor: 2\t" in head
+    assert "\tIsr: 1,2\tAdding Replicas: 4\tRemoving Replicas: 1\tElr: \t" in line
+    option = {"under_replicated_partitions": True}
+    assert chosen_of([moved], option, moves) == ([], [])
+    assert chosen_of([moved], option)[0] == [moved]
 
 
 @pytest.mark.parametrize(
