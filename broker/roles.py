@@ -315,7 +315,6 @@ class Roles:
 
     def _delete_log(self, key: TopicPartition) -> None:
         assert self._logs is not None
-        self._high_watermarks.pop(key, None)
         if self._logs.pop(key, None) is not None:
             self._effects.append(DeleteLog(key))
 

@@ -4,6 +4,8 @@ from broker.events import (
     ConfigureLog,
     ControllerChanged,
     DeleteLog,
+    Failure,
+    FetchFailed,
     Flush,
     LogsLoaded,
     Started,
@@ -13,6 +15,7 @@ from cli.lone_partition import MemoryLog
 from metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import (
@@ -25,6 +28,7 @@ from protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from protocol.messages.fetch import FetchPartition, FetchRequest
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
 
 REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)
@@ -89,6 +93,7 @@ def test_lost_registration_drops_all_roles_until_the_next_one() -> None:
     harness.tick(2000)
     harness.answer_call(BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, "who?", False, True, False))
     assert not harness.core.has_roles
+    assert harness.core.fetchers.broker_epoch == -1, "no fetches without a registration"
     assert harness.row(waiting)[0] == "NOT_LEADER_OR_FOLLOWER"
     assert harness.row(harness.produce(batch(), acks=1))[0] == "NOT_LEADER_OR_FOLLOWER"
     harness.tick(1000)
@@ -195,6 +200,16 @@ def test_leader_that_is_removed_drops_its_role_and_deletes_its_log() -> None:
     row = AlterPartitionPartitionResponse(TOPIC, 0, ErrorCode.NEW_LEADER_ELECTED, -1, -1, (), 0, -1, -1)
     harness.answer_call(AlterPartitionResponse(ErrorCode.NONE, None, (row,)))
     assert harness.core.partitions == {}
+
+
+def test_proposal_of_a_partition_that_is_gone_is_not_sent() -> None:
+    harness = CoreHarness().join(partition(1, (1, 2)), partition(1, (1, 2), index=1))
+    harness.fetch(3, 0)
+    row = FetchPartition(TOPIC, 1, 0, 0, -1, 0, 1 << 20)
+    harness.request(FetchRequest(None, 3, 1, 500, 1, 10 << 20, (row,), 1, 1))
+    harness.metadata(change(index=1, replicas=(2, 3), isr=(2, 3), leader=2))
+    harness.answer_call(AlterPartitionResponse(ErrorCode.NONE, None, ()))
+    assert sent(harness, AlterPartitionRequest) == []
 
 
 def test_replica_that_is_removed_and_added_again_starts_with_an_empty_log() -> None:
@@ -304,6 +319,31 @@ def test_adding_replica_fetches_and_joins_as_any_other() -> None:
     harness.produce(batch(), acks=1)
     harness.fetch(2, 4, number=1)
     assert harness.partition.high_watermark == 3
+
+
+# --- other brokers -----------------------------------------------------------------------------------------
+
+
+def test_broker_that_is_unregistered_fetches_nothing_any_more() -> None:
+    """B10: sessions are kept for registered brokers only."""
+    harness = CoreHarness().join(partition(1))
+    harness.metadata(UnregisterBrokerRecord(3, 1))
+    answer = harness.answers[harness.fetch(3, 0)]
+    assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_leader_that_comes_back_at_another_address_is_found_there() -> None:
+    """Before it leads again, and while it leads on."""
+    harness = CoreHarness().join(partition(2))
+    harness.metadata(register(2, harness.metadata_offset, port=7777))
+    session = harness.fetches[-1]
+    harness.post(
+        FetchFailed(
+            2, session.request.session_id, session.request.session_epoch, Failure.DISCONNECTED, "gone"
+        )
+    )
+    assert harness.fetches[-1] is not session
+    assert harness.fetches[-1].port == 7777
 
 
 # --- settings ----------------------------------------------------------------------------------------------
