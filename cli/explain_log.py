@@ -111,7 +111,7 @@ class _Reader:
                 if await self._read_from(*address):
                     return self._found
             except (NetworkError, CallRefused) as error:
-                self._problem = f"{address}: {error}"
+                self._problem = str(error)
             left_ms = self._deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
                 raise TimedOut(f"the metadata log could not be read within the time given: {self._problem}")
