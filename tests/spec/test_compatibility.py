@@ -277,11 +277,13 @@ def test_phase_1_waits_for_the_first_member_of_the_elr_to_be_unfenced() -> None:
     story(
         PHASE_1.format(unclean="false")
         + """
-        partition t-0 replicas=(1,2,3) min_isr=2 leader=2 isr=(2)
         fence 2
-        => t-0 leader=none@1 elr=(2)
+        fence 3
+        partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() elr=(2) last_known_leader=3
+        unfence 3
+        => ok
         unfence 2
-        => t-0 leader=2@2
+        => t-0 leader=2@1 isr=(2)
     """
     )
 
