@@ -3,7 +3,7 @@
 A leader that gets no answer sends its proposal again. If the later copy is refused as INELIGIBLE_REPLICA, the
 leader goes on without the replica; the earlier copy, found in some buffer after the replica was unfenced,
 must not let it into the ISR then. So what was sent before a request that has been heard is void, and so is
-what was sent to another tenure than the present one. Owns the numbers heard in a tenure, nothing else.
+what was sent to another tenure than the present one. Owns the numbers heard, nothing else.
 """
 
 from protocol.errors import ErrorCode
@@ -26,7 +26,6 @@ class ProposalOrder:
     def start(self, raft_epoch: int) -> None:
         """This controller is active from here on, in that epoch."""
         self._raft_epoch = raft_epoch
-        self._heard.clear()
 
     def refusal(self, request: AlterPartitionRequest) -> AlterPartitionResponse | None:
         """The answer to a request that comes too late; None for one that counts, which is remembered."""

@@ -1,5 +1,7 @@
 """Partitions of a broker: roles from metadata (D-2), logs that come and go, settings."""
 
+import pytest
+
 from broker.events import (
     ConfigureLog,
     ControllerChanged,
@@ -13,6 +15,8 @@ from broker.events import (
 from broker.partition import Role, TopicPartition
 from cli.lone_partition import MemoryLog
 from metadata.records import (
+    FenceBrokerRecord,
+    MetadataRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -202,14 +206,34 @@ def test_leader_that_is_removed_drops_its_role_and_deletes_its_log() -> None:
     assert harness.core.partitions == {}
 
 
-def test_proposal_of_a_partition_that_is_gone_is_not_sent() -> None:
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param((change(index=1, replicas=(2, 3), isr=(2, 3), leader=2),), id="removed"),
+        pytest.param((change(index=1, leader=2, isr=(2, 3)),), id="follows"),
+        pytest.param((FenceBrokerRecord(3, 1), change(index=1, isr=(1,))), id="another ISR"),
+    ],
+)
+def test_proposal_that_waits_is_not_sent_when_its_time_is_over(records: tuple[MetadataRecord, ...]) -> None:
+    """R44, R45: one request is under way, and what waits behind it has become void."""
     harness = CoreHarness().join(partition(1, (1, 2)), partition(1, (1, 2), index=1))
     harness.fetch(3, 0)
     row = FetchPartition(TOPIC, 1, 0, 0, -1, 0, 1 << 20)
     harness.request(FetchRequest(None, 3, 1, 500, 1, 10 << 20, (row,), 1, 1))
-    harness.metadata(change(index=1, replicas=(2, 3), isr=(2, 3), leader=2))
+    harness.metadata(*records)
     harness.answer_call(AlterPartitionResponse(ErrorCode.NONE, None, ()))
     assert sent(harness, AlterPartitionRequest) == []
+
+
+def test_next_replica_is_proposed_as_soon_as_one_is_in() -> None:
+    """R45: an idle follower lists nothing new."""
+    harness = CoreHarness().join(partition(1, (1,)))
+    harness.fetch(2, 0)
+    harness.fetch(3, 0)
+    harness.answer_call(registered((1, 2), 1))
+    (request,) = sent(harness, AlterPartitionRequest)
+    assert isinstance(request, AlterPartitionRequest)
+    assert [member.broker_id for member in request.partitions[0].new_isr] == [1, 2, 3]
 
 
 def test_replica_that_is_removed_and_added_again_starts_with_an_empty_log() -> None:
