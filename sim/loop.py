@@ -59,6 +59,7 @@ class Process:
     __slots__ = (
         "_exception_handler",
         "_live_tasks",
+        "after_step",
         "is_dead",
         "is_paused",
         "is_runnable",
@@ -79,6 +80,8 @@ class Process:
         #: in order of creation; those that have ended are dropped now and then
         self.tasks: list[asyncio.Task[Any]] = []
         self._live_tasks = 0
+        #: looks at the process after each of its steps, outside of its code
+        self.after_step: Callable[[], None] | None = None
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
 
     def call(self, callback: Callable[..., Any], *args: Any) -> Handle:
@@ -202,6 +205,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                     raise
                 except BaseException as error:  # noqa: BLE001  told to the process's own handler
                     self._callback_failed(process, callback, error)
+                if process.after_step is not None:
+                    process.after_step()
                 self.now_ns += self.step_ns
                 self.steps += 1
                 if self.steps % _HANDLES_PER_COLLECTION == 0:

@@ -49,6 +49,8 @@ class Surroundings:
         self.seed = seed
         #: own bugs that nodes have met: (process, what)
         self.bugs: list[tuple[str, BaseException]] = []
+        #: what looks at a node after each of its steps; asked when its process boots
+        self.watch: Callable[[SimNode], Callable[[], None] | None] | None = None
 
 
 class SimNode:
@@ -88,6 +90,9 @@ class SimNode:
         self.machine.host.is_up = True
         self.process = around.loop.process(f"{self.name}.{self.boots}")
         self.exit_code = None
+        self._forget()
+        if around.watch is not None:
+            self.process.after_step = around.watch(self)
         seed = f"{around.seed}:{self.name}:{self.boots}"
         runtime, self.tasks = make_runtime(
             around.network, self.machine, self.process, seed, drift_ppm=self.drift_ppm
@@ -158,6 +163,9 @@ class SimNode:
         code = await self._run(runtime, tasks)
         loop.at_ns(loop.now_ns, loop.kernel, self._exit, process, code)
 
+    def _forget(self) -> None:
+        """A new process is about to start: nothing of the last one counts any more."""
+
     async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
         """What the entry point does; returns the exit code."""
         raise AssertionError("subclasses say")
@@ -210,6 +218,9 @@ class SimBroker(SimNode):
         """It is unfenced and serves."""
         return self.is_up and self.node is not None and hasattr(self.node, "core") and self.node.is_ready()[0]
 
+    def _forget(self) -> None:
+        self.node = None
+
     async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
         node = self.node = BrokerNode(self._config, runtime)
         try:
@@ -237,21 +248,25 @@ class SimController(SimNode):
         self._config, warnings = ControllerConfig.from_properties(properties, {})
         assert not warnings, warnings
         self.server: ControllerServer | None = None
+        #: the metadata log of the running process
+        self.log: Log | None = None
 
     @property
     def is_active(self) -> bool:
         """It leads the quorum and has applied its log."""
         return self.is_up and self.server is not None and self.server.core.is_active
 
+    def _forget(self) -> None:
+        self.server = self.log = None
+
     async def _run(self, runtime: Runtime, tasks: HeldTasks) -> int:
         config = self._config
-        self.server = None
         try:
             log_dir = await LogDir.open(runtime, config.metadata_log_dir, config.cluster_id, config.node_id)
             folder = log_dir.file(METADATA_FOLDER)
             log = await Log.open(runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False)
             server = ControllerServer(runtime, config, raft_config(config, folder), log)
-            self.server = server
+            self.server, self.log = server, log
             await server.start()
         except (DiskError, NetworkError, LogDirRefused, BadQuorumState):
             return 1

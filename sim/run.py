@@ -13,6 +13,8 @@ from sim.choices import Choices
 from sim.faults import Faults, Plan
 from sim.loop import START_NS
 from sim.nodes import SimBroker
+from sim.observer import Observer
+from sim.properties import all_properties
 from sim.world import Shape, Violation, World, logs_of
 
 _QUIET_MS = 120_000
@@ -33,6 +35,8 @@ class Result:
     acknowledged_batches: int
     sent: int
     records: int
+    #: steps of nodes that changed something that properties look at
+    changes: int
     faults: dict[str, int]
     events: dict[str, int]
     boots: int
@@ -48,7 +52,7 @@ class Result:
         lines = [
             f"seed {self.seed}: {'violated: ' + self.violation if self.violation else 'every property held'}",
             f"  trace {self.trace_hash}, {self.simulated_seconds:.1f} simulated seconds, "
-            f"{self.handles} handles",
+            f"{self.handles} handles, {self.changes} changes checked",
             f"  {shape.brokers} brokers, {shape.voters} voters, {shape.partitions} partitions of "
             f"{shape.replicas} replicas, min ISR {shape.min_isr}, "
             f"flush {'every write' if shape.every_write else 'by the page cache'}",
@@ -80,6 +84,7 @@ def run(
     """One run with `seconds` of load under faults, drawn from a seed or read from a tape."""
     world = World(shape, choices, sink)
     faults = Faults(world, plan or Plan())
+    observer = Observer(world, all_properties())
     violation = None
     history: checks.History | None = None
     with logs_of(world):
@@ -95,7 +100,7 @@ def run(
                 raise Violation("\n    ".join(broken))
         except AssertionError as error:
             violation = str(error) or repr(error)
-        result = _result(world, faults, history, violation)
+        result = _result(world, faults, observer, history, violation)
         world.close()
     return result
 
@@ -166,7 +171,13 @@ def _is_quiet(world: World) -> bool:
     return bool(rows)
 
 
-def _result(world: World, faults: Faults, history: checks.History | None, violation: str | None) -> Result:
+def _result(
+    world: World,
+    faults: Faults,
+    observer: Observer,
+    history: checks.History | None,
+    violation: str | None,
+) -> Result:
     loop = world.loop
     sends = {} if history is None else history.sends
     acknowledged = [send for send in sends.values() if send.outcome == "ok" and send.acks == -1]
@@ -181,6 +192,7 @@ def _result(world: World, faults: Faults, history: checks.History | None, violat
         acknowledged_batches=world.load.acknowledged_batches,
         sent=len(sends),
         records=0 if history is None else sum(map(len, history.log.values())),
+        changes=observer.changes,
         faults=dict(faults.counts),
         events=dict(world.trace.counts),
         boots=sum(node.boots for node in world.nodes),

@@ -1,0 +1,56 @@
+"""The headers of a log's batches, which tell batches apart without decoding a record."""
+
+from typing import NamedTuple
+
+from protocol.record_batch import iter_batches
+from runtime.api import DiskError
+from storage.log import Log
+
+
+class BatchMark(NamedTuple):
+    """What tells one batch from another: its place, its epoch, its content."""
+
+    base_offset: int
+    leader_epoch: int
+    last_offset: int
+    crc: int
+
+
+def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
+    """The batches of a log from one offset on, below the other; fewer when its disk has failed."""
+    found: list[BatchMark] = []
+    offset = start_offset
+    while offset < end_offset and log.failure is None:
+        try:
+            piece = log.read(offset, 1 << 30, end_offset)
+        except DiskError:
+            break
+        for header, _ in iter_batches(piece):
+            last_offset = header.base_offset + header.last_offset_delta
+            found.append(BatchMark(header.base_offset, header.leader_epoch, last_offset, header.crc))
+        offset = found[-1].last_offset + 1
+    return found
+
+
+class History:
+    """The batches of a log as they were appended; follows truncations."""
+
+    __slots__ = ("_log", "batches", "end_offset")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.batches: list[BatchMark] = []
+        self.end_offset = 0
+
+    def follow(self) -> list[BatchMark]:
+        """Catch up with the log; returns what is new."""
+        batches, end_offset = self.batches, self._log.log_end_offset
+        if end_offset < self.end_offset:
+            while batches and batches[-1].last_offset >= end_offset:
+                batches.pop()
+            self.end_offset = end_offset
+        new = marks(self._log, self.end_offset, end_offset)
+        batches += new
+        if new:
+            self.end_offset = new[-1].last_offset + 1
+        return new
