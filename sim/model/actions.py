@@ -58,5 +58,57 @@ ACTIONS = (
 INDEX = {action.name: index for index, action in enumerate(ACTIONS)}
 FUNCTIONS = tuple(action.run for action in ACTIONS)
 FAULTS = tuple(index for index, action in enumerate(ACTIONS) if action.is_fault)
+#: actions after which a fault hurts most: something is under way then
+MOMENTS = tuple(
+    INDEX[name]
+    for name in (
+        "serve fetch",
+        "expand",
+        "deliver",
+        "start",
+        "register",
+        "unfence",
+        "ask for log info",
+        "recover",
+        "end flush",
+        "finish stop",
+        "resend proposal",
+        "time out fetch",
+    )
+)
+#: faults that hurt as a pair
+PAIRS = tuple(
+    (INDEX[one], INDEX[other])
+    for one, other in (
+        ("resend proposal", "expire live session"),
+        ("resend proposal", "fail over"),
+        ("cut power", "expire live session"),
+        ("kill", "cut power"),
+        ("stop", "cut power"),
+        ("controlled shutdown", "stop"),
+        ("time out fetch", "late fetch"),
+        ("lose message", "resend proposal"),
+    )
+)
+#: rare states after which a trigger may fire
+EVENTS = (
+    "AlterPartition refused: ineligible replica",
+    "ELR of one",
+    "ELR cleared by expansion",
+    "ISR empty",
+    "ISR and ELR empty",
+    "clean stop",
+    "diverging answer",
+    "elected from ELR",
+    "fetch timed out",
+    "leader stopped",
+    "log info refused",
+    "recovery by all last known",
+    "recovery started",
+    "reassignment completed",
+    "records lost by power",
+    "truncated",
+    "unclean registration",
+)
 #: faults that a trigger fires at one broker
 TARGETED = tuple(INDEX[name] for name in ("expire live session", "kill", "cut power", "stop"))

@@ -383,9 +383,12 @@ def time_out_fetch(w: World, bits: int) -> bool:
     """A follower gives its fetch up."""
     replicas = w.replicas
     count = len(replicas)
-    for i in range(count):
+    wants_divergence = bits >> 20 & 1
+    for i in range(2 * count):
         replica = replicas[(bits + i) % count]
         if replica.request is not None:
+            if wants_divergence and i < count and (replica.answer is None or replica.answer[6] >= 0):
+                continue
             give_up_fetch(w, replica)
             w.mark("fetch timed out")
             return True
@@ -394,16 +397,24 @@ def time_out_fetch(w: World, bits: int) -> bool:
 
 def late_fetch(w: World, bits: int) -> bool:
     """Something arrives that its sender has given up: a request changes the leader, an answer nobody."""
-    if not w.late:
+    late = w.late
+    if not late:
         return False
-    replica, request, answer = w.late.pop(bits % len(w.late))
+    at = bits % len(late)
+    if bits >> 20 & 1:
+        # it hurts most when it looks as if it were the answer to what was asked last
+        for i, (replica, _, answer) in enumerate(late):
+            if answer is not None and answer[2] == len(replica.log):
+                at = i
+                break
+    replica, request, answer = late.pop(at)
     if answer is not None:
         apply_answer(w, replica, answer)
         return True
     assert request is not None
     answer = handle_fetch(w, replica.broker, replica.partition, request)
     if answer is not None and bits >> 4 & 1:
-        w.late.append((replica, None, answer))
+        late.append((replica, None, answer))
     return True
 
 
@@ -501,11 +512,11 @@ def resend_proposal(w: World, bits: int) -> bool:
 
 
 def deliver(w: World, bits: int) -> bool:
-    """Any message to or from the controller arrives; one in sixteen arrives again later."""
+    """Any message to or from the controller arrives, often the newest; one answer in sixteen comes again."""
     messages = w.messages
     if not messages:
         return False
-    at = bits % len(messages)
+    at = bits % len(messages) if bits >> 20 & 3 else len(messages) - 1
     message = messages[at] if bits >> 8 & 15 == 0 and messages[at][0] == ALTER_ANSWER else messages.pop(at)
     if message[0] == ALTER_REQUEST:
         answer_alter_partition(w, message)

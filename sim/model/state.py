@@ -356,6 +356,7 @@ class World:
         "last_request",
         "touched",
         "marks",
+        "last_mark",
         "healing",
     )
 
@@ -401,6 +402,8 @@ class World:
         self.touched = 0
         #: rare states, counted
         self.marks: dict[str, int] = {}
+        #: the last one since somebody looked, for triggers
+        self.last_mark = ""
         self.healing = False
 
     @property
@@ -416,3 +419,4 @@ class World:
     def mark(self, name: str) -> None:
         """Count a rare state."""
         self.marks[name] = self.marks.get(name, 0) + 1
+        self.last_mark = name

@@ -7,7 +7,7 @@ a function of its seed. Mix (verification.md §3.6): 40 % tuned weights, 40 % sw
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sim.model.actions import ACTIONS, FAULTS, FUNCTIONS, TARGETED
+from sim.model.actions import ACTIONS, EVENTS, FAULTS, FUNCTIONS, MOMENTS, PAIRS, TARGETED
 from sim.model.checker import Checker
 from sim.model.controller import commit
 from sim.model.healing import heal
@@ -55,8 +55,8 @@ class Plan:
     faults: tuple[int, ...]
     #: faults in 1024 steps
     fault_share: int
-    #: {action: faults that may fire right after it}
-    triggers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: {action or rare state: faults that may fire right after it}
+    triggers: dict[int | str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,17 @@ def draw_plan(draw: Draw, band: Callable[[Setup], Setup] | None) -> Plan:
         for index, action in enumerate(ACTIONS):
             factors = (0.0, 0.3, 1.0, 4.0) if action.is_fault else (0.4, 1.0, 1.0, 2.5)
             weights[index] *= factors[draw(2)]
-    triggers: dict[int, tuple[int, ...]] = {}
+    triggers: dict[int | str, tuple[int, ...]] = {}
     if mix == "triggers":
-        for _ in range(1 + draw(8) % 4):
+        for _ in range(2 + draw(8) % 4):
             faults = TARGETED if draw(1) else FAULTS
-            triggers[draw(16) % len(ACTIONS)] = tuple(faults[draw(16) % len(faults)] for _ in range(2))
+            chosen = tuple(faults[draw(16) % len(faults)] for _ in range(2))
+            if draw(1):
+                chosen = PAIRS[draw(16) % len(PAIRS)]
+            if draw(2):
+                triggers[EVENTS[draw(16) % len(EVENTS)]] = chosen
+            else:
+                triggers[MOMENTS[draw(16) % len(MOMENTS)]] = chosen
     share = FAULT_SHARE if mix == "tuned" else FAULT_SHARES[draw(2)]
     work = _slots(weights, [index for index in range(len(ACTIONS)) if index not in FAULTS])
     return Plan(setup, mix, work, _slots(weights, FAULTS), share, triggers)
@@ -195,8 +201,12 @@ def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> N
         idle = 0
         if w.touched:
             step(w)
-        if index in triggers and draw(2) == 0:
-            _fire(w, triggers[index], draw, trace)
+        if triggers:
+            if index in triggers and not draw(2):
+                _fire(w, triggers[index], draw, trace)
+            if w.last_mark in triggers and draw(1):
+                _fire(w, triggers[w.last_mark], draw, trace)
+            w.last_mark = ""
         until_full -= 1
         if not until_full:
             until_full = FULL_CHECK_STEPS
@@ -204,8 +214,19 @@ def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> N
 
 
 def _fire(w: World, faults: Sequence[int], draw: Draw, trace: list[int]) -> None:
-    """A fault right after an action: at a leader, at another member of one of the sets, or anywhere."""
-    fault = faults[draw(8) % len(faults)]
+    """One of two faults or both right after something: at a leader, at a member of a set, or anywhere."""
+    which = draw(2)
+    for fault in faults if which > 1 else faults[which : which + 1]:
+        bits = _aimed(w, draw) if fault in TARGETED else draw(44)
+        trace.append(bits << ACTION_BITS | fault)
+        if not FUNCTIONS[fault](w, bits):
+            trace.pop()
+        elif w.touched:
+            w.checker.step(w)
+
+
+def _aimed(w: World, draw: Draw) -> int:
+    """Bits that make a fault begin at a broker which matters for some partition, half of the time."""
     bits = draw(44)
     part = w.partitions[(bits >> 30) % w.partition_count]
     aim = draw(2)
@@ -215,13 +236,7 @@ def _fire(w: World, faults: Sequence[int], draw: Draw, trace: list[int]) -> None
         target = part.leader
     elif aim == 1 and members:
         target = members[(bits >> 20) % len(members)]
-    if fault in TARGETED and target >= 0:
-        bits += target - bits % w.broker_count + w.broker_count
-    trace.append(bits << ACTION_BITS | fault)
-    if not FUNCTIONS[fault](w, bits):
-        trace.pop()
-    elif w.touched:
-        w.checker.step(w)
+    return bits if target < 0 else bits + target - bits % w.broker_count + w.broker_count
 
 
 def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) -> Verdict:

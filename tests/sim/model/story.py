@@ -93,7 +93,7 @@ class Story:
         """Everything under way to and from the controller arrives."""
         while self.world.messages:
             replica.deliver(self.world, ORDINARY)
-        self._checked()
+            self._checked()
 
     def flush(self, *brokers: int) -> None:
         """These brokers fsync."""

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sim.model import lifecycle
-from sim.model.mutants import GateByMaximalIsr, NoGate, RedirectsDropLastKnown
+from sim.model import lifecycle, replica
+from sim.model.mutants import GateByMaximalIsr, GrantsLateCopies, NoGate, RedirectsDropLastKnown
 from sim.model.properties import Violation
 from sim.model.state import NONE, STOPPING, Setup
 from tests.sim.model.story import Story
@@ -266,3 +266,27 @@ def test_a_redirected_move_keeps_every_member_of_last_known_elr() -> None:
         leaderless_on_the_move(story)
         with pytest.raises(Violation, match=broken):
             drop_the_complete_one(story)
+
+
+def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
+    """R44, R45: the leader has gone on without the replica that the copy asks for."""
+
+    def refused_once(story: Story) -> None:
+        story.fence(2)
+        story.learn()
+        story.unfence(2)
+        story.replicate(2)
+        story.propose()
+        replica.resend_proposal(story.world, 0)
+        first = story.world.messages.pop(0)
+        story.fence(2)
+        story.deliver()
+        story.unfence(2)
+        story.world.messages.append(first)
+        story.deliver()
+
+    story = Story(THREE)
+    refused_once(story)
+    assert story.sets() == ([0, 1], [], [])
+    with pytest.raises(Violation, match="I-7"):
+        refused_once(Story(THREE, GrantsLateCopies()))
