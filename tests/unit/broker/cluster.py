@@ -223,11 +223,11 @@ class Cluster:
         return await self._wait(channel.call(request, timeout_ms))
 
     async def send(
-        self, broker_id: int, data: memoryview, *, timeout_ms: int = 5000
+        self, broker_id: int, data: memoryview, *, acks: int = -1, timeout_ms: int = 5000
     ) -> "asyncio.Future[Any]":
-        """Produce with acks=all without waiting for the answer."""
+        """Produce without waiting for the answer."""
         channel = await self._channel(broker_id)
-        request = ProduceRequest(-1, timeout_ms, (ProducePartition(self.topic_id, 0, data),))
+        request = ProduceRequest(acks, timeout_ms, (ProducePartition(self.topic_id, 0, data),))
         return channel.call_soon(request, 10_000)
 
     async def ask_controller(self, request: Any) -> Any:
