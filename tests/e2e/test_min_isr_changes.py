@@ -251,8 +251,10 @@ def test_the_high_watermark_never_passes_an_eligible_replica_while_min_isr_chang
     topic_id = look.describe("t").topic_id
     min_isr = 2
     load = CountingLoad(servers, "t")
+    # taken below min ISR too, so that there is always something that must not be committed (F4)
+    alone = Load(servers, "t", acks=1, records_per_second=300, name="alone")
     sampler = Sampler(cluster, controller, topic_id, load)
-    with load, sampler:
+    with load, alone, sampler:
         freezer = Freezer(cluster, controller, sampler)
         for _ in range(CHANGES):
             for freeze in [f for f in freezer.frozen if f.until_s <= time.monotonic()]:
