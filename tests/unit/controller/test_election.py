@@ -121,6 +121,11 @@ def test_who_was_passed_over_and_why(
     assert elect(given_, mode).rejected == rejected
 
 
+def test_why_the_designated_replica_may_not_lead_is_told_of_it_alone() -> None:
+    designated = (3, ElectionReason.DESIGNATED)
+    assert elect(replace(candidates((1, 2)), designated=designated), ONLINE).rejected == ((3, FENCED),)
+
+
 @pytest.mark.parametrize("why", [FENCED, Rejection.IN_CONTROLLED_SHUTDOWN, Rejection.UNREGISTERED])
 def test_what_is_the_matter_with_an_inactive_replica_is_told(why: Rejection) -> None:
     given_ = replace(candidates((2,), (1, 2), leader=1), why_inactive=lambda replica: why)
