@@ -159,13 +159,21 @@ def change(
     part.partition_epoch += 1
     part.lossy &= replicas
     for joined in ids(part.lossy & isr & ~before.isr):
-        # who joins by a fetch from before its power loss has not got its records back
-        if w.epochs[joined] in (w.brokers[joined].epoch, w.brokers[joined].clean_file):
+        if _is_whole(w, joined):
             part.lossy &= ~(1 << joined)
     _note_election(w, part, before, how, proof)
     commit(w, part)
     w.checker.changed(w, part, before, cause, how, active, unclean)
     return True
+
+
+def _is_whole(w: World, broker_id: int) -> bool:
+    """Nothing was lost since the registered incarnation fetched: it runs, or has stopped cleanly. Who joins
+    by a fetch from before its power loss has not got its records back."""
+    broker, epoch = w.brokers[broker_id], w.epochs[broker_id]
+    if broker.state == STARTING and broker.previous_epoch == epoch:
+        return True
+    return epoch in (broker.epoch, broker.clean_file)
 
 
 def _note_election(w: World, part: PartitionState, before: Before, how: int, proof: bool) -> None:

@@ -583,15 +583,6 @@ class TakesStaleLogInfo(Mutant):
         return super().recovery_choice(world, part, recovery)
 
 
-class TakesLogInfoOfOldLeaderEpoch(Mutant):
-    """An answer of a replica that still follows the former leader counts."""
-
-    def accepts_log_info(
-        self, world: World, part: PartitionState, broker: int, broker_epoch: int, leader_epoch: int
-    ) -> bool:
-        return super().accepts_log_info(world, part, broker, broker_epoch, part.leader_epoch)
-
-
 class LongestLogBeforeEpoch(Mutant):
     """The longest log wins, whatever epoch it ends in (B22)."""
 
