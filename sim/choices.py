@@ -51,17 +51,18 @@ class RecordedStream:
 class ReplayedStream:
     """Reads what was drawn; a value that an edit made too large is taken modulo its bound."""
 
-    __slots__ = ("_position", "_values")
+    __slots__ = ("_values", "position")
 
     def __init__(self, values: "array[int]") -> None:
         self._values = values
-        self._position = 0
+        #: so many were read
+        self.position = 0
 
     def draw(self, bound: int) -> int:
-        position = self._position
+        position = self.position
         if position >= len(self._values):
             return 0
-        self._position = position + 1
+        self.position = position + 1
         value = self._values[position]
         return value if value < bound else value % bound
 
@@ -93,13 +94,26 @@ class Choices:
         return kind(f"{self.seed}:{label}")
 
     def tape(self) -> dict[str, "array[int]"]:
-        """What was drawn so far. Only of a run that records."""
+        """What was drawn so far, or read so far from another tape. Not of a run that just draws."""
+        if self._tape is not None:
+            return {
+                label: array("Q", self._tape.get(label, ())[: stream.position])
+                for label, stream in sorted(self._streams.items())
+                if isinstance(stream, ReplayedStream)
+            }
+        return {label: array("Q", stream.values) for label, stream in self._recorded()}
+
+    def bounds(self) -> dict[str, "array[int]"]:
+        """How many choices each draw had. Only of a run that records."""
+        return {label: array("Q", stream.bounds) for label, stream in self._recorded()}
+
+    def _recorded(self) -> list[tuple[str, RecordedStream]]:
         assert self._record, "this run keeps no tape: ask for it before it starts"
-        return {
-            label: array("Q", stream.values)
+        return [
+            (label, stream)
             for label, stream in sorted(self._streams.items())
             if isinstance(stream, RecordedStream)
-        }
+        ]
 
 
 def one_in(stream: Stream, count: int) -> bool:

@@ -29,6 +29,19 @@ def test_an_edited_tape_goes_on_with_the_simplest_choice() -> None:
     assert [net.draw(10), net.draw(8), net.draw(10), edited.stream("sched").draw(3)] == [5, 100 % 8, 0, 0]
 
 
+def test_the_tape_of_a_replay_holds_what_was_read_of_it() -> None:
+    replayed = Choices("7", tape={"net": array("Q", [5, 100]), "disk": array("Q", [1])})
+    replayed.stream("net").draw(10)
+    assert replayed.tape() == {"net": array("Q", [5])}
+
+
+def test_a_recording_knows_how_many_choices_each_draw_had() -> None:
+    recording = Choices("7", record=True)
+    for bound in (3, 50):
+        recording.stream("net").draw(bound)
+    assert recording.bounds() == {"net": array("Q", [3, 50])}
+
+
 def test_zero_is_the_simplest_choice() -> None:
     zeros = Choices("7", tape={}).stream("fault")
     assert not one_in(zeros, 1_000)
