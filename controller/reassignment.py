@@ -39,13 +39,16 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
         assignment = _towards(partition, request.replicas)
         cause = Cause(CauseKind.REASSIGNMENT_ASKED)
     staying = tuple(r for r in partition.isr if r in assignment.replicas)
-    # R9: below min ISR neither set may lose a member; of the last known ELR nothing is promised (B28)
-    is_cut = request.replicas is None or not {*partition.isr, *partition.elr} <= set(assignment.replicas)
+    # R9: below min ISR no set may lose a member; the last known ELR neither, since a comparison of logs that
+    # leaves a seat out proves nothing (A-17, R64)
+    needed = {*partition.isr, *partition.elr, *partition.last_known_elr}
+    is_cut = request.replicas is None or not needed <= set(assignment.replicas)
     if is_cut and len(staying) < partition.min_isr:
         # R103: what was acknowledged may be with the leavers alone
         text = (
             f"without the replicas that were being added the ISR is {ids_text(staying)}, below min ISR "
-            f"{partition.min_isr}; try again when more of the original replicas are in sync"
+            f"{partition.min_isr}, and the logs of {ids_text(sorted(needed))} may be needed; try again when "
+            "more of the original replicas are in sync"
         )
         return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     situation = replication.situation(image, topic.name, image.is_active)

@@ -259,7 +259,8 @@ class SecondOpinion(SecondCluster):
         merged = target + [r for r in original if r not in target]
         adding, removing = set(target) - set(original), set(original) - set(target)
         isr = part.isr & set(merged)
-        if not part.isr | part.elr <= set(merged) and len(isr) < part.min_isr:
+        needed = part.isr | part.elr | part.seats
+        if not needed <= set(merged) and len(isr) < part.min_isr:
             return self.error("INVALID_REPLICA_ASSIGNMENT", text)
         runs = bool(adding or removing)
         self.change(name, isr=isr, lists=(merged, adding, removing, list(original) if runs else None))
