@@ -26,11 +26,11 @@ class Budget:
 
     def may_kill_all(self) -> bool:
         """True when all brokers may."""
-        return not self.lossy or self._world.shape.recovery_manager
+        return self._world.shape.over_budget or not self.lossy or self._world.shape.recovery_manager
 
     def may_lose(self, broker: SimBroker) -> bool:
         """True when this broker may lose what it has not flushed."""
-        if self._world.shape.every_write:
+        if self._world.shape.every_write or self._world.shape.over_budget:
             return True
         is_counted = broker.name in self.lossy or len(self.lossy) < self._world.shape.min_isr - 1
         return is_counted and self._leaves_witness(broker)
@@ -54,7 +54,8 @@ class Budget:
 
     def _leaves_witness(self, hit: SimBroker) -> bool:
         """Somebody else is in the ISR of every partition and has not stopped uncleanly since."""
-        if self._world.shape.recovery_manager:
+        shape = self._world.shape
+        if shape.recovery_manager or shape.over_budget or not shape.elr:
             return True
         rows = self._world.partitions()
         return bool(rows) and any(

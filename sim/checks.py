@@ -5,7 +5,7 @@ Reads bytes of logs as the brokers serve them; never asks the cluster anything.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,6 +35,9 @@ class Send:
     acks: int
     outcome: str | None = None
     offset: int = -1
+    #: ns; sent, and answered
+    t0: int = 0
+    t1: int = 0
 
 
 @dataclass(slots=True)
@@ -59,6 +62,16 @@ class History:
                     places[name.producer, name.pseq].append((partition, record.offset))
         self.places = dict(places)
 
+    def only(self, partitions: Container[int]) -> "History":
+        """The part of it about some partitions."""
+        return History(
+            {key: send for key, send in self.sends.items() if send.partition in partitions},
+            {index: records for index, records in self.log.items() if index in partitions},
+            [[polled for polled in session if polled.partition in partitions] for session in self.polls],
+            [polled for polled in self.final_polls if polled.partition in partitions],
+            self.idempotent,
+        )
+
 
 def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
     """Every send by (producer, pseq), from the ledgers on the clients' disks."""
@@ -70,10 +83,11 @@ def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
                 row: dict[str, Any] = parse_row(line)
                 key = row["producer"], row["pseq"]
                 if row["kind"] == "invoke":
-                    sends[key] = Send(*key, row["partition"], row["acks"])
+                    sends[key] = Send(*key, row["partition"], row["acks"], t0=row["t0"])
                 else:
                     sends[key].outcome = row["outcome"]
                     sends[key].offset = row["offset"]
+                    sends[key].t1 = row["t1"]
     return sends
 
 
@@ -146,6 +160,24 @@ def reordered(history: History) -> list[str]:
     return found
 
 
+def overtaken(history: History) -> list[str]:
+    """Rule 8: what is sent after the acknowledgement of another record comes behind it."""
+    found = []
+    events: dict[int, list[tuple[int, int, int, tuple[str, int]]]] = defaultdict(list)
+    for key, send in history.sends.items():
+        if send.outcome == "ok" and send.acks == -1:
+            # At one moment the invocation comes first: only what was surely before counts.
+            events[send.partition] += [(send.t1, 1, send.offset, key), (send.t0, 0, send.offset, key)]
+    for partition, rows in events.items():
+        highest = -1
+        for _, is_answer, offset, key in sorted(rows):
+            if is_answer:
+                highest = max(highest, offset)
+            elif offset <= highest:
+                found.append(f"{key} at {partition}@{offset} was sent after {highest} was acknowledged")
+    return found
+
+
 def consumed_and_gone(history: History) -> list[str]:
     """Rules 6 and 11: whatever a consumer got is in the log, unchanged, at its offset."""
     found = []
@@ -186,17 +218,30 @@ RULES = {
     "doubled": doubled,
     "unexpected": unexpected,
     "reordered": reordered,
+    "overtaken": overtaken,
     "consumed_and_gone": consumed_and_gone,
     "skipped": skipped,
     "unseen": unseen,
 }
 
 
-def broken_rules(history: History, names: Iterable[str] = tuple(RULES)) -> list[str]:
-    """A line for each rule that is broken, with some of its rows."""
+#: Rules that a loss of committed records breaks.
+LOSS_RULES = ("lost", "reordered", "overtaken", "consumed_and_gone", "skipped")
+
+
+def losses(history: History, partition: int) -> dict[str, int]:
+    """How many rows of the partition break each rule about loss; those that none breaks are left out."""
+    rows = {name: len(RULES[name](history.only((partition,)))) for name in LOSS_RULES}
+    return {name: count for name, count in rows.items() if count}
+
+
+def broken_rules(history: History, lossy: Container[int] = ()) -> list[str]:
+    """A line for each rule that is broken, with some of its rows. Partitions that may have lost something
+    are judged by the other rules only."""
+    whole = history.only([index for index in history.log if index not in lossy]) if lossy else history
     found = []
-    for name in names:
-        rows = RULES[name](history)
+    for name, rule in RULES.items():
+        rows = rule(whole if name in LOSS_RULES else history)
         if rows:
             found.append(f"{name}: {len(rows)} rows, e.g. {'; '.join(rows[:_SHOWN])}")
     return found

@@ -51,6 +51,8 @@ class Surroundings:
         self.bugs: list[tuple[str, BaseException]] = []
         #: what looks at a node after each of its steps; asked when its process boots
         self.watch: Callable[[SimNode], Callable[[], None] | None] | None = None
+        #: hears of a process that is about to end, and of power that is about to go (True)
+        self.ending: Callable[[SimNode, bool], None] | None = None
 
 
 class SimNode:
@@ -116,6 +118,8 @@ class SimNode:
     def lose_power(self) -> None:
         """No more code runs, nobody is told, and the disk keeps what its personality leaves."""
         self._around.trace.add("power", f"{self.name} {self.machine.platter.personality.value}")
+        if self._around.ending is not None:
+            self._around.ending(self, True)
         if self.state is not State.DOWN:
             self.process.kill()
             self.state = State.DOWN
@@ -137,6 +141,8 @@ class SimNode:
         self.process.resume()
 
     def _end(self) -> None:
+        if self._around.ending is not None:
+            self._around.ending(self, False)
         self.process.kill()
         self._around.network.process_ended(self.process)
         self.machine.platter.process_ended(self.process)

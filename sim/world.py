@@ -66,6 +66,10 @@ class Shape:
     every_write: bool = False
     #: logs are compared before an unclean election
     recovery_manager: bool = False
+    #: eligible leader replicas are on; without them the last replica standing leads
+    elr: bool = True
+    #: any broker may lose what it has not flushed, at any time (B-4)
+    over_budget: bool = False
     #: over the budget: one flush in three of a broker's log is a lie (P7)
     disks_lie: bool = False
 
@@ -139,6 +143,7 @@ class World:
             **self._common,
             **CONTROLLER_PROPERTIES,
             "unclean.recovery.manager.enabled": str(self.shape.recovery_manager).lower(),
+            "eligible.leader.replicas.enabled": str(self.shape.elr).lower(),
             "node.id": str(voter),
             "process.roles": "controller",
             "listeners": f"CONTROLLER://c{voter}:{CONTROLLER_PORT}",

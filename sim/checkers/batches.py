@@ -14,6 +14,7 @@ class BatchMark(NamedTuple):
     leader_epoch: int
     last_offset: int
     crc: int
+    size_bytes: int
 
 
 def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
@@ -27,7 +28,9 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
             break
         for header, _ in iter_batches(piece):
             last_offset = header.base_offset + header.last_offset_delta
-            found.append(BatchMark(header.base_offset, header.leader_epoch, last_offset, header.crc))
+            found.append(
+                BatchMark(header.base_offset, header.leader_epoch, last_offset, header.crc, header.size_bytes)
+            )
         offset = found[-1].last_offset + 1
     return found
 
@@ -35,20 +38,28 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
 class History:
     """The batches of a log as they were appended; follows truncations."""
 
-    __slots__ = ("_log", "batches", "end_offset")
+    __slots__ = ("_log", "batches", "cut", "end_offset", "start_offset")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.batches: list[BatchMark] = []
-        self.end_offset = 0
+        #: what the last `follow` found to be gone, the last batch first
+        self.cut: list[BatchMark] = []
+        self.start_offset = log.log_start_offset
+        self.end_offset = self.start_offset
 
     def follow(self) -> list[BatchMark]:
-        """Catch up with the log; returns what is new."""
+        """Catch up with the log; returns what is new. What is gone is in `cut`."""
         batches, end_offset = self.batches, self._log.log_end_offset
-        if end_offset < self.end_offset:
-            while batches and batches[-1].last_offset >= end_offset:
-                batches.pop()
-            self.end_offset = end_offset
+        cut: list[BatchMark] = []
+        while batches and batches[-1].last_offset >= end_offset:
+            cut.append(batches.pop())
+        if self._log.log_start_offset > self.end_offset or not batches:
+            self.start_offset = self._log.log_start_offset
+            self.end_offset = min(max(self.start_offset, self.end_offset), end_offset)
+        else:
+            self.end_offset = min(self.end_offset, end_offset)
+        self.cut = cut
         new = marks(self._log, self.end_offset, end_offset)
         batches += new
         if new:

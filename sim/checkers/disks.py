@@ -1,0 +1,195 @@
+"""Properties of what a broker does to its disk: when it may call something durable, or a stop clean."""
+
+from collections.abc import Sequence
+
+from metadata.image import MetadataImage
+from metadata.records import MetadataRecord, RegisterBrokerRecord
+from sim.checkers.batches import BatchMark
+from sim.checkers.observer import Observer
+from sim.checkers.views import Before, Property, ReplicaView
+from sim.disk import Folder, Inode, Platter
+from sim.nodes import SimBroker, State
+from storage.clean_shutdown import FILE_NAME
+
+_MARKER = f"/data/{FILE_NAME}"
+
+
+def durable_size(platter: Platter, folder: str) -> int:
+    """Bytes of a log from its start on that surely survive a power cut: under durable names, unbroken."""
+    node = platter.find(folder)
+    if not isinstance(node, Folder):
+        return 0
+    size = 0
+    for name in sorted(node.cached):
+        inode = node.cached[name]
+        if not name.endswith(".log") or not isinstance(inode, Inode):
+            continue
+        if not inode.cached:
+            continue
+        cached, durable = inode.cached, inode.durable
+        if node.durable.get(name) is not inode:
+            return size
+        if durable[: len(cached)] != cached:
+            common = min(len(cached), len(durable))
+            is_prefix = durable[:common] == cached[:common]
+            return size + (common if is_prefix else _first_difference(cached, durable))
+        size += len(cached)
+    return size
+
+
+def _first_difference(one: bytes | bytearray, other: bytes | bytearray) -> int:
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class FlushedIsDurable(Property):
+    """A-21: what a log calls flushed was written by a flush that began after it was there."""
+
+    name = "A-21 FlushedIsDurable"
+    is_about_loss = True
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        flushed = view.flushed_offset
+        if flushed <= before.flushed_offset or view.broker.process.is_dead or view.history.start_offset:
+            return
+        wanted = 0
+        for batch in view.history.batches:
+            if batch.last_offset >= flushed:
+                break
+            wanted += batch.size_bytes
+        size = durable_size(view.broker.machine.platter, view.log.folder)
+        if size < wanted:
+            story = f"{view.broker.name} calls {flushed} flushed, {wanted} bytes; durable are {size}"
+            seen.broken(self, view.index, story)
+
+
+class FailStop(Property):
+    """A-20: after a failed write or flush of a log nothing is appended in that process, nothing is
+    acknowledged. That a failed flush is not just repeated is for A-21: the next one succeeds without the
+    pages."""
+
+    name = "A-20 FailStop"
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        if view.log.failure is not None and appended and view.end_offset > self._end_at(view, before):
+            story = f"{view.broker.name} appended up to {view.end_offset} after its disk had failed"
+            seen.broken(self, view.index, story)
+
+    def acknowledged(self, seen: Observer, view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
+        if view.log.failure is not None and (view.process.name, view.index) in self._ends:
+            story = f"{view.broker.name} acknowledged {base_offset} after its disk had failed"
+            seen.broken(self, view.index, story)
+
+    def __init__(self) -> None:
+        #: {(process, partition): log end when its disk was first seen to have failed}
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def _end_at(self, view: ReplicaView, before: Before) -> int:
+        return self._ends.setdefault((view.process.name, view.index), view.end_offset)
+
+
+class RecoveredLog(Property):
+    """A-22: what a new process finds is what the last one left, as far as it survived, and nothing else."""
+
+    name = "A-22 RecoveredLog"
+    is_about_loss = True
+
+    def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
+        if prior is None or prior.survives is None or view.history.start_offset:
+            return
+        old, new = prior.history.batches, view.history.batches
+        for position, batch in enumerate(old):
+            if batch.last_offset >= prior.survives:
+                break
+            if position >= len(new) or new[position] != batch:
+                found = new[position] if position < len(new) else f"the end at {view.end_offset}"
+                story = f"{view.broker.name} had {batch}, durable up to {prior.survives}, and finds {found}"
+                seen.broken(self, view.index, story)
+                return
+
+
+class CleanFileDiscipline(Property):
+    """While a broker has roles no mark of a clean stop would survive; and a mark is only there when every
+    log is durable (A-19)."""
+
+    name = "I-17 CleanFileDiscipline"
+    is_about_loss = True
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        broker = view.broker
+        if broker.state in (State.RUNNING, State.PAUSED) and view.registration is not before.registration:
+            if broker.machine.platter.durable_bytes(_MARKER) is not None:
+                seen.broken(self, view.index, f"{broker.name} has a role while its mark is on the disk")
+
+    def broker_stepped(self, seen: Observer, broker: SimBroker) -> None:
+        if broker.machine.platter.find(_MARKER) is not None:
+            self._check(seen, broker)
+
+    def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
+        if broker.state is State.STOPPING and broker.machine.platter.find(_MARKER) is not None:
+            self._check(seen, broker)
+
+    def _check(self, seen: Observer, broker: SimBroker) -> None:
+        node = broker.node
+        if node is None or not node.stopped.done():
+            return  # it has not left yet: the mark is an old one, and the start deletes it
+        for index, replicas in seen.replicas.items():
+            view = replicas.get(broker.node_id)
+            if view is None or view.process is not broker.process or view.history.start_offset:
+                continue
+            wanted = sum(batch.size_bytes for batch in view.history.batches)
+            size = durable_size(broker.machine.platter, view.log.folder)
+            if size < wanted:
+                story = f"{broker.name} marks a clean stop with {size} of {wanted} bytes durable"
+                seen.broken(self, index, story)
+
+
+class CleanIsTruth(Property):
+    """A-8, R32: a registration counts as clean only when the last process of that broker ended cleanly and
+    its logs are all there."""
+
+    name = "A-8 CleanIsTruth"
+    is_about_loss = True
+
+    def record_committed(
+        self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
+    ) -> None:
+        if type(record) is not RegisterBrokerRecord or record.broker_id not in before.brokers:
+            return
+        if not record.clean_shutdown:
+            # Before the registration it was taken out of everything that means completeness.
+            for topic, index, row in before.partitions_of(record.broker_id):
+                if before.elr_enabled and record.broker_id in (*row.isr, *row.elr):
+                    story = f"broker {record.broker_id} registers uncleanly and is in {row}"
+                    seen.broken(self, index if topic.topic_id == seen.topic_id else None, story)
+            return
+        for index, replicas in seen.replicas.items():
+            view = replicas.get(record.broker_id)
+            against = None if view is None else _unclean_story(view, record.incarnation_id)
+            if against is not None:
+                seen.broken(self, index, f"broker {record.broker_id} registers cleanly, {against}")
+
+
+def _unclean_story(view: ReplicaView, incarnation_id: bytes) -> str | None:
+    """What speaks against a clean stop of the process before this incarnation; None for nothing."""
+    if view.incarnation_id == incarnation_id:
+        return None if view.follows_clean_stop else "the process before it did not end cleanly"
+    if view.survives is None:
+        return None  # of a process that the observer saw, and the registration of an older one
+    if not view.ended_cleanly:
+        return "its last process did not end cleanly"
+    if view.survives < view.end_offset:
+        return f"its log of {view.end_offset} survived up to {view.survives}"
+    return None

@@ -1,0 +1,410 @@
+"""Looks at every node after each of its steps, and tells the properties what has changed.
+
+Owns the ghost state that no node has: what the quorum has committed, the highest high watermark that any
+leader reached, what is below it. Reads the nodes' own objects between two steps, outside of virtual time;
+draws nothing and changes nothing, but notes in passing that a core was called, and what it answered. A step
+in which no core was called costs one comparison.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.broker import Broker
+from broker.events import AnswerFetch, Requested, Respond
+from broker.partition import Partition, Role, TopicPartition
+from controller.events import RequestArrived
+from controller.quorum_controller import QuorumController
+from metadata.image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from sim.checkers.bands import excuse
+from sim.checkers.batches import BatchMark, History
+from sim.checkers.marks import Marks
+from sim.checkers.quorum_log import QuorumLog
+from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
+from sim.clients import TOPIC
+from sim.nodes import SimBroker, SimController, SimNode, State
+from sim.world import Violation, World
+
+
+class _Heard:
+    """What a node's core was asked and has answered since the node was looked at."""
+
+    __slots__ = ("acknowledged", "is_called", "proposals", "rows")
+
+    def __init__(self) -> None:
+        self.is_called = True
+        #: answers to producers with acks=all
+        self.acknowledged: list[ProduceResponse] = []
+        #: answers to fetches
+        self.rows: list[AnswerFetch] = []
+        #: requests with the image before and after them
+        self.proposals: list[tuple[AlterPartitionRequest, MetadataImage, MetadataImage]] = []
+
+
+class Observer:
+    """Everything that can be seen of a world."""
+
+    def __init__(self, world: World, properties: Sequence[Property]) -> None:
+        self.world = world
+        self.marks = Marks()
+        self.quorum = QuorumLog()
+        self.topic_id: bytes | None = None
+        self.ghosts: dict[int, Ghost] = {}
+        #: {index: {broker id: its replica}}, also of brokers that are down
+        self.replicas: dict[int, dict[int, ReplicaView]] = {}
+        #: looks that found something new
+        self.changes = 0
+        #: {(property, rule that allows it): partitions on which it was broken}
+        self.allowed: dict[tuple[str, str], set[int]] = {}
+        #: {(rule of the history, rule that allows it): rows}
+        self.allowed_rows: dict[tuple[str, str], int] = {}
+        #: what a voter looked like after its last step
+        self._voters: dict[int, tuple[object, int, int, bool]] = {}
+        self._images: dict[str, MetadataImage] = {}
+        self._polled = [0, 0]
+
+        def hooks(name: str) -> list[Callable[..., None]]:
+            silent = getattr(Property, name)
+            everybody: list[Any] = [self.marks, *properties]
+            return [getattr(one, name) for one in everybody if getattr(type(one), name) is not silent]
+
+        self._on_loaded = hooks("replica_loaded")
+        self._on_changed = hooks("replica_changed")
+        self._on_acknowledged = hooks("acknowledged")
+        self._on_shown = hooks("shown")
+        self._on_ends = hooks("broker_ends")
+        self._on_stepped = hooks("broker_stepped")
+        self._on_partition = hooks("partition_changed")
+        self._on_record = hooks("record_committed")
+        self._on_metadata = hooks("metadata_committed")
+        self._on_image = hooks("image_followed")
+        self._on_proposal = hooks("proposal_handled")
+        self._on_voter = hooks("voter_changed")
+        self._on_consumed = hooks("consumed")
+        world.around.watch = self._watcher
+        world.around.ending = self._ends
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the quorum has committed, whoever knows it."""
+        return self.quorum.image
+
+    def broken(self, one: Property, index: int | None, story: str) -> None:
+        """A property does not hold. Raises: Violation, unless a rule allows it in this band."""
+        rule = excuse(one, self.world.shape, None if index is None else self.ghosts[index])
+        place = "" if index is None else f" partition {index}"
+        if rule is None:
+            raise Violation(f"{one.name}{place}: {story}")
+        self.allowed.setdefault((one.name, rule), set()).add(-1 if index is None else index)
+
+    def losses(self) -> dict[str, int]:
+        """What was broken and allowed: of properties how many partitions, of rules how many rows."""
+        counts = {key: len(indexes) for key, indexes in sorted(self.allowed.items())}
+        return {f"{name} ({rule})": count for (name, rule), count in {**counts, **self.allowed_rows}.items()}
+
+    def _watcher(self, node: SimNode) -> Callable[[], None] | None:
+        """What runs after each step of the process that boots now."""
+        self._images.pop(node.name, None)
+        if isinstance(node, SimBroker):
+            heard = _Heard()
+            return lambda: self._look_at_broker(node, heard)
+        if isinstance(node, SimController):
+            self._voters.pop(node.node_id, None)
+            heard = _Heard()
+            return lambda: self._look_at_controller(node, heard)
+        if node.name in ("reader", "last"):
+            return self._look_at_polls
+        return None
+
+    def is_live(self, view: ReplicaView) -> bool:
+        """Its process runs, and its registration is the one that the cluster has agreed on."""
+        broker = view.broker
+        registration = self.quorum.image.brokers.get(broker.node_id)
+        return (
+            registration is not None
+            and not view.process.is_dead
+            and view.process is broker.process
+            and broker.node is not None
+            and broker.node.core.lifecycle.broker_epoch == registration.broker_epoch
+        )
+
+    def live_replica(self, index: int, broker_id: int) -> ReplicaView | None:
+        """A live broker's replica, once its log is loaded."""
+        view = self.replicas.get(index, {}).get(broker_id)
+        return view if view is not None and self.is_live(view) else None
+
+    def running(self, index: int) -> list[ReplicaView]:
+        """The replicas in processes that run, live or not."""
+        views = self.replicas.get(index, {}).values()
+        return [view for view in views if not view.process.is_dead and view.process is view.broker.process]
+
+    # --- brokers ---------------------------------------------------------------------------------------
+
+    def _look_at_broker(self, broker: SimBroker, heard: _Heard) -> None:
+        if broker.state is State.STOPPING:
+            for hook in self._on_stepped:
+                hook(self, broker)
+        if not heard.is_called:
+            return
+        node = broker.node
+        if node is None or not hasattr(node, "core"):
+            return
+        core = node.core
+        if "handle" not in vars(core):
+            _listen_to_broker(core, heard)
+        heard.is_called = False
+        image = core.image
+        if image is not self._images.get(broker.name):
+            self._images[broker.name] = image
+            for hook in self._on_image:
+                hook(self, broker, image)
+        if self.topic_id is None:
+            return
+        for key, replica in core.partitions.items():
+            if key.topic_id != self.topic_id:
+                continue
+            view = self.replicas.setdefault(key.partition_index, {}).get(broker.node_id)
+            if view is None or view.replica is not replica:
+                self._load(broker, key, replica, view)
+            elif _has_changed(view, replica):
+                self._replica_changed(view, replica)
+        if heard.acknowledged or heard.rows:
+            self._tell_answers(broker, heard)
+
+    def _load(
+        self, broker: SimBroker, key: TopicPartition, replica: Partition, prior: ReplicaView | None
+    ) -> None:
+        assert broker.node is not None
+        log = broker.node.log_manager.logs.get((key.topic_id, key.partition_index))
+        if log is None:
+            return
+        index = key.partition_index
+        incarnation_id = broker.node.core.lifecycle.identity.incarnation_id
+        view = ReplicaView(broker, broker.process, index, replica, log, History(log), incarnation_id)
+        if prior is not None and prior.process is not view.process:
+            is_whole = prior.survives is None or prior.survives >= prior.end_offset
+            view.follows_clean_stop = prior.ended_cleanly and is_whole
+        view.high_watermark = replica.high_watermark
+        self.replicas[index][broker.node_id] = view
+        appended = self._update(view, replica)
+        for hook in self._on_loaded:
+            hook(self, view, prior)
+        before = Before(None, None, Role.NONE, 0, 0, 0, None)
+        for hook in self._on_changed:
+            hook(self, view, before, appended)
+
+    def _replica_changed(self, view: ReplicaView, replica: Partition) -> None:
+        before = Before(
+            view.registration,
+            view.leadership,
+            view.role,
+            view.high_watermark,
+            view.end_offset,
+            view.flushed_offset,
+            view.proposal,
+        )
+        appended = self._update(view, replica)
+        for hook in self._on_changed:
+            hook(self, view, before, appended)
+
+    def _update(self, view: ReplicaView, replica: Partition) -> list[BatchMark]:
+        self.changes += 1
+        leadership = replica.leadership
+        view.registration = replica.registration
+        view.leadership = leadership
+        view.role = replica.role
+        view.high_watermark = replica.high_watermark
+        view.end_offset = replica.log.log_end_offset
+        view.flushed_offset = replica.log.flushed_offset
+        view.maximal_isr = () if leadership is None else leadership.maximal_isr
+        view.proposal = None if leadership is None else leadership.proposal
+        history = view.history
+        appended: list[BatchMark] = []
+        if history.end_offset != view.end_offset:
+            appended = history.follow()
+            view.compared = min(view.compared, len(history.batches))
+        elif history.cut:
+            history.cut = []
+        ghost = self.ghosts.setdefault(view.index, Ghost())
+        if view.role is Role.LEADER and view.high_watermark > ghost.high_watermark:
+            ghost.high_watermark = view.high_watermark
+            if ghost.unclean is None:
+                _commit(ghost, history.batches)
+        return appended
+
+    def _tell_answers(self, broker: SimBroker, heard: _Heard) -> None:
+        for response in heard.acknowledged:
+            for row in response.partitions:
+                view = self.replicas.get(row.partition_index, {}).get(broker.node_id)
+                if row.error_code == ErrorCode.NONE and row.topic_id == self.topic_id and view is not None:
+                    for hook in self._on_acknowledged:
+                        hook(self, view, row.base_offset, row.leader_epoch)
+        for answer in heard.rows:
+            for read in answer.rows:
+                view = self.replicas.get(read.partition_index, {}).get(broker.node_id)
+                # Only followers are told the log end.
+                if read.log_end_offset < 0 and read.topic_id == self.topic_id and view is not None:
+                    for hook in self._on_shown:
+                        hook(self, view, read)
+        heard.acknowledged.clear()
+        heard.rows.clear()
+
+    def _ends(self, node: SimNode, is_power_lost: bool) -> None:
+        """A process is about to end, or a machine that is down loses what it has not flushed."""
+        if not isinstance(node, SimBroker):
+            return
+        for hook in self._on_ends:
+            hook(self, node)
+        for replicas in self.replicas.values():
+            view = replicas.get(node.node_id)
+            if view is None:
+                continue
+            is_cache_lost = is_power_lost or bool(node.machine.platter.suspects)
+            if view.survives is None and view.process is node.process:
+                view.flushed_offset = view.log.flushed_offset
+                view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
+                view.ended_cleanly = node.exit_code == 0
+            elif is_cache_lost and view.survives is not None:
+                view.survives = min(view.survives, view.flushed_offset)
+
+    # --- controllers -----------------------------------------------------------------------------------
+
+    def _look_at_controller(self, node: SimController, heard: _Heard) -> None:
+        server = node.server
+        if server is None or node.log is None:
+            return
+        core, driver = server.core, server.driver
+        if "handle" not in vars(core):
+            _listen_to_controller(core, heard, self.marks)
+        for proposal in heard.proposals:
+            for hook in self._on_proposal:
+                hook(self, *proposal)
+        heard.proposals.clear()
+        now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
+        before = self._voters.get(node.node_id)
+        if before is not None and before[0] is now[0] and before[1:] == now[1:]:
+            return
+        self._voters[node.node_id] = now
+        self.changes += 1
+        voter = driver.snapshot()
+        if voter is not None:
+            for hook in self._on_voter:
+                hook(self, node, voter)
+        if now[2] > self.quorum.end_offset:
+            self._commit(node, now[2])
+        if core.committed is not self._images.get(node.name):
+            self._images[node.name] = core.committed
+            for hook in self._on_image:
+                hook(self, node, core.committed)
+
+    def _commit(self, node: SimController, end_offset: int) -> None:
+        """The quorum has committed more, as this voter knows first."""
+        assert node.log is not None
+        for batch in self.quorum.read(node.log, end_offset):
+            for offset, record, change in self.quorum.replay(batch):
+                for hook in self._on_record:
+                    hook(self, offset, record, self.quorum.before)
+                if change is not None and change[0][0] == self.topic_id:
+                    self._partition_changed(change[0][1], change[1])
+            self._rows_committed()
+            for hook in self._on_metadata:
+                hook(self)
+
+    def _partition_changed(self, index: int, change: Change) -> None:
+        ghost = self.ghosts.setdefault(index, Ghost())
+        if change.is_unclean_election and ghost.unclean is None:
+            assert change.decision.reason is not None
+            ghost.unclean = change.decision.reason.value
+        for hook in self._on_partition:
+            hook(self, index, change)
+
+    def _rows_committed(self) -> None:
+        image = self.quorum.image
+        self.topic_id = image.topic_ids.get(TOPIC)
+        if self.topic_id is not None:
+            for index, row in image.topics[self.topic_id].sorted_partitions():
+                self.ghosts.setdefault(index, Ghost()).row = row
+
+    # --- clients ---------------------------------------------------------------------------------------
+
+    def _look_at_polls(self) -> None:
+        sessions = self.world.load.polls
+        session, position = self._polled
+        while session < len(sessions):
+            polls = sessions[session]
+            if position < len(polls):
+                for polled in polls[position:]:
+                    for hook in self._on_consumed:
+                        hook(self, polled)
+                position = len(polls)
+            if session + 1 == len(sessions):
+                break
+            session, position = session + 1, 0
+        self._polled = [session, position]
+
+
+def _commit(ghost: Ghost, batches: Sequence[BatchMark]) -> None:
+    """Take what has come below the true high watermark."""
+    committed = ghost.committed
+    while len(committed) < len(batches) and batches[len(committed)].last_offset < ghost.high_watermark:
+        committed.append(batches[len(committed)])
+
+
+def _has_changed(view: ReplicaView, replica: Partition) -> bool:
+    leadership = replica.leadership
+    log = replica.log
+    if (
+        replica.high_watermark != view.high_watermark
+        or log.log_end_offset != view.end_offset
+        or log.flushed_offset != view.flushed_offset
+        or replica.registration is not view.registration
+        or leadership is not view.leadership
+        or replica.role is not view.role
+    ):
+        return True
+    return leadership is not None and (
+        leadership.maximal_isr is not view.maximal_isr or leadership.proposal is not view.proposal
+    )
+
+
+def _listen_to_broker(core: Broker, heard: _Heard) -> None:
+    """Note what goes in and out of a core."""
+    handle = core.handle
+    #: exchanges of producers that want acks=all
+    waiting: dict[object, None] = {}
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        heard.is_called = True
+        if type(event) is Requested and type(event.message) is ProduceRequest:
+            if event.message.required_acks == -1:
+                waiting[event.reply_to] = None
+        effects = handle(event, now_ms)
+        for effect in effects:
+            if type(effect) is Respond:
+                if type(effect.message) is ProduceResponse:
+                    if effect.reply_to in waiting:
+                        del waiting[effect.reply_to]
+                        heard.acknowledged.append(effect.message)
+            elif type(effect) is AnswerFetch:
+                heard.rows.append(effect)
+        return effects
+
+    core.handle = listen  # type: ignore[method-assign]
+
+
+def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -> None:
+    """Note what goes in and out of a core."""
+    handle = core.handle
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        before = core.latest
+        effects = handle(event, now_ms)
+        if type(event) is RequestArrived and type(event.message) is AlterPartitionRequest:
+            if core.is_active:
+                heard.proposals.append((event.message, before, core.latest))
+        marks.controller_said(effects)
+        return effects
+
+    core.handle = listen  # type: ignore[method-assign]

@@ -1,0 +1,149 @@
+"""Properties of the metadata quorum, and of the copies of its log that nodes act upon."""
+
+from metadata.image import MetadataImage
+from raft.member import Snapshot
+from sim.checkers.batches import marks
+from sim.checkers.observer import Observer
+from sim.checkers.views import Property
+from sim.nodes import SimController, SimNode
+
+
+class ElectionSafety(Property):
+    """One leader for each epoch of the quorum."""
+
+    name = "Q-1 ElectionSafety"
+
+    def __init__(self) -> None:
+        self._leaders: dict[int, int] = {}
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        if voter.role == "Leader":
+            first = self._leaders.setdefault(voter.raft_epoch, node.node_id)
+            if first != node.node_id:
+                seen.broken(self, None, f"{node.name} and {first} lead epoch {voter.raft_epoch}")
+
+
+class QuorumLogMatching(Property):
+    """What two voters know to be committed is the same, batch by batch."""
+
+    name = "Q-2 LogMatching"
+
+    def __init__(self) -> None:
+        #: {process: offset up to which it was compared}
+        self._compared: dict[str, int] = {}
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        if node.log is None:
+            return
+        key = node.process.name
+        start = self._compared.get(key, 0)
+        end = min(voter.high_watermark, node.log.log_end_offset, seen.quorum.end_offset)
+        for batch in marks(node.log, start, end):
+            first = seen.quorum.by_offset.get(batch.base_offset)
+            if first != batch:
+                seen.broken(self, None, f"{node.name} has {batch}, another had {first}")
+            start = batch.last_offset + 1
+        self._compared[key] = start
+
+
+class QuorumLeaderCompleteness(Property):
+    """Q-3: whoever leads the quorum has all that was committed before."""
+
+    name = "Q-3 LeaderCompleteness"
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        truth = seen.quorum
+        if voter.role != "Leader" or node.log is None or not truth.batches:
+            return
+        last = truth.batches[-1]
+        if voter.log_end_offset <= last.last_offset:
+            story = f"{node.name} leads epoch {voter.raft_epoch} and ends at {voter.log_end_offset}"
+            seen.broken(self, None, f"{story}, committed is up to {truth.end_offset}")
+        elif last.leader_epoch < voter.raft_epoch:
+            found = marks(node.log, last.base_offset, last.last_offset + 1)
+            if found and found[0] != last:
+                seen.broken(self, None, f"{node.name} leads with {found[0]}, committed is {last}")
+
+
+class LegalRoles(Property):
+    """Q-5: a role goes with what the voter believes of leader and vote."""
+
+    name = "Q-5 LegalRoles"
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        is_legal = {
+            "Leader": voter.leader_id == voter.node_id,
+            "Candidate": voter.voted_for == voter.node_id,
+            "Follower": voter.leader_id != voter.node_id,
+        }.get(voter.role, voter.leader_id is None)
+        if not is_legal:
+            seen.broken(self, None, f"{node.name}: {voter}")
+
+
+class QuorumEpochs(Property):
+    """Q-6 and Q-9: a voter's durable epoch never falls and its durable vote never changes, whatever becomes
+    of its processes; within one neither falls what it believes, nor what it knows to be committed."""
+
+    name = "Q-6 EpochsRise"
+
+    def __init__(self) -> None:
+        #: {process: (epoch, committed offset)}
+        self._newest: dict[str, tuple[int, int]] = {}
+        #: {voter: durable epoch}
+        self._durable: dict[int, int] = {}
+        #: {(voter, epoch): for whom}
+        self._votes: dict[tuple[int, int], int] = {}
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        epoch, committed = self._newest.get(node.process.name, (0, 0))
+        if voter.raft_epoch < epoch or voter.high_watermark < committed:
+            story = f"{node.name}: epoch {voter.raft_epoch} after {epoch}, committed"
+            seen.broken(self, None, f"{story} {voter.high_watermark} after {committed}")
+        self._newest[node.process.name] = voter.raft_epoch, voter.high_watermark
+        assert node.server is not None
+        assert node.server.driver._node is not None
+        state = node.server.driver._node._member.durable_state
+        durable = self._durable.get(node.node_id, 0)
+        if state.raft_epoch < durable:
+            seen.broken(self, None, f"{node.name}: durable epoch {state.raft_epoch} after {durable}")
+        self._durable[node.node_id] = state.raft_epoch
+        if state.voted_for is not None:
+            first = self._votes.setdefault((node.node_id, state.raft_epoch), state.voted_for)
+            if first != state.voted_for:
+                story = f"{node.name} voted for {first} and {state.voted_for} in {state.raft_epoch}"
+                seen.broken(self, None, f"{story} (Q-9)")
+
+
+class CommittedByMajority(Property):
+    """Q-7 and Q-4: what is committed is in the logs of a majority of voters, durably."""
+
+    name = "Q-7 CommittedByMajority"
+
+    def metadata_committed(self, seen: Observer) -> None:
+        end, voters = seen.quorum.end_offset, seen.world.controllers
+        holders = sum(node.log is not None and node.log.flushed_offset >= end for node in voters)
+        unknown = sum(node.log is None for node in voters)
+        if holders + unknown <= len(voters) // 2:
+            seen.broken(self, None, f"{end} is committed, durable on {holders} of {len(voters)}")
+
+
+class MetadataLogMatching(Property):
+    """I-11, Q-8, Q-10: what any node has replayed is committed, and is what the quorum has committed."""
+
+    name = "I-11 MetadataLogMatching"
+
+    def image_followed(self, seen: Observer, node: SimNode, image: MetadataImage) -> None:
+        truth = seen.quorum.images.get(image.offset)
+        if image.offset > seen.quorum.end_offset:
+            story = f"{node.name} acts upon {image.offset}, committed is up to {seen.quorum.end_offset}"
+            seen.broken(self, None, f"{story} (Q-10)")
+        elif truth is None:
+            seen.broken(self, None, f"{node.name} has replayed up to {image.offset}, inside of a batch")
+        elif (image.topics, image.brokers, image.configs, image.features, image.next_producer_id) != (
+            truth.topics,
+            truth.brokers,
+            truth.configs,
+            truth.features,
+            truth.next_producer_id,
+        ):
+            seen.broken(self, None, f"{node.name} differs from the quorum at {image.offset} (Q-8)")

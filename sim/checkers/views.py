@@ -1,0 +1,191 @@
+"""What properties look at: each replica as it is between two steps, the truth that no node has, and changes.
+
+Owns the values and the empty property that listens to nothing. Reads nothing, decides nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from broker.events import ReadRow
+from broker.partition import Leadership, Partition, Proposal, Role
+from controller.decisions import CauseKind, Decision
+from metadata.image import MetadataImage
+from metadata.partition import PartitionRegistration
+from metadata.records import MetadataRecord
+from protocol.messages.alter_partition import AlterPartitionRequest
+from raft.member import Snapshot
+from sim.checkers.batches import BatchMark, History
+from sim.clients import Polled
+from sim.loop import Process
+from sim.nodes import SimBroker, SimController, SimNode
+from storage.log import Log
+
+if TYPE_CHECKING:
+    from sim.checkers.observer import Observer
+
+#: Causes by which a broker counts as gone before its own record says so (R20, F26).
+DEPARTURES = (
+    CauseKind.SESSION_ENDED,
+    CauseKind.CONNECTION_REFUSED,
+    CauseKind.FENCING_ASKED,
+    CauseKind.SHUTDOWN_COMPLETED,
+    CauseKind.CONTROLLED_SHUTDOWN,
+    CauseKind.CLEAN_RESTART,
+    CauseKind.UNCLEAN_REGISTRATION,
+    CauseKind.UNREGISTRATION,
+)
+
+
+@dataclass(slots=True)
+class ReplicaView:
+    """A broker's replica as it is after a step; of a process that has ended, as it was then."""
+
+    broker: SimBroker
+    process: Process
+    index: int
+    replica: Partition
+    log: Log
+    history: History
+    #: of the process
+    incarnation_id: bytes
+    registration: PartitionRegistration | None = None
+    leadership: Leadership | None = None
+    role: Role = Role.NONE
+    high_watermark: int = 0
+    end_offset: int = 0
+    flushed_offset: int = 0
+    maximal_isr: tuple[int, ...] = ()
+    proposal: Proposal | None = None
+    #: batches that were compared with the committed ones
+    compared: int = 0
+    #: None while the process runs; then the end of what is surely still there
+    survives: int | None = None
+    #: the process has ended by itself, after a clean stop
+    ended_cleanly: bool = False
+    #: so had the process before this one, or there was none, and all of its log was still there
+    follows_clean_stop: bool = True
+
+    @property
+    def position(self) -> int:
+        """Its end as counted for the high watermark (D6)."""
+        return self.flushed_offset if self.replica.counts_flushed else self.end_offset
+
+
+@dataclass(slots=True)
+class Before:
+    """What a replica was like before the step; what properties of pairs compare with."""
+
+    registration: PartitionRegistration | None
+    leadership: Leadership | None
+    role: Role
+    high_watermark: int
+    end_offset: int
+    flushed_offset: int
+    proposal: Proposal | None
+
+
+@dataclass(slots=True)
+class Ghost:
+    """What is true of a partition, whoever knows it."""
+
+    #: the highest high watermark that any leader reached
+    high_watermark: int = 0
+    #: batches below it
+    committed: list[BatchMark] = field(default_factory=list)
+    row: PartitionRegistration | None = None
+    #: end of what was acknowledged with acks=all, and of what a consumer got
+    acknowledged: int = 0
+    consumed: int = 0
+    #: how somebody was elected who may have lacked committed records; None: never
+    unclean: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A committed record about a partition that was there before."""
+
+    offset: int
+    before: PartitionRegistration
+    after: PartitionRegistration
+    decision: Decision
+    #: the cluster before this record
+    image: MetadataImage
+
+    def is_active(self, broker_id: int) -> bool:
+        """It may lead, as the decision saw it: whoever leaves by this change may not."""
+        cause = self.decision.cause
+        is_leaving = cause.broker_id == broker_id and cause.kind in DEPARTURES
+        return not is_leaving and self.image.is_active(broker_id)
+
+    @property
+    def unclean(self) -> tuple[int, ...]:
+        """Who may have lost its tail by this change."""
+        cause = self.decision.cause
+        if cause.kind is CauseKind.UNCLEAN_REGISTRATION and cause.broker_id is not None:
+            return (cause.broker_id,)
+        return ()
+
+    @property
+    def is_unclean_election(self) -> bool:
+        reason = self.decision.reason
+        return reason is not None and reason.is_unclean
+
+
+class Property:
+    """One property, by its name in the specifications. Hears of what it overrides, the rest costs nothing."""
+
+    name: ClassVar[str] = ""
+    #: a property about loss: beyond the fault budget it may break, and is counted (B-4)
+    is_about_loss: ClassVar[bool] = False
+
+    # --- brokers ---------------------------------------------------------------------------------------
+
+    def replica_loaded(self, seen: "Observer", view: ReplicaView, prior: ReplicaView | None) -> None:
+        """A process has opened the log; `prior` is the replica as the last process of this broker left it."""
+
+    def replica_changed(
+        self, seen: "Observer", view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        """After a step that changed a replica; also after `replica_loaded`."""
+
+    def acknowledged(self, seen: "Observer", view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
+        """The broker has told a producer with acks=all that its batch is in the log."""
+
+    def shown(self, seen: "Observer", view: ReplicaView, row: ReadRow) -> None:
+        """The broker answers a consumer's fetch."""
+
+    def broker_ends(self, seen: "Observer", broker: SimBroker) -> None:
+        """Its process is about to end, by itself or not."""
+
+    def broker_stepped(self, seen: "Observer", broker: SimBroker) -> None:
+        """After each step of a broker that stops."""
+
+    # --- the quorum ------------------------------------------------------------------------------------
+
+    def partition_changed(self, seen: "Observer", index: int, change: Change) -> None:
+        """A record about a partition was committed."""
+
+    def record_committed(
+        self, seen: "Observer", offset: int, record: MetadataRecord, before: MetadataImage
+    ) -> None:
+        """Any record was committed."""
+
+    def metadata_committed(self, seen: "Observer") -> None:
+        """An atomic batch of records was committed."""
+
+    def image_followed(self, seen: "Observer", node: SimNode, image: MetadataImage) -> None:
+        """A node has replayed further records."""
+
+    def proposal_handled(
+        self, seen: "Observer", request: AlterPartitionRequest, before: MetadataImage, after: MetadataImage
+    ) -> None:
+        """The active controller has taken an AlterPartition request in."""
+
+    def voter_changed(self, seen: "Observer", node: SimController, voter: Snapshot) -> None:
+        """After a step of a voter that changed its epoch, role, or what it knows to be committed."""
+
+    # --- clients ---------------------------------------------------------------------------------------
+
+    def consumed(self, seen: "Observer", polled: Polled) -> None:
+        """A consumer was given a record."""
