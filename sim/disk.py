@@ -236,7 +236,7 @@ class Platter:
         self.personality = Personality.STRICT
         #: shortest time of a flush and what is drawn on top of it; operations on names take a tenth
         self.flush_low_ns = 200_000
-        self.flush_more_ns = 800_000
+        self.usual_more_ns = self.flush_more_ns = 800_000
         #: one flush in so many lies (P7); 0: none
         self.lies_one_in = 0
         self.root = Folder()

@@ -12,11 +12,47 @@ from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.network import Host
 from sim.nodes import SimBroker, SimController, SimNode, State
+from sim.points import POINTS, Points
 from sim.world import World
 
 _MS = 1_000_000
 #: What a supervisor waits before it starts a process anew.
 _RESTART_MS = 200
+
+
+#: All faults.
+FAULT_NAMES = (
+    "kill_broker",
+    "kill_leader",
+    "kill_busy_leader",
+    "kill_controller",
+    "kill_active",
+    "kill_all_brokers",
+    "power_broker",
+    "power_leader",
+    "power_controller",
+    "power_all",
+    "stop_broker",
+    "stop_controller",
+    "pause_broker",
+    "pause_leader",
+    "pause_active",
+    "isolate_broker",
+    "isolate_leader",
+    "isolate_active",
+    "split",
+    "one_way",
+    "bridge",
+    "cut_controllers",
+    "cut_clients",
+    "reset",
+    "clog",
+    "slow_disk",
+    "hang_disk",
+    "io_error",
+    "disk_full",
+    "crash_at_point",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +74,12 @@ class Faults:
         self._world = world
         self._plan = plan
         self._stream = world.choices.stream("fault")
+        assert set(plan.only) | set(plan.weights) <= set(FAULT_NAMES), "a plan names faults that there are"
         self.budget = Budget(world)
         self._is_over = False
         #: machines whose restart is on its way
         self._returning: set[str] = set()
+        self._points = Points(world.trace)
         for node in world.nodes:
             node.on_exit = self._return_later
         #: faults played, by name
@@ -49,6 +87,7 @@ class Faults:
         self._table: dict[str, Callable[[], bool]] = {
             "kill_broker": lambda: self._kill(self._any(self._world.brokers)),
             "kill_leader": lambda: self._kill(self._leader()),
+            "kill_busy_leader": self._kill_busy_leader,
             "kill_controller": lambda: self._kill(self._any(self._world.controllers)),
             "kill_active": lambda: self._kill(self._world.active_controller()),
             "kill_all_brokers": self._kill_all,
@@ -75,7 +114,9 @@ class Faults:
             "hang_disk": self._hang_disk,
             "io_error": self._io_error,
             "disk_full": self._disk_full,
+            "crash_at_point": self._crash_at_point,
         }
+        assert tuple(self._table) == FAULT_NAMES
 
     def start(self) -> None:
         """Play the first fault before long."""
@@ -84,6 +125,7 @@ class Faults:
     def heal(self) -> None:
         """Everything works again: links, disks, processes. Machines that are down boot."""
         self._is_over = True
+        self._points.disarm()
         world = self._world
         world.trace.add("heal", "")
         world.network.heal()
@@ -191,6 +233,55 @@ class Faults:
         node.lose_power()  # a voter says nothing that is not durable (Q-9)
         self._return_later(node)
         return True
+
+    def _crash_at_point(self) -> bool:
+        """A machine goes down right behind one of its effects; some are only reached by a clean stop."""
+        node = self._node()
+        names = list(POINTS)
+        name = names[self._stream.draw(len(names))]
+        has_power = one_in(self._stream, 2)
+        loop = self._world.loop
+
+        def reached() -> None:
+            loop.at_ns(loop.now_ns, loop.kernel, self._crash_at, node, node.boots, name, not has_power)
+
+        is_on_the_way_out = name.startswith("mark")
+        self._points.arm(name, node, 0 if is_on_the_way_out else self._stream.draw(3), reached)
+        if is_on_the_way_out and node.is_up:
+            node.stop()
+        return True
+
+    def _kill_busy_leader(self) -> bool:
+        """A leader is killed while its followers and clients are in the middle of something."""
+        node, loop = self._leader(), self._world.loop
+        if node is None:
+            return False
+        boots = node.boots
+
+        def reached() -> None:
+            loop.at_ns(loop.now_ns, loop.kernel, self._crash_at, node, boots, "bytes.arrived", False)
+
+        self._points.arm("bytes.arrived", node, self._stream.draw(30), reached)
+        return True
+
+    def _crash_at(self, node: SimNode, boots: int, name: str, loses_power: bool) -> None:
+        if node.boots != boots or node.state not in (State.RUNNING, State.STOPPING):
+            return
+        if isinstance(node, SimBroker) and loses_power:
+            if not self.budget.may_lose(node):
+                return
+            self.budget.lost(node)
+        elif not self.budget.may_kill(node):
+            return
+        self.budget.killed(node)
+        what = f"{'power' if loses_power else 'kill'} at {name}"
+        self.counts[what] = self.counts.get(what, 0) + 1
+        self._world.trace.add("point", f"{node.name} {what}")
+        if loses_power:
+            node.lose_power()
+        else:
+            node.kill()
+        self._return_later(node)
 
     def _power_all(self) -> bool:
         """The whole site; with brokers only where they flush every write."""
@@ -312,7 +403,7 @@ class Faults:
 
     @staticmethod
     def _normal_speed(node: SimNode) -> None:
-        node.machine.platter.flush_more_ns = 800_000
+        node.machine.platter.flush_more_ns = node.machine.platter.usual_more_ns
 
     def _hang_disk(self) -> bool:
         self._node().machine.platter.hang(between(self._stream, 100, 4_000) * _MS)

@@ -20,6 +20,8 @@ class Trace:
         self._sink = sink
         self._hash = hashlib.blake2b(digest_size=8)
         self._pending: list[str] = []
+        #: hears of every event
+        self.listener: Callable[[str, str], None] | None = None
         #: the newest lines, for people
         self.last: deque[str] = deque(maxlen=_LINES_KEPT)
         #: events by the first word of their kind
@@ -32,6 +34,8 @@ class Trace:
         self._pending.append(line)
         if len(self._pending) >= _PENDING_MAX:
             self._flush()
+        if self.listener is not None:
+            self.listener(kind, text)
 
     def digest(self) -> str:
         """Hash of everything so far."""

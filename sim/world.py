@@ -90,6 +90,9 @@ class World:
         self.network = SimNetwork(self.loop, choices.stream("net"), self.trace)
         self.around = Surroundings(self.loop, self.network, self.trace, choices.seed)
         self.network.cuts_reads = draw(10) == 9
+        #: how much slower than a rack's links and disks these are
+        self._link_factor = (1, 1, 5, 20)[draw(4)]
+        self._disk_factor = (1, 1, 5, 30)[draw(4)]
         voters = range(FIRST_VOTER, FIRST_VOTER + shape.voters)
         self._common = {
             "holdfast.cluster.id": "simulated",
@@ -105,9 +108,6 @@ class World:
         )
         self.clients: list[SimClient] = []
         self.producer_machines: dict[str, Machine] = {}
-        for _, _, link in self.network.links():
-            link.low_ns = 50_000 + draw(300_000)
-            link.mean_ns = draw(500_000)
         #: ERROR lines of nodes, for the report
         self.errors: list[str] = []
 
@@ -116,7 +116,14 @@ class World:
     def _machine(self, name: str) -> Machine:
         platter = Platter(self.loop, self.choices.stream("disk"), self.trace, name)
         platter.personality = IN_BUDGET[self.choices.stream("world").draw(len(IN_BUDGET))]
-        return Machine(self.network.add_host(name), platter)
+        platter.usual_more_ns = platter.flush_more_ns = 800_000 * self._disk_factor
+        machine = Machine(self.network.add_host(name), platter)
+        draw = self.choices.stream("world").draw
+        for one, other, link in self.network.links():
+            if machine.host in (one, other):
+                link.low_ns = 50_000 + draw(300_000 * self._link_factor)
+                link.mean_ns = draw(500_000 * self._link_factor)
+        return machine
 
     def _drift_ppm(self) -> int:
         world = self.choices.stream("world")
@@ -192,7 +199,8 @@ class World:
                 request_timeout_ms=2_000,
                 max_block_ms=5_000,
             )
-            program = clients.producer(self.load, name, work, config, gap_ms=250 + work.draw(150))
+            gap_ms = (350, 350, 350, 60)[work.draw(4)]
+            program = clients.producer(self.load, name, work, config, gap_ms)
             self.producer_machines[name] = self.start_client(name, program).machine
         self.start_client("reader", clients.consumer(self.load))
 

