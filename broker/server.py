@@ -41,6 +41,7 @@ from broker.events import (
     Truncate,
 )
 from broker.log_effects import LogEffects
+from broker.log_info import Replica, answer_log_info
 from broker.log_manager import LogManager
 from broker.partition import TopicPartition
 from broker.peers import Peers
@@ -212,6 +213,7 @@ class BrokerServer:
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ):
             handlers[key] = self._request
+        handlers[ApiKey.GET_REPLICA_LOG_INFO] = self._log_info
         for key in FORWARDED_APIS:
             handlers[key] = self._forward
         return handlers
@@ -241,6 +243,26 @@ class BrokerServer:
                 static=core.config.static,
             )
             exchange.respond(answer_question(core.image, exchange.message, asked))
+
+    def _log_info(self, exchange: Exchange) -> None:
+        """Logs are told of without roles too (R76); the epoch says which registration this process holds."""
+        if self._is_ended:
+            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is stopping; ask it again later")
+            return
+        core = self.core
+        epoch = core.lifecycle.broker_epoch
+        exchange.respond(
+            answer_log_info(exchange.message, core.image, core.broker_id, epoch, self._replica_of)
+        )
+
+    def _replica_of(self, key: TopicPartition) -> Replica | None:
+        managed = self._log_manager.managed(key)
+        if managed is None or managed.log.failure is not None:
+            return None
+        partition = self.core.partitions.get(key)
+        if partition is None:
+            return Replica(managed.log, managed.serial.is_idle, -1, -1)
+        return Replica(managed.log, managed.serial.is_idle, partition.leader_epoch, partition.high_watermark)
 
     # --- forwarding to the active controller ---------------------------------------------------------------
 

@@ -397,8 +397,7 @@ class ClusterControl:
         return self._probe(broker, attempt) if attempt < len(PROBE_DELAYS_MS) else None
 
     def _probe(self, broker: BrokerRegistration, attempt: int) -> Probe:
-        name = self._config.inter_broker_listener_name
-        endpoint = (broker.endpoint(name) if name else None) or broker.listeners[0]
+        endpoint = broker.reachable_at(self._config.inter_broker_listener_name)
         return Probe(
             broker.broker_id,
             broker.broker_epoch,

@@ -82,6 +82,15 @@ class LogEnd:
     replica: int
     last_epoch: int
     end_offset: int
+    #: both -1 when not known
+    flushed_offset: int = -1
+    high_watermark: int = -1
+
+    def __str__(self) -> str:
+        text = f"{self.replica} ends at {self.end_offset} in epoch {self.last_epoch}"
+        if self.high_watermark < 0 and self.flushed_offset < 0:
+            return text
+        return f"{text} (high watermark {self.high_watermark}, flushed to {self.flushed_offset})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +107,18 @@ class Cause:
         text = _TEXTS[self.kind].format(broker=self.broker_id)
         if not self.logs:
             return text
-        ends = (f"{log.replica} ends at {log.end_offset} in epoch {log.last_epoch}" for log in self.logs)
-        return f"{text}: {', '.join(ends)}"
+        return f"{text}: {', '.join(map(str, self.logs))}"
+
+    def predicted_loss(self, leader: int | None) -> int | None:
+        """Records that some log claims as replicated or durable and the leader's lacks (R68).
+
+        None when the leader's log was not compared. What no compared log tells of is not in it.
+        """
+        end_offset = next((log.end_offset for log in self.logs if log.replica == leader), None)
+        if end_offset is None:
+            return None
+        claimed = max(max(log.high_watermark, log.flushed_offset) for log in self.logs)
+        return max(0, claimed - end_offset)
 
 
 UNSTATED = Cause(CauseKind.UNSTATED)
@@ -129,7 +148,16 @@ class Decision:
                 Cause(
                     CauseKind(stored.cause),
                     None if stored.cause_broker == _NOBODY else stored.cause_broker,
-                    tuple(LogEnd(log.replica, log.last_epoch, log.end_offset) for log in stored.logs),
+                    tuple(
+                        LogEnd(
+                            log.replica,
+                            log.last_epoch,
+                            log.end_offset,
+                            log.flushed_offset,
+                            log.high_watermark,
+                        )
+                        for log in stored.logs
+                    ),
                 ),
                 _REASONS[stored.reason],
                 tuple(
@@ -165,7 +193,10 @@ def _stored(decision: Decision) -> StoredDecision:
         reason=_REASON_NUMBERS[decision.reason],
         sets_rule=decision.sets_rule.value,
         rejected=tuple(number for replica, why in decision.rejected for number in (replica, why.value)),
-        logs=tuple(ReplicaLogEnd(log.replica, log.last_epoch, log.end_offset) for log in cause.logs),
+        logs=tuple(
+            ReplicaLogEnd(log.replica, log.last_epoch, log.end_offset, log.flushed_offset, log.high_watermark)
+            for log in cause.logs
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from metadata.partition import ids_text
+from protocol.messages.replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 
 
 class Entry(Protocol):
@@ -94,6 +95,27 @@ class LogInfoArrived:
     last_epoch: int
     end_offset: int
     error_code: int
+    #: both -1 when not known
+    flushed_offset: int = -1
+    high_watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfoAnswered:
+    """The response to an AskBroker."""
+
+    broker_id: int
+    question_id: int
+    response: GetReplicaLogInfoResponse
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfoFailed:
+    """There will be no response to an AskBroker."""
+
+    broker_id: int
+    question_id: int
+    text: str
 
 
 Event = (
@@ -104,6 +126,8 @@ Event = (
     | Probed
     | TimerFired
     | LogInfoArrived
+    | LogInfoAnswered
+    | LogInfoFailed
 )
 
 
@@ -208,6 +232,7 @@ class RecoveryStated:
     """What is true now about the recovery of a partition, when it is new."""
 
     topic_name: str
+    topic_id: bytes
     partition_index: int
     statement: Statement
 
@@ -215,4 +240,16 @@ class RecoveryStated:
         return f"{self.topic_name}-{self.partition_index} recovery: {self.statement}"
 
 
-Effect = AppendRecords | Respond | Probe | Resign | Note | RecoveryStated
+@dataclass(frozen=True, slots=True)
+class AskBroker:
+    """Ask a broker for its logs; LogInfoAnswered or LogInfoFailed comes back."""
+
+    broker_id: int
+    question_id: int
+    host: str
+    port: int
+    request: GetReplicaLogInfoRequest
+    timeout_ms: int
+
+
+Effect = AppendRecords | Respond | Probe | Resign | Note | RecoveryStated | AskBroker

@@ -40,8 +40,39 @@ def families(core: QuorumController) -> list[MetricFamily]:
             "Committed records that did not fit the state.",
             counts.replay_violations,
         ),
+        MetricFamily(
+            "kafka_controller_unclean_recovery_replies_total",
+            MetricKind.COUNTER,
+            "Answers about logs, by broker and result.",
+            tuple(
+                Sample(n, (("broker", str(broker)), ("result", result)))
+                for (broker, result), n in sorted(core.log_replies.items())
+            ),
+        ),
+        counter(
+            "kafka_controller_unclean_recovery_finished_total",
+            "Partitions that got a leader by a comparison of logs.",
+            counts.recoveries,
+        ),
+        gauge(
+            "kafka_controller_unclean_recovery_finished_count",
+            "The same under the name of KIP-966.",
+            counts.recoveries,
+        ),
     ]
     if core.is_active:
+        found += [
+            gauge(
+                "kafka_controller_unclean_recovery_partitions_count",
+                "Partitions under recovery, those included that wait for fenced replicas.",
+                core.recovery.count,
+            ),
+            gauge(
+                "kafka_controller_manual_leader_election_required_partition_count",
+                "Partitions that get no leader before somebody elects one by hand.",
+                core.recovery.count_for_operators(core.committed),
+            ),
+        ]
         found += _cluster(core.committed, core.config.partition_metrics)
     return found
 

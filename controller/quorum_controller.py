@@ -9,6 +9,7 @@ losing the leadership is `latest = committed` (D7, K20). The decisions themselve
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from controller import producer_ids, topics
@@ -26,9 +27,13 @@ from controller.events import (
     Entry,
     Event,
     LeaderChanged,
+    LogInfoAnswered,
     LogInfoArrived,
+    LogInfoFailed,
     Note,
     Probed,
+    RecoveryElected,
+    RecoveryStated,
     RequestArrived,
     Resign,
     Respond,
@@ -36,6 +41,7 @@ from controller.events import (
     TimerFired,
 )
 from controller.leader_balance import LeaderBalance
+from controller.log_questions import LogQuestions
 from controller.partition_change import InvariantBroken
 from controller.proposal_order import ProposalOrder
 from controller.replication_control import ReplicationControl
@@ -86,6 +92,8 @@ class Counts:
     records_appended: int = 0
     #: committed records that did not fit the state (D7): the simulator fails the seed on one
     replay_violations: int = 0
+    #: partitions that the recovery manager gave a leader
+    recoveries: int = 0
 
 
 class QuorumController:
@@ -98,6 +106,7 @@ class QuorumController:
         self._replication = replication
         self._cluster = ClusterControl(config, replication)
         self._recovery = UncleanRecovery(config, replication)
+        self._questions = LogQuestions(config)
         self._balance = LeaderBalance(config, replication)
         self._proposal_order = ProposalOrder()
         self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
@@ -169,11 +178,22 @@ class QuorumController:
         """Registrations after an unclean shutdown that this process took in, by broker."""
         return self._cluster.unclean_registrations
 
+    @property
+    def recovery(self) -> UncleanRecovery:
+        """The recoveries under way: of the active controller only, not to be changed by others."""
+        return self._recovery
+
+    @property
+    def log_replies(self) -> dict[tuple[int, str], int]:
+        """Answers about logs that this process took in, by broker and result."""
+        return self._questions.replies
+
     def next_deadline_ms(self) -> int | None:
         """When TimerFired is wanted next."""
         deadlines = (
             self._cluster.next_deadline_ms(),
             self._recovery.next_deadline_ms(),
+            self._questions.next_deadline_ms(),
             self._balance.next_deadline_ms(),
             self._next_noop_ms,
             self._next_unclean_pass_ms,
@@ -187,10 +207,22 @@ class QuorumController:
         self._counts.events += 1
         effects = self._take(event, now_ms)
         if self._is_active and self._recovery.is_due(now_ms):
-            stated: list[Effect] = []
-            effects += self._write(lambda draft: stated.extend(self._recovery.run(draft, now_ms)), now_ms)
-            effects += stated
+            effects += self._recover(now_ms)
+        if self._is_active:
+            effects += self._questions.requests(self._latest, now_ms)
         return effects
+
+    def _recover(self, now_ms: int) -> list[Effect]:
+        """Let recoveries go on; who is asked for logs follows from what is stated about them."""
+        stated: list[RecoveryStated] = []
+        effects = self._write(lambda draft: stated.extend(self._recovery.run(draft, now_ms)), now_ms)
+        if not self._is_active:
+            return effects
+        for one in stated:
+            key = (one.topic_id, one.partition_index)
+            self._questions.want(key, self._recovery.unanswered(self._latest, key))
+            self._counts.recoveries += isinstance(one.statement, RecoveryElected)
+        return [*effects, *stated]
 
     def _take(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
@@ -211,6 +243,13 @@ class QuorumController:
             case LogInfoArrived():
                 if self._is_active:
                     self._recovery.take_log_info(self._latest, event)
+                return []
+            case LogInfoAnswered():
+                judge = partial(self._recovery.take_log_info, self._latest)
+                self._questions.answered(event, now_ms, judge)
+                return []
+            case LogInfoFailed():
+                self._questions.failed(event, now_ms)
                 return []
 
     # --- requests ----------------------------------------------------------------------------------------
@@ -446,6 +485,7 @@ class QuorumController:
         self._latest = self._committed
         self._cluster.stop()
         self._recovery.stop()
+        self._questions.stop()
         self._balance.stop()
         self._decisions.clear()
         self._claim_offset = None

@@ -152,6 +152,18 @@ class ReplicationControl:
             why_inactive=why_inactive or (lambda broker_id: _why_inactive(image, broker_id)),
         )
 
+    def waits_for_operator(
+        self, image: MetadataImage, topic_name: str, partition: PartitionRegistration
+    ) -> bool:
+        """No replica that returns is elected by itself, unless by a comparison of logs."""
+        if partition.leader is not None or partition.electable:
+            return False
+        situation = self.situation(image, topic_name, image.is_active)
+        if situation.compares_logs:
+            return True
+        trusts = situation.elr_enabled and partition.last_known_leader in partition.replicas
+        return situation.mode is not ElectionMode.UNCLEAN and not trusts
+
     def compares_logs(self, image: MetadataImage) -> bool:
         """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69).
 
@@ -274,8 +286,11 @@ def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
     if change.reason is not None and change.reason.is_unclean:
         # R10, R68: every unclean election is told as a possible loss
         passed_over = ids_text(change.dropped)
-        text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over})"
-        return text, Severity.WARNING
+        text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over}"
+        loss = change.decision.cause.predicted_loss(change.after.leader)
+        if loss is not None:
+            text += f"; predicted loss {loss} records"
+        return f"{text})", Severity.WARNING
     if change.reason is not None:
         return f"{text}; elected as {change.reason.value})", Severity.INFO
     if change.after.leader is None and change.before.leader is not None:

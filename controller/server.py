@@ -11,12 +11,15 @@ from controller import metrics
 from controller.config import ControllerConfig
 from controller.events import (
     AppendRecords,
+    AskBroker,
     ConnectionClosed,
     Effect,
     EntriesCommitted,
     Entry,
     Event,
     LeaderChanged,
+    LogInfoAnswered,
+    LogInfoFailed,
     Note,
     Probe,
     Probed,
@@ -32,6 +35,7 @@ from metadata.questions import QUESTION_APIS
 from protocol.api_keys import ApiKey
 from raft.config import RaftConfig
 from raft.driver import NotLeader, RaftDriver
+from rpc.channel import CallRefused, Pool
 from rpc.server import Exchange, Server, ServerLimits
 from runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
 from runtime.stats import MetricFamily
@@ -77,6 +81,8 @@ class ControllerServer:
             ServerLimits(frame_max_bytes=config.request_max_bytes),
         )
         self._server.on_disconnect = lambda connection_id: self._take(ConnectionClosed(connection_id))
+        #: brokers that are asked for their logs
+        self._brokers = Pool(runtime, f"controller-{config.node_id}")
         #: requests without an answer, by the number that the core knows them by
         self._exchanges: dict[int, Exchange] = {}
         self._requests_taken = 0
@@ -102,6 +108,7 @@ class ControllerServer:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self._brokers.close()
         await self._server.close()
 
     # --- telemetry ---------------------------------------------------------------------------------------
@@ -192,6 +199,8 @@ class ControllerServer:
                 _log.log(_LEVELS[effect.severity], "%s", effect.text)
             case Probe():
                 self._runtime.tasks.start(f"probe of broker {effect.broker_id}", self._probe(effect))
+            case AskBroker():
+                self._runtime.tasks.start(f"logs of broker {effect.broker_id}", self._ask(effect))
             case RecoveryStated():
                 _log.info("%s", effect)
             case Resign():
@@ -205,6 +214,16 @@ class ControllerServer:
             _log.info("records of epoch %d not appended: %s", effect.raft_epoch, error)
             return
         assert base_offset == effect.base_offset, f"appended at {base_offset}, expected {effect.base_offset}"
+
+    async def _ask(self, question: AskBroker) -> None:
+        try:
+            response = await self._brokers.call(
+                question.host, question.port, question.request, question.timeout_ms
+            )
+        except (NetworkError, CallRefused) as error:
+            self._take(LogInfoFailed(question.broker_id, question.question_id, str(error)))
+        else:
+            self._take(LogInfoAnswered(question.broker_id, question.question_id, response))
 
     async def _probe(self, probe: Probe) -> None:
         if probe.delay_ms:

@@ -28,6 +28,24 @@ from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 
 
+class Verdict(Enum):
+    """What an answer was worth (R62)."""
+
+    OK = "ok"
+    #: the row or the whole request has an error
+    ERROR = "error"
+    #: another incarnation answered than is registered
+    STALE_BROKER_EPOCH = "stale_broker_epoch"
+    #: the broker has old metadata
+    STALE_LEADER_EPOCH = "stale_leader_epoch"
+    #: the broker knows a later leader epoch: this controller is not the active one any more
+    SUPERSEDED = "superseded"
+    #: beyond the limit of the request
+    LATER = "later"
+    #: nobody waits for it
+    UNWANTED = "unwanted"
+
+
 class Strategy(Enum):
     """`unclean.recovery.strategy`."""
 
@@ -46,6 +64,9 @@ class LogReply:
     broker_epoch: int
     last_epoch: int
     end_offset: int
+    #: both -1 when not known; for the prediction of a loss, never for the choice
+    flushed_offset: int = -1
+    high_watermark: int = -1
 
 
 @dataclass(slots=True)
@@ -87,61 +108,135 @@ class UncleanRecovery:
         self._replication = replication
         self._recoveries: dict[PartitionKey, Recovery] = {}
         self._forced: dict[PartitionKey, _Forced] = {}
-        #: something happened that `run` must look at
-        self._is_dirty = False
+        #: partitions that `run` must look at, and whether it must look at all
+        self._dirty: dict[PartitionKey, None] = {}
+        self._is_all_dirty = False
+        #: when the next recovery has waited long enough for further answers
+        self._deadline_ms: int | None = None
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Partitions under recovery, those included that wait for fenced replicas."""
+        return len(self._recoveries)
+
+    def unanswered(self, image: MetadataImage, key: PartitionKey) -> tuple[int, ...]:
+        """The replicas whose logs are asked for and that have given no answer that counts now."""
+        recovery = self._recoveries.get(key)
+        if recovery is None or not isinstance(recovery.statement, AskForLogs):
+            return ()
+        asked = recovery.statement
+        valid = _valid_replies(image, recovery, asked)
+        return tuple(replica for replica in asked.must + asked.others if replica not in valid)
+
+    def count_for_operators(self, image: MetadataImage) -> int:
+        """Partitions without a leader that get none before somebody elects one by hand."""
+        return sum(
+            (topic.topic_id, index) not in self._recoveries
+            and self._replication.waits_for_operator(image, topic.name, partition)
+            for topic, index, partition in image.leaderless_partitions()
+        )
 
     # --- what happens ------------------------------------------------------------------------------------
 
     def start(self, image: MetadataImage) -> None:
         """Begin as the active controller: find the partitions without a leader."""
         self.stop()
-        self._is_dirty = bool(image.leaderless)
+        self._is_all_dirty = bool(image.leaderless)
 
     def stop(self) -> None:
         """Forget everything (R60)."""
         self._recoveries = {}
         self._forced = {}
-        self._is_dirty = False
+        self._dirty = {}
+        self._is_all_dirty = False
+        self._deadline_ms = None
 
     def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionKey, ...]) -> None:
         """Records led from one image to the other and touched the partitions `changed`."""
         for key in changed:
             if key not in after.leaderless:
                 self._forced.pop(key, None)
-            self._is_dirty |= key in after.leaderless or key in self._recoveries
+            if key in after.leaderless or key in self._recoveries:
+                self._dirty[key] = None
         if after.leaderless and (
             before.brokers is not after.brokers
             or before.configs is not after.configs
             or before.features is not after.features
         ):
-            self._is_dirty = True
+            self._is_all_dirty = True
 
     def force(self, image: MetadataImage, topic: TopicImage, index: int, strategy: Strategy) -> None:
         """An operator wants the logs of a leaderless partition compared, whatever its strategy."""
         self._forced[topic.topic_id, index] = _Forced(strategy, self._configured(image, topic.name))
-        self._is_dirty = True
+        self._dirty[topic.topic_id, index] = None
 
-    def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> None:
+    def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> Verdict:
         """Keep an answer that counts (R62); the others are asked for again by whoever sends the questions."""
         key = (event.topic_id, event.partition_index)
         recovery = self._recoveries.get(key)
         broker = image.brokers.get(event.broker_id)
         if (
             recovery is None
-            or broker is None
             or not isinstance(recovery.statement, AskForLogs)
             or event.broker_id not in recovery.statement.must + recovery.statement.others
-            or event.error_code != ErrorCode.NONE
-            or event.broker_epoch != broker.broker_epoch
-            or event.leader_epoch != recovery.leader_epoch
         ):
-            return
-        recovery.replies[event.broker_id] = LogReply(event.broker_epoch, event.last_epoch, event.end_offset)
-        self._is_dirty = True
+            return Verdict.UNWANTED
+        if event.error_code != ErrorCode.NONE:
+            is_later = event.error_code == ErrorCode.REQUEST_LIMIT_REACHED
+            return Verdict.LATER if is_later else Verdict.ERROR
+        if broker is None or event.broker_epoch != broker.broker_epoch:
+            return Verdict.STALE_BROKER_EPOCH
+        if event.leader_epoch < recovery.leader_epoch:
+            return Verdict.STALE_LEADER_EPOCH
+        if event.leader_epoch > recovery.leader_epoch:
+            return Verdict.SUPERSEDED
+        recovery.replies[event.broker_id] = LogReply(
+            event.broker_epoch,
+            event.last_epoch,
+            event.end_offset,
+            event.flushed_offset,
+            event.high_watermark,
+        )
+        self._dirty[key] = None
+        return Verdict.OK
 
     def next_deadline_ms(self) -> int | None:
         """When the next recovery has waited long enough for further answers."""
-        return min(
+        return self._deadline_ms
+
+    def is_due(self, now_ms: int) -> bool:
+        """True when `run` has something to look at."""
+        return self._is_all_dirty or bool(self._dirty) or self._is_deadline_over(now_ms)
+
+    def _is_deadline_over(self, now_ms: int) -> bool:
+        return self._deadline_ms is not None and self._deadline_ms <= now_ms
+
+    # --- what follows ------------------------------------------------------------------------------------
+
+    def run(self, draft: Draft, now_ms: int) -> list[RecoveryStated]:
+        """Begin, go on with and end recoveries; what is new about them, by topic name and index."""
+        keys: dict[PartitionKey, None] = self._dirty
+        if self._is_all_dirty or self._is_deadline_over(now_ms):
+            keys = {**dict.fromkeys(draft.image.leaderless), **dict.fromkeys(self._recoveries)}
+        self._dirty, self._is_all_dirty = {}, False
+        if not self._replication.compares_logs(draft.image):
+            self._forced = {}  # who switches the manager off takes back what was asked of it
+            if not self._recoveries:
+                return []
+        rows: list[tuple[str, int, PartitionKey]] = []
+        for key in keys:
+            topic = draft.image.topics.get(key[0])
+            recovery = self._recoveries.get(key)
+            if topic is not None:
+                rows.append((topic.name, key[1], key))
+            elif recovery is not None:
+                rows.append((recovery.topic_name, key[1], key))
+        stated: list[RecoveryStated] = []
+        for name, _, key in sorted(rows):
+            stated += [RecoveryStated(name, *key, what) for what in self._step(draft, key, now_ms)]
+        self._deadline_ms = min(
             (
                 recovery.started_ms + self._config.recovery_timeout_ms
                 for recovery in self._recoveries.values()
@@ -149,29 +244,6 @@ class UncleanRecovery:
             ),
             default=None,
         )
-
-    def is_due(self, now_ms: int) -> bool:
-        """True when `run` has something to look at."""
-        deadline_ms = self.next_deadline_ms() if self._recoveries else None
-        return self._is_dirty or (deadline_ms is not None and deadline_ms <= now_ms)
-
-    # --- what follows ------------------------------------------------------------------------------------
-
-    def run(self, draft: Draft, now_ms: int) -> list[RecoveryStated]:
-        """Begin, go on with and end recoveries; what is new about them, by topic name and index."""
-        self._is_dirty = False
-        if not self._replication.compares_logs(draft.image):
-            self._forced = {}  # who switches the manager off takes back what was asked of it
-            if not self._recoveries:
-                return []
-        rows: list[tuple[str, int, PartitionKey]] = []
-        for key in {**dict.fromkeys(draft.image.leaderless), **self._recoveries}:
-            topic = draft.image.topics.get(key[0])
-            name = self._recoveries[key].topic_name if topic is None else topic.name
-            rows.append((name, key[1], key))
-        stated: list[RecoveryStated] = []
-        for name, index, key in sorted(rows):
-            stated += [RecoveryStated(name, index, what) for what in self._step(draft, key, now_ms)]
         return stated
 
     def _step(self, draft: Draft, key: PartitionKey, now_ms: int) -> list[Statement]:
@@ -224,7 +296,8 @@ class UncleanRecovery:
         wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
         # R68: candidates and their logs are told with the election
         logs = tuple(
-            LogEnd(replica, reply.last_epoch, reply.end_offset) for replica, reply in sorted(replies.items())
+            LogEnd(replica, reply.last_epoch, reply.end_offset, reply.flushed_offset, reply.high_watermark)
+            for replica, reply in sorted(replies.items())
         )
         cause = Cause(CauseKind.LOGS_COMPARED, logs=logs)
         change = self._replication.change(draft, topic, index, partition, wish, situation, cause)

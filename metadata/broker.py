@@ -59,3 +59,7 @@ class BrokerRegistration:
             if listener.name == listener_name:
                 return listener
         return None
+
+    def reachable_at(self, listener_name: str | None) -> ListenerEndpoint:
+        """Where a node reaches this broker: at that listener, or at its first one."""
+        return (self.endpoint(listener_name) if listener_name else None) or self.listeners[0]

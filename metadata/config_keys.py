@@ -134,6 +134,13 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
         "A comparison of logs goes on without those that have not answered by then.",
         1,
     ),
+    _int(
+        "unclean.recovery.retry.backoff.ms",
+        50,
+        "Wait before a broker is asked for its logs again; doubles, up to 16 times as long, while that is in "
+        "vain.",
+        1,
+    ),
     _bool(
         "auto.leader.rebalance.enable", True, "Give leadership back to preferred replicas from time to time."
     ),

@@ -100,6 +100,8 @@ class ReplicaLogEnd:
     replica: int = field(int32, "Broker.")
     last_epoch: int = field(int32, "Epoch of its last batch.")
     end_offset: int = field(int64, "Its end, exclusive.")
+    flushed_offset: int = field(int64, "End of what was durable, -1 if not known.", since=2, default=-1)
+    high_watermark: int = field(int64, "As the replica knew it, -1 if not known.", since=2, default=-1)
 
 
 @message
@@ -242,7 +244,7 @@ RECORD_CLASSES: dict[int, type] = {
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 
 #: Version written by this software, for all records.
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 
 
 def encode_record(record: MetadataRecord) -> bytes:

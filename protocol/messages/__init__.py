@@ -19,6 +19,7 @@ from protocol.messages import (
     producer_ids,
     quorum,
     reassignments,
+    replica_log_info,
     topics,
     unregister_broker,
 )
@@ -104,6 +105,11 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.ALLOCATE_PRODUCER_IDS,
             producer_ids.AllocateProducerIdsRequest,
             producer_ids.AllocateProducerIdsResponse,
+        ),
+        Api(
+            ApiKey.GET_REPLICA_LOG_INFO,
+            replica_log_info.GetReplicaLogInfoRequest,
+            replica_log_info.GetReplicaLogInfoResponse,
         ),
         Api(
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,

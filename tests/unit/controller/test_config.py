@@ -37,7 +37,6 @@ def test_keys_become_fields() -> None:
         ({"process.roles": "broker,controller"}, "process.roles=broker,controller"),
         ({"controller.listener.names": "OTHER"}, "controller.listener.names=OTHER"),
         ({"log.dirs": ""}, "metadata.log.dir"),
-        ({"unclean.recovery.manager.enabled": "true"}, "unclean.recovery.manager.enabled=true"),
     ],
 )
 def test_what_single_keys_cannot_know_is_refused_with_the_keys_named(

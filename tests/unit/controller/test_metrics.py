@@ -42,6 +42,11 @@ def test_the_active_controller_counts_the_cluster() -> None:
         "preferred_replica_imbalance": 2,
         "global_topics": 2,
         "global_partitions": 3,
+        "unclean_recovery_partitions_count": 0,
+        "unclean_recovery_finished_total": 0,
+        "unclean_recovery_finished_count": 0,
+        # partition 0 of alone waits for its last known leader (D8 Q8)
+        "manual_leader_election_required_partition_count": 0,
     }
     assert seen["leader_elections_total"]["isr"] == 1
     assert seen["unclean_shutdown_registrations_total"] == {"3": 1}
