@@ -7,6 +7,7 @@ not, or one that is listed and killed meanwhile, is an error. It works on a copy
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,9 @@ def text(change: Change) -> str:
 
 def main() -> int:
     """Run all mutants, print the score and what is not as listed; 1 if there is such."""
-    LOG.parent.mkdir(exist_ok=True)
+    # mutmut copies over what an earlier run left and never takes anything away: renamed tests would live on
+    shutil.rmtree(LOG.parent, ignore_errors=True)
+    LOG.parent.mkdir()
     LOG.write_text(mutmut("run"), encoding="utf-8")
     mutmut("export-cicd-stats")
     stats = json.loads((ROOT / "mutants" / "mutmut-cicd-stats.json").read_text(encoding="utf-8"))
