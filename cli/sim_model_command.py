@@ -131,12 +131,12 @@ def _mutant_table(seeds: range, steps: int, output: str) -> int:
     survivors = 0
     for name, kind in MUTANTS.items():
         distances, properties = killing_seeds(kind, seeds, steps, 5)
-        survivors += not distances
+        survivors += not distances and not kind.is_rare
         median = statistics.median(distances) if distances else None
         row = {"mutant": name, "row": kind.row, "median_seeds": median, "properties": dict(properties)}
         if output == "json":
             click.echo(json.dumps(row))
         else:
-            found = ", ".join(properties) or "NOT CAUGHT"
+            found = ", ".join(properties) or ("only in its story" if kind.is_rare else "NOT CAUGHT")
             click.echo(f"{name:36s} {kind.row or '':>3} {median or '-':>6} {found}")
     return 1 if survivors else 0

@@ -52,6 +52,8 @@ ACTIONS = (
     Action("time out fetch", replica.time_out_fetch, 3, True),
     Action("late fetch", replica.late_fetch, 4, True),
     Action("lose message", replica.lose_message, 2, True),
+    Action("hold message", replica.hold_message, 5, True),
+    Action("release message", replica.release_message, 4, True),
     Action("reassign", controller.reassign, 2.5, True),
     Action("change min ISR", controller.change_min_isr, 0.7, True),
 )
@@ -88,6 +90,8 @@ PAIRS = tuple(
         ("controlled shutdown", "stop"),
         ("time out fetch", "late fetch"),
         ("lose message", "resend proposal"),
+        ("hold message", "resend proposal"),
+        ("hold message", "expire live session"),
     )
 )
 #: rare states after which a trigger may fire

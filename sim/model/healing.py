@@ -14,7 +14,8 @@ ROUNDS_MAX = 400
 
 def heal(w: World) -> None:
     """Let everything happen in turn until nothing changes. Raises: Violation."""
-    w.healing = True
+    w.messages += w.held
+    w.held.clear()
     quiet = 0
     for _ in range(ROUNDS_MAX):
         before = _progress(w)

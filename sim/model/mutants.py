@@ -26,6 +26,8 @@ class Mutant(Rules):
     row = 0
     #: the band in which it matters
     band = "mixed"
+    #: walks hardly ever get there; a story of the tests does
+    is_rare = False
 
 
 # --- the high watermark ------------------------------------------------------------------------------------
@@ -399,6 +401,8 @@ class JoinsInOldIncarnation(Mutant):
 
 class GrantsLateCopies(Mutant):
     """A refused proposal may be granted by a late copy of itself once its member is unfenced again."""
+
+    is_rare = True
 
     def is_late(self, heard: tuple[int, int], request: tuple[int, int], is_meant_for_other: bool) -> bool:
         return False

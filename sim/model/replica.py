@@ -32,6 +32,8 @@ from sim.model.state import (
 
 #: fetches given up that may still arrive; the oldest is lost beyond
 LATE_MAX = 6
+#: messages held by a cut
+HELD_MAX = 4
 #: records of one fetch answer
 FETCH_MAX = 3
 
@@ -524,6 +526,22 @@ def deliver(w: World, bits: int) -> bool:
         take_alter_answer(w, message)
     else:
         take_log_info(w, message)
+    return True
+
+
+def hold_message(w: World, bits: int) -> bool:
+    """A message to or from the controller is caught in a cut."""
+    if not w.messages or len(w.held) >= HELD_MAX:
+        return False
+    w.held.append(w.messages.pop(bits % len(w.messages)))
+    return True
+
+
+def release_message(w: World, bits: int) -> bool:
+    """The cut ends: what it held is on its way again."""
+    if not w.held:
+        return False
+    send(w, w.held.pop(bits % len(w.held)))
     return True
 
 

@@ -350,6 +350,7 @@ class World:
         "heard",
         # network
         "messages",
+        "held",
         "late",
         # counters
         "last_value",
@@ -357,7 +358,6 @@ class World:
         "touched",
         "marks",
         "last_mark",
-        "healing",
     )
 
     def __init__(self, setup: Setup, rules: "Rules", checker: "Checker") -> None:
@@ -394,6 +394,8 @@ class World:
         self.heard: dict[tuple[int, int], tuple[int, int]] = {}
         #: to and from the controller, in any order
         self.messages: list[tuple[int, ...]] = []
+        #: caught in a cut: they arrive much later
+        self.held: list[tuple[int, ...]] = []
         #: of fetches that their sender gave up: (replica, request or None, answer or None)
         self.late: list[tuple[Replica, FetchRequest | None, FetchAnswer | None]] = []
         self.last_value = 0
@@ -404,7 +406,6 @@ class World:
         self.marks: dict[str, int] = {}
         #: the last one since somebody looked, for triggers
         self.last_mark = ""
-        self.healing = False
 
     @property
     def active(self) -> int:

@@ -234,8 +234,13 @@ def _aimed(w: World, draw: Draw) -> int:
     target = -1
     if aim == 0:
         target = part.leader
-    elif aim == 1 and members:
-        target = members[(bits >> 20) % len(members)]
+    elif aim == 1:
+        # who is about to join matters as much as who is in
+        for copy in w.replicas:
+            if copy.proposal is not None:
+                members = ids(copy.proposal[0] & ~copy.isr) or members
+        if members:
+            target = members[(bits >> 20) % len(members)]
     return bits if target < 0 else bits + target - bits % w.broker_count + w.broker_count
 
 
