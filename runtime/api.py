@@ -169,6 +169,13 @@ class File(Protocol):
         """Make durable every byte that was in the file when the flush *started* (A-21). Concurrent calls
         may share one fsync that starts after the later of them. Raises: DiskError."""
 
+    async def drop_cache(self) -> None:
+        """Flush, then forget what the page cache holds of the file: later reads see what the disk has.
+
+        After a failed flush the cache holds bytes that look written and are not, and it shows them to later
+        processes too (A-20). The size stays. Raises: DiskError.
+        """
+
     async def truncate(self, size: int) -> None:
         """Cut to `size` bytes; not durable until flushed. Raises: DiskError."""
 

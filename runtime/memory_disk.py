@@ -49,6 +49,11 @@ class Inode:
         """It was cut short: what is cached from there on is dirty again."""
         self._clean_size = min(self._clean_size, start)
 
+    def drop_clean(self) -> None:
+        """The page cache reads the file anew, once nothing is dirty; holes read as zeros."""
+        self.cached = self.durable + bytes(len(self.cached) - len(self.durable))
+        self._clean_size = len(self.cached)
+
     def lose_cache(self) -> None:
         self.cached = bytearray(self.durable)
         self._clean_size = len(self.cached)
@@ -109,6 +114,10 @@ class MemoryFile:
     async def flush(self) -> None:
         self._check_usable()
         await self._commit.commit()
+
+    async def drop_cache(self) -> None:
+        await self.flush()
+        self._inode.drop_clean()
 
     async def truncate(self, size: int) -> None:
         assert 0 <= size <= self.size, f"truncate {self._path} to {size}, but it has {self.size} bytes"

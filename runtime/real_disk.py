@@ -93,6 +93,13 @@ class RealFile:
         self._check_usable()
         await self._commit.commit()
 
+    async def drop_cache(self) -> None:
+        await self.flush()
+        if hasattr(os, "posix_fadvise"):  # not on macOS, whose cache stays as it is
+            await asyncio.get_running_loop().run_in_executor(
+                self._flushes, os.posix_fadvise, self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED
+            )
+
     async def truncate(self, size: int) -> None:
         self._check_usable()
         assert 0 <= size <= self._size, f"truncate {self._path} to {size}, but it has {self._size} bytes"

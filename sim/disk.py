@@ -101,11 +101,10 @@ class Inode:
         """It failed: its pages count as clean and were not written."""
         self._writing.remove(begun)
 
-    def evict(self) -> None:
-        """The page cache reads the file anew."""
-        self.cached = bytearray(self.durable)
+    def drop_clean(self) -> None:
+        """The page cache reads the file anew, once nothing is dirty; holes read as zeros."""
+        self.cached = self.durable + bytes(len(self.cached) - len(self.durable))
         self.clean_size = len(self.cached)
-        self.low_size = None
 
     def is_under_way(self, begun: "WriteBack") -> bool:
         """False once a later flush, or a power cut, has ended it."""
@@ -241,7 +240,7 @@ class Platter:
         self.lies_one_in = 0
         self.root = Folder()
         self.locked: dict[str, Process] = {}
-        #: files of which a flush has failed
+        #: files of which a flush has failed: the next process will not find their ends (A-20)
         self.suspects: list[Inode] = []
         self._faults: list[_Fault] = []
         #: nothing completes before
@@ -259,10 +258,7 @@ class Platter:
         self.root.sync()
 
     def process_ended(self, process: Process) -> None:
-        """Locks are free. The page cache lives, but for the files of which a flush has failed: their dropped
-        pages count as clean, and nothing holds them any more."""
-        for inode in self.suspects:
-            inode.evict()
+        """Locks are free. The page cache lives, with the pages of failed flushes, which count as clean."""
         self.suspects.clear()
         self.locked = {path: owner for path, owner in self.locked.items() if owner is not process}
 
@@ -401,6 +397,10 @@ class SimFile:
     async def flush(self) -> None:
         self._check_usable()
         await self._commit.commit()
+
+    async def drop_cache(self) -> None:
+        await self.flush()
+        self._inode.drop_clean()
 
     async def truncate(self, size: int) -> None:
         assert 0 <= size <= self.size, f"truncate {self._path} to {size}, but it has {self.size} bytes"

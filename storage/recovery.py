@@ -115,6 +115,9 @@ async def _base_offsets(disk: Disk, folder: str) -> list[int]:
 async def _scan(found: RecoveredSegments, segment: Segment) -> None:
     """Read a segment from its beginning, note every valid batch, cut the file behind the last one."""
     await segment.restart()
+    # What the disk has counts, not what the page cache shows: the process before may have died of a failed
+    # flush, whose pages look written ever since, to us as well (A-20).
+    await segment.log.drop_cache()
     file_size = segment.log.size
     last_epoch = found.segments[-2].last_epoch if len(found.segments) > 1 else -1
     found.scanned.append(segment.base_offset)

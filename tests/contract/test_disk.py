@@ -87,6 +87,14 @@ async def test_cancelled_truncate_leaves_size_and_file_in_agreement(world: World
     assert again.size == file.size
 
 
+async def test_dropping_the_cache_keeps_the_bytes_and_the_end(world: World, file: File) -> None:
+    file.append([b"abc"])
+    await file.drop_cache()
+    assert (file.size, file.read_at(0, 9)) == (3, b"abc")
+    assert file.append([b"d"]) == 3
+    assert file.read_at(0, 9) == b"abcd"
+
+
 async def test_flushes_at_the_same_time_all_end(world: World, file: File) -> None:
     done: list[int] = []
 

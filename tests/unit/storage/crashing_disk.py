@@ -87,6 +87,10 @@ class CrashingFile:
         self.disk.step("flush", self.path)
         await self.inner.flush()
 
+    async def drop_cache(self) -> None:
+        self.disk.step("drop cache", self.path)
+        await self.inner.drop_cache()
+
     async def truncate(self, size: int) -> None:
         self.disk.step("truncate", self.path)
         await self.inner.truncate(size)

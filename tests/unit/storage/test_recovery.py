@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from runtime.api import DiskError
 from runtime.memory import memory_runtime
 from runtime.memory_disk import MemoryDisk
 from storage.config import LogConfig
@@ -279,3 +280,23 @@ async def test_leftovers_of_a_crash_are_no_obstacle() -> None:
     names = await disk.listdir(FOLDER)
     assert f"{99:020}.index" not in names
     assert f"{99:020}.snapshot" not in names, "a snapshot above the end must never be believed later"
+
+
+async def test_bytes_of_a_failed_flush_are_not_believed_by_the_next_process() -> None:
+    """A-20 across a restart: the page cache has them, the disk has zeros, no later flush would write them."""
+    runtime, world = memory_runtime()
+    log = await Log.open(runtime, FOLDER, ONE, clean=False)
+    log.append_as_leader(batch(2), 1)
+    await log.flush()
+    log.append_as_leader(batch(2), 1)
+    world.disk.fail("flush", ".log")
+    with pytest.raises(DiskError):
+        await log.flush()
+    world.disk.process_kill()
+    again = await reopen(world.disk, ONE)
+    assert offsets(again) == [(0, 1)]
+    again.append_as_leader(batch(2), 2)
+    await again.flush()
+    content = read_all(again)
+    world.disk.power_loss()
+    assert read_all(await reopen(world.disk, ONE)) == content
