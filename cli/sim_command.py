@@ -6,12 +6,13 @@ decided here.
 
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from typing import Any
 
 import click
 
 from cli.sim_model_command import command as model
+from cli.sim_options import recipe_of, story_options
+from cli.sim_swarm_command import replay, report, shrink, swarm
 
 
 @click.group()
@@ -20,64 +21,32 @@ def command() -> None:
 
 
 command.add_command(model, "model")
+for one in (swarm, replay, shrink, report):
+    command.add_command(one)
 
 
 @command.command()
 @click.option("--seed", required=True, metavar="N", help="Decides everything that happens; any text.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0, min_open=True),
-    default=30.0,
-    show_default=True,
-    help="Simulated seconds of load and faults, before everything is healed.",
-)
-@click.option("--brokers", type=click.IntRange(1, 9), default=3, show_default=True, help="Machines.")
-@click.option(
-    "--voters", type=click.Choice(["1", "3", "5"]), default="3", show_default=True, help="Machines."
-)
-@click.option("--partitions", type=click.IntRange(1, 50), default=4, show_default=True, help="Of the topic.")
-@click.option("--producers", type=click.IntRange(1, 20), default=4, show_default=True, help="Machines.")
-@click.option("--fault-gap-ms", type=click.IntRange(10), default=1500, show_default=True, help="Mean gap.")
+@story_options
 @click.option("--transcript", type=click.Path(dir_okay=False), help="Write every event to this file.")
-def run(
-    seed: str,
-    seconds: float,
-    brokers: int,
-    voters: str,
-    partitions: int,
-    producers: int,
-    fault_gap_ms: int,
-    transcript: str | None,
-) -> None:
+def run(seed: str, transcript: str | None, **given: Any) -> None:
     """Play one seed: boot, load and faults, heal, quiesce, judge.
 
-    Exit 0 when every property held, 1 when one did not; the page then shows the replicas, who waits for what
-    and the last events.
+    Exit 0 when every property held, 1 when one did not; the page then shows the replicas, where a run that
+    passes parts from it, what befell the cluster, the last events and who waits for what.
     """
-    from sim.choices import Choices
-    from sim.faults import Plan
-    from sim.run import run as run_seed
-    from sim.run import shape_of
-    from sim.world import Shape
+    from sim.recording import record
+    from sim.swarm import page_of
 
-    replicas = min(3, brokers)
-    base = Shape(
-        brokers=brokers,
-        voters=int(voters),
-        partitions=partitions,
-        replicas=replicas,
-        min_isr=min(2, replicas),
-        producers=producers,
-    )
-    with ExitStack() as files:
-        sink: Callable[[str], object] | None = None
-        if transcript is not None:
-            sink = files.enter_context(open(transcript, "w", encoding="utf-8")).write
-        started, cpu_started = time.monotonic(), time.process_time()
-        shape, plan = shape_of(seed, base), Plan(gap_ms=fault_gap_ms)
-        result = run_seed(Choices(seed), shape, seconds, plan=plan, sink=sink)
-        wall, cpu = time.monotonic() - started, time.process_time() - cpu_started
-    click.echo(result.as_text())
+    recipe = recipe_of(given)
+    started, cpu_started = time.monotonic(), time.process_time()
+    recording = record(recipe.story(seed))
+    result = recording.result
+    wall, cpu = time.monotonic() - started, time.process_time() - cpu_started
+    if transcript is not None:
+        with open(transcript, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in recording.events)
+    click.echo(page_of(recording, recipe.command(seed)) if result.violation else result.as_text())
     # Beside the page, which is the same whenever the seed is.
     click.echo(
         f"{wall:.2f} s of wall time, {cpu:.2f} s of CPU: "

@@ -1,0 +1,146 @@
+"""The page about a failing run, and the table of a swarm: for people, from what was recorded.
+
+Owns the words and what fits on one page. Plays nothing and decides nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sim.artifact import Artifact, name_of
+from sim.recording import Recording, first_event_that_differs
+from sim.rows import Row
+
+_WIDTH = 160
+_EVENTS = 40
+_STORY = 30
+_WAITING = 16
+_ERRORS = 6
+#: kinds of events that tell what befell the cluster
+_BEFALLS = frozenset(
+    ("fault", "point", "kill", "power", "boot", "exit", "stop", "pause", "resume", "truncate", "heal")
+)
+
+
+def failure_page(
+    kept: Artifact,
+    recording: Recording,
+    again: str,
+    neighbour: tuple[str, list[str]] | None,
+    defect: str | None,
+) -> str:
+    """One page. `again`: how to play it; `neighbour`: a run that passes, in words, and its events."""
+    result, story = recording.result, recording.story
+    lines = [
+        f"{name_of(result.violation)} violated by seed {story.seed}",
+        f"  {result.violation}",
+        f"  again:   {again}",
+        f"  at:      step {result.handles}, {result.simulated_seconds:.6f} simulated seconds",
+        f"  trace:   {result.trace_hash}",
+        f"  code:    commit {kept.commit}, Python {kept.python}",
+        f"  band:    {story.told()}",
+    ]
+    if defect is not None:
+        lines.append(f"  DEFECT OF THE SIMULATOR: a second play of this story parts from the first: {defect}")
+    lines += ["replicas:", *result.replicas]
+    lines += _parting(recording.events, neighbour)
+    befell = [line for line in recording.events if line.split(" ", 2)[1] in _BEFALLS]
+    lines += [f"what befell it ({min(_STORY, len(befell))} of {len(befell)}):", *_indented(befell[-_STORY:])]
+    lines += [f"last {_EVENTS} events:", *_indented(recording.events[-_EVENTS:])]
+    lines += ["waiting:", *_waiting(result.pending)]
+    if result.errors:
+        lines += ["errors logged:", *_indented(result.errors[-_ERRORS:])]
+    return "\n".join(line[:_WIDTH] for line in lines)
+
+
+def _parting(events: Sequence[str], neighbour: tuple[str, list[str]] | None) -> list[str]:
+    """Where a run that passes goes another way."""
+    if neighbour is None:
+        return ["no neighbour passes: leaving out any one of the last faults changes nothing"]
+    words, others = neighbour
+    found = first_event_that_differs(list(events), others)
+    if found is None:
+        return [f"passes {words}, by the same events"]
+    number, here, there = found
+    return [f"passes {words}; first event that differs is number {number}:", *_indented([here, there])]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _waiting(pending: str) -> list[str]:
+    """Pending tasks by the place where they wait, the most crowded last."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for line in pending.splitlines():
+        who, _, place = line.strip().rpartition(" at ")
+        places[place].append(who.split(":")[0])
+    rows = sorted(places.items(), key=lambda item: (len(item[1]), item[0]))
+    lines = [f"  {place}: {_counted(who)}" for place, who in rows]
+    return lines[:_WAITING] + (
+        [f"  and {len(lines) - _WAITING} places more"] if len(lines) > _WAITING else []
+    )
+
+
+def _counted(names: Sequence[str]) -> str:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items())
+
+
+# --- swarms --------------------------------------------------------------------------------------------
+
+_HEADS = "seed,band,mix,violated,steps,sim s,wall s,cpu s,batches,faults,marks,trace"
+HEADS = tuple(_HEADS.split(","))
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row of the table under `HEADS`."""
+    return (
+        str(row.seed),
+        row.band,
+        row.mix,
+        "DEFECT" if row.defect is not None else row.violated or "-",
+        str(row.steps),
+        f"{row.simulated_seconds:.1f}",
+        f"{row.wall_seconds:.1f}",
+        f"{row.cpu_seconds:.1f}",
+        str(row.acknowledged_batches),
+        str(sum(row.faults.values())),
+        str(sum(1 for count in row.marks.values() if count)),
+        row.trace_hash,
+    )
+
+
+def summary(total: Mapping[str, Any]) -> str:
+    """The sums of `sim.rows.sums` in words."""
+    lines = [
+        f"{total['seeds']} seeds, {total['simulated_seconds']} simulated seconds in {total['cpu_seconds']} "
+        f"seconds of CPU: {total['simulated_seconds_per_cpu_second']} a second, "
+        f"{total['seeds_per_cpu_minute']} seeds a minute",
+        f"{total['steps']} steps, {total['changes']} changes checked, "
+        f"{total['batches_per_simulated_second']} acknowledged batches and "
+        f"{total['faults_per_simulated_second']} faults a simulated second",
+    ]
+    marks = total["marks"]
+    if marks:
+        never = total["marks_never_met"]
+        lines.append(
+            f"rare states: {len(marks) - len(never)} of {len(marks)} met"
+            + (f"; never: {', '.join(never)}" if never else "")
+        )
+    lines += [f"allowed: {name}: {count}" for name, count in total["allowed"].items()]
+    for name, seeds in total["violations"].items():
+        lines.append(f"violated: {name} by {len(seeds)} seeds: {_some(seeds)}")
+    if total["defects"]:
+        lines.append(f"DEFECTS OF THE SIMULATOR, two plays differ: seeds {_some(total['defects'])}")
+    if not total["violations"] and not total["defects"]:
+        lines.append("every property held")
+    return "\n".join(lines)
+
+
+def _some(seeds: Sequence[int], limit: int = 20) -> str:
+    return ", ".join(map(str, seeds[:limit])) + (
+        f" and {len(seeds) - limit} more" if len(seeds) > limit else ""
+    )

@@ -1,0 +1,168 @@
+"""What is kept of each seed of a swarm: one row, the same whoever played it, and what rows amount to.
+
+Owns the columns, their text and their sums. Only the seconds of the clock and of the processor differ between
+two plays of a seed.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from sim.artifact import name_of
+from sim.run import Result
+from sim.story import Story
+
+#: columns that differ between two plays of a seed
+TIMES = ("wall_seconds", "cpu_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One seed."""
+
+    seed: int
+    band: str
+    mix: str
+    #: name of the property that was violated
+    violated: str | None
+    violation: str | None
+    #: where a second play of the same seed parted from the first: a defect of the simulator
+    defect: str | None
+    trace_hash: str
+    #: handles that ran
+    steps: int
+    #: steps after which properties were checked
+    changes: int
+    simulated_seconds: float
+    wall_seconds: float
+    cpu_seconds: float
+    acknowledged_batches: int
+    #: by name, so often played
+    faults: dict[str, int] = field(default_factory=dict)
+    #: rare states, so often met; zeros too
+    marks: dict[str, int] = field(default_factory=dict)
+    #: losses that a rule allows in this band, by the rule
+    allowed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_failing(self) -> bool:
+        """Somebody must look at it."""
+        return self.violation is not None or self.defect is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """The simulator itself came to grief: there is no run to look at."""
+        return not self.trace_hash
+
+
+def broken_row(seed: int, story: Story, defect: str) -> Row:
+    """The row of a run that the simulator could not play to its end."""
+    return Row(seed, story.band, story.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0)
+
+
+def row_of(
+    seed: int, story: Story, result: Result, defect: str | None, wall_seconds: float, cpu_seconds: float
+) -> Row:
+    """The row of a run that just ended."""
+    return Row(
+        seed=seed,
+        band=story.band,
+        mix=story.mix,
+        violated=name_of(result.violation),
+        violation=result.violation,
+        defect=defect,
+        trace_hash=result.trace_hash,
+        steps=result.handles,
+        changes=result.changes,
+        simulated_seconds=round(result.simulated_seconds, 3),
+        wall_seconds=round(wall_seconds, 3),
+        cpu_seconds=round(cpu_seconds, 3),
+        acknowledged_batches=result.acknowledged_batches,
+        faults=dict(sorted(result.faults.items())),
+        marks=dict(sorted(result.marks.items())),
+        allowed=dict(sorted(result.allowed.items())),
+    )
+
+
+def to_line(row: Row) -> str:
+    """One line of JSON."""
+    return json.dumps(asdict(row), separators=(",", ":"))
+
+
+def from_mapping(row: dict[str, Any]) -> Row:
+    """Columns that later versions add are left out. Raises: KeyError, TypeError."""
+    names = [field.name for field in fields(Row)]
+    made = {name: row[name] for name in names}
+    for name in ("faults", "marks", "allowed"):
+        made[name] = dict(sorted(dict(made[name] or {}).items()))
+    return Row(**made)
+
+
+class BadRows(Exception):
+    """A folder without rows, or with rows of another version. The text says which."""
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """All rows in `rows*.jsonl` and `rows*.parquet`, by seed. Raises: BadRows."""
+    rows: list[Row] = []
+    try:
+        for path in sorted(folder.glob("rows*.jsonl")):
+            rows += [from_mapping(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        tables = sorted(folder.glob("rows*.parquet"))
+        if tables:
+            from sim.spark_engine import read_parquet  # the one module that may use its libraries (D1)
+
+            rows += [from_mapping(row) for table in tables for row in read_parquet(table)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRows(f"{folder} has rows of another version: {error!r}") from error
+    if not rows:
+        raise BadRows(f"{folder} has no rows*.jsonl and no rows*.parquet")
+    return sorted(rows, key=lambda row: row.seed)
+
+
+def sums(rows: Sequence[Row]) -> dict[str, Any]:
+    """What many seeds amount to; the summary that is kept."""
+    seconds = sum(row.simulated_seconds for row in rows)
+    cpu = sum(row.cpu_seconds for row in rows)
+    faults, marks = _added(row.faults for row in rows), _added(row.marks for row in rows)
+    violations: dict[str, list[int]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.seed):
+        if row.violated is not None:
+            violations[row.violated].append(row.seed)
+    batches = sum(row.acknowledged_batches for row in rows)
+    return {
+        "seeds": len(rows),
+        "violations": dict(sorted(violations.items())),
+        "defects": sorted(row.seed for row in rows if row.defect is not None),
+        "bands": dict(sorted(Counter(row.band for row in rows).items())),
+        "mixes": dict(sorted(Counter(row.mix for row in rows).items())),
+        "steps": sum(row.steps for row in rows),
+        "changes": sum(row.changes for row in rows),
+        "simulated_seconds": round(seconds, 1),
+        "wall_seconds": round(sum(row.wall_seconds for row in rows), 1),
+        "cpu_seconds": round(cpu, 1),
+        "simulated_seconds_per_cpu_second": _rate(seconds, cpu),
+        "seeds_per_cpu_minute": _rate(60 * len(rows), cpu),
+        "acknowledged_batches": batches,
+        "batches_per_simulated_second": _rate(batches, seconds),
+        "faults_per_simulated_second": _rate(sum(faults.values()), seconds),
+        "faults": dict(sorted(faults.items())),
+        "allowed": dict(sorted(_added(row.allowed for row in rows).items())),
+        "marks": dict(sorted(marks.items())),
+        "marks_never_met": sorted(name for name, count in marks.items() if not count),
+    }
+
+
+def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for some in counts:
+        for name, count in some.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _rate(count: float, of: float) -> float:
+    return round(count / of, 2) if of else 0.0

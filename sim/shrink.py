@@ -1,0 +1,168 @@
+"""Makes a failing run smaller while the same property stays violated (verification §3.7).
+
+Owns the edits and their order: fewer faults, a shorter run, fewer partitions and producers, least delays,
+first come, first served. Every try is a replay of an edited tape, in which zero is the simplest choice.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from sim.artifact import Artifact, artifact_of, name_of
+from sim.choices import Tape
+from sim.recording import record
+from sim.story import Story
+
+REPLAYS = 300
+#: stream of the faults: two draws for each, how long until it and which one; zero is none
+_FAULTS = "fault"
+_DRAWS_PER_FAULT = 2
+#: by what they make simple; streams that an edit may empty
+_DELAYS = ("net", "disk")
+_ORDER = ("work", "sched")
+_SHORTEST_S = 0.5
+
+
+@dataclass(slots=True)
+class Shrinker:
+    """One failing run on its way down."""
+
+    #: the smallest so far
+    best: Artifact
+    budget: int
+    tell: Callable[[str], object]
+    replays: int = 0
+
+    def run(self) -> Artifact:
+        """Try all edits until none helps or the budget is used up."""
+        while self.replays < self.budget:
+            before = _size(self.best)
+            for step in (self._faults, self._seconds, self._shape, self._delays, self._order):
+                step()
+            if _size(self.best) == before:
+                break
+        return self.best
+
+    def _try(self, what: str, story: Story, tape: Tape) -> bool:
+        """Keep the edited run when it still fails in the same way."""
+        if self.replays >= self.budget:
+            return False
+        self.replays += 1
+        recording = record(story, tape)
+        if name_of(recording.result.violation) != self.best.property_name:
+            return False
+        self.best = artifact_of(story, recording.tape, recording.result)
+        self.tell(f"{self.replays} replays: {what}; {_size_told(self.best)}")
+        return True
+
+    def _faults(self) -> None:
+        """Leave out half of the faults, then quarters, down to single ones."""
+        size = max(1, len(played_faults(self.best.tape)) // 2)
+        while self.replays < self.budget:
+            at, is_smaller = 0, False
+            while at < len(played := played_faults(self.best.tape)) and self.replays < self.budget:
+                out = played[at : at + size]
+                if self._try(
+                    f"{len(out)} faults fewer", self.best.story, without_faults(self.best.tape, out)
+                ):
+                    is_smaller = True
+                else:
+                    at += size
+            if size == 1 and not is_smaller:
+                return
+            size = max(1, size // 2)
+
+    def _seconds(self) -> None:
+        """Heal earlier."""
+        for share in (0.25, 0.5, 0.75, 0.9):
+            story = self.best.story
+            seconds = round(story.seconds * share, 2)
+            if seconds >= _SHORTEST_S and self._try(
+                f"{seconds:g} s", replace(story, seconds=seconds), self.best.tape
+            ):
+                return
+
+    def _shape(self) -> None:
+        for count in range(1, self.best.story.shape.partitions):
+            shape = replace(self.best.story.shape, partitions=count)
+            if self._try(f"{count} partitions", replace(self.best.story, shape=shape), self.best.tape):
+                break
+        for count in range(1, self.best.story.shape.producers):
+            shape = replace(self.best.story.shape, producers=count)
+            if self._try(f"{count} producers", replace(self.best.story, shape=shape), self.best.tape):
+                break
+
+    def _delays(self) -> None:
+        self._empty(_DELAYS, "least delays")
+
+    def _order(self) -> None:
+        self._empty(_ORDER, "first come, first served")
+
+    def _empty(self, labels: tuple[str, ...], what: str) -> None:
+        for label in labels:
+            if any(self.best.tape.get(label, ())):
+                zeros: dict[str, array[int]] = {**self.best.tape, label: array("Q")}
+                self._try(f"{what} ({label})", self.best.story, zeros)
+
+
+def shrink(
+    artifact: Artifact, budget: int = REPLAYS, tell: Callable[[str], object] = lambda _: None
+) -> Artifact:
+    """A smaller run that violates the same property, after at most `budget` replays.
+
+    Raises: NotFailing when the run does not fail any more.
+    """
+    assert artifact.violation is not None, "a run that passes has nothing to shrink to"
+    shrinker = Shrinker(artifact, budget, tell)
+    if not shrinker._try("as it is", artifact.story, artifact.tape):
+        raise NotFailing(f"{artifact.property_name} of commit {artifact.commit} is not violated any more")
+    return shrinker.run()
+
+
+class NotFailing(Exception):
+    """The run that was to be shrunk does not violate its property with this code."""
+
+
+def played_faults(tape: Tape) -> list[int]:
+    """Numbers of the faults that a tape plays."""
+    values = tape.get(_FAULTS, array("Q"))
+    return [n for n, value in enumerate(values[1::_DRAWS_PER_FAULT]) if value]
+
+
+def without_faults(tape: Tape, numbers: list[int]) -> Tape:
+    """The tape without some faults; those that stay draw what they drew."""
+    values = array("Q", tape.get(_FAULTS, ()))
+    for number in numbers:
+        values[_DRAWS_PER_FAULT * number + 1] = 0
+    return {**tape, _FAULTS: values}
+
+
+def passing_neighbour(artifact: Artifact, budget: int) -> tuple[str, list[str]] | None:
+    """The run without one of its last faults, when that passes: (in words, its events)."""
+    for number, tape in _neighbours(artifact.tape, budget):
+        recording = record(artifact.story, tape)
+        if recording.result.violation is None:
+            return f"without fault {number}", recording.events
+    return None
+
+
+def _neighbours(tape: Tape, count: int) -> Iterator[tuple[int, Tape]]:
+    for number in reversed(played_faults(tape)[-count:] if count else []):
+        yield number, without_faults(tape, [number])
+
+
+def _size(artifact: Artifact) -> tuple[int, float, int, int, int, int]:
+    story = artifact.story
+    return (
+        len(played_faults(artifact.tape)),
+        story.seconds,
+        story.shape.partitions,
+        story.shape.producers,
+        sum(1 for label in (*_DELAYS, *_ORDER) if any(artifact.tape.get(label, ()))),
+        artifact.steps,
+    )
+
+
+def _size_told(artifact: Artifact) -> str:
+    faults, seconds, partitions, producers, _, steps = _size(artifact)
+    return f"{faults} faults, {seconds:g} s, {partitions} partitions, {producers} producers, {steps} steps"

@@ -1,0 +1,118 @@
+"""A story: everything that decides a run beside its draws; and the recipe that makes one from a seed.
+
+Owns the bands, and the mix of verification §3.6: of five seeds two play the tuned table of faults, two a
+table with weights of their own, one mostly crashes at named points. `sim run` and both engines of the swarm
+come here, so a seed is the same story everywhere.
+"""
+
+import shlex
+from dataclasses import dataclass, field, replace
+
+from sim.choices import Choices
+from sim.faults import FAULT_NAMES, Plan
+from sim.run import shape_of
+from sim.world import Shape
+
+#: which faults may add up to what: {name: what of the shape is other than usual}
+BANDS: dict[str, dict[str, bool]] = {
+    "budget": {},
+    "manager": {"recovery_manager": True},
+    "over-budget": {"over_budget": True},
+    "no-elr": {"elr": False},
+    "lying-disks": {"every_write": True, "disks_lie": True},
+}
+
+MIXES = ("tuned", "tuned", "swarm", "swarm", "triggers")
+#: what finds most
+_TUNED = {
+    "kill_broker": 3,
+    "kill_leader": 3,
+    "kill_busy_leader": 8,
+    "power_broker": 2,
+    "power_leader": 3,
+    "power_all": 2,
+    "pause_leader": 2,
+    "isolate_leader": 2,
+    "crash_at_point": 6,
+}
+#: half of the faults never, some rarely, one in five often
+_OWN_WEIGHTS = (1, 0, 0, 1, 6)
+_TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One run before it is played."""
+
+    seed: str
+    shape: Shape
+    #: of load and faults, before everything is healed
+    seconds: float
+    plan: Plan
+    band: str = "budget"
+    mix: str = "tuned"
+
+    def told(self) -> str:
+        """One line for people."""
+        shape = self.shape
+        return (
+            f"{self.band}, {self.mix}, {shape.brokers} brokers, {shape.voters} voters, "
+            f"{shape.partitions} partitions of {shape.replicas}, min ISR {shape.min_isr}, "
+            f"{shape.producers} producers, {self.seconds:g} s, "
+            f"a fault every {self.plan.gap_ms} ms, "
+            f"flush {'every write' if shape.every_write else 'by the page cache'}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is the same for all seeds of a swarm."""
+
+    #: without what seeds and bands decide
+    base: Shape = field(default_factory=Shape)
+    seconds: float = 30.0
+    #: about so long between two faults
+    gap_ms: int = 1_000
+    band: str = "budget"
+
+    def story(self, seed: str) -> Story:
+        """What this seed plays."""
+        shape = replace(shape_of(seed, self.base), **BANDS[self.band])
+        stream = Choices(seed).stream("mix")
+        mix = MIXES[stream.draw(len(MIXES))]
+        weights = dict(_TUNED)
+        if mix != "tuned":
+            weights = {name: _OWN_WEIGHTS[stream.draw(len(_OWN_WEIGHTS))] for name in FAULT_NAMES}
+            weights.update(_TRIGGERS if mix == "triggers" else {})
+        return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
+
+    def command(self, seed: str) -> str:
+        """How to play it again, on one line."""
+        usual, base = Recipe(), self.base
+        given = {
+            "--seconds": (f"{self.seconds:g}", f"{usual.seconds:g}"),
+            "--band": (self.band, usual.band),
+            "--brokers": (base.brokers, usual.base.brokers),
+            "--voters": (base.voters, usual.base.voters),
+            "--partitions": (base.partitions, usual.base.partitions),
+            "--producers": (base.producers, usual.base.producers),
+            "--fault-gap-ms": (self.gap_ms, usual.gap_ms),
+        }
+        changed = "".join(f" {name} {value}" for name, (value, normal) in given.items() if value != normal)
+        return f"holdfast sim run --seed {shlex.quote(seed)}{changed}"
+
+
+def recipe(
+    brokers: int, voters: int, partitions: int, producers: int, seconds: float, gap_ms: int, band: str
+) -> Recipe:
+    """From the options of the command line; as many replicas and as high a min ISR as brokers allow."""
+    replicas = min(3, brokers)
+    base = Shape(
+        brokers=brokers,
+        voters=voters,
+        partitions=partitions,
+        replicas=replicas,
+        min_isr=min(2, replicas),
+        producers=producers,
+    )
+    return Recipe(base, seconds, gap_ms, band)

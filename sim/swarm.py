@@ -1,0 +1,105 @@
+"""Plays many seeds: the work that is done for each of them, and the engine that spreads it over processes.
+
+Owns what is checked beside the properties (a second play of some seeds, draw by draw) and what is kept of a
+failing seed. Spark spreads the same work over machines, see `sim.spark_engine`.
+"""
+
+import gzip
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+
+from sim import shrink
+from sim.artifact import artifact_of, save
+from sim.recording import Recording, difference, play, record
+from sim.report import failure_page
+from sim.rows import Row, broken_row, row_of
+from sim.story import Recipe
+
+#: one seed in so many is played twice
+TWICE_ONE_IN = 100
+#: of a traceback
+_LINES_OF_ERROR = 4
+#: replays that look for a neighbour of a failing run which passes
+_NEIGHBOURS = 6
+
+
+def play_seed(recipe: Recipe, seed: int) -> Row:
+    """Play a seed. One in a hundred, and each that fails, is played again and compared draw by draw."""
+    started, cpu_started = time.monotonic(), time.process_time()
+    story = recipe.story(str(seed))
+    try:
+        result = play(story)
+    except Exception as error:  # noqa: BLE001  it is in the row, and the other seeds go on
+        return broken_row(seed, story, "".join(traceback.format_exception(error)[-_LINES_OF_ERROR:]))
+    wall, cpu = time.monotonic() - started, time.process_time() - cpu_started
+    defect = None
+    if seed % TWICE_ONE_IN == 0 or result.violation is not None:
+        recording = record(story)
+        defect = difference(recording, record(story))
+        if defect is None and recording.result.trace_hash != result.trace_hash:
+            defect = "recording a run changes its trace"
+    return row_of(seed, story, result, defect, wall, cpu)
+
+
+def play_seeds(recipe: Recipe, seeds: Sequence[int], jobs: int, until: float | None = None) -> Iterator[Row]:
+    """The rows of seeds as they come, from `jobs` processes.
+
+    `until`: no seed is begun after that instant of the monotonic clock.
+    """
+    # Fresh interpreters: nothing of this process, its threads included, is in them.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_job)
+    left = iter(seeds)
+    running: set[Future[Row]] = set()
+    try:
+        while True:
+            while len(running) < 2 * jobs and (until is None or time.monotonic() < until):
+                seed = next(left, None)
+                if seed is None:
+                    break
+                running.add(pool.submit(play_seed, recipe, seed))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda future: future.result().seed):
+                yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin_job() -> None:
+    """A signal from the keyboard ends the parent, which ends us."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def keep_seed(recipe: Recipe, seed: str, folder: Path | None) -> str:
+    """Play a failing seed again with everything kept; returns its page.
+
+    Into `folder`: `seed-N.json` for replay and shrink, `seed-N.txt` the page, `seed-N.events.gz` every event.
+    """
+    recording = record(recipe.story(seed))
+    page = page_of(recording, recipe.command(seed))
+    if folder is not None:
+        path = folder / f"seed-{seed}.json"
+        save(artifact_of(recording.story, recording.tape, recording.result), path)
+        path.with_suffix(".txt").write_text(page + "\n", encoding="utf-8")
+        with gzip.open(path.with_suffix(".events.gz"), "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in recording.events)
+    return page
+
+
+def page_of(recording: Recording, again: str) -> str:
+    """The page about a recorded run that failed; plays it once more, and neighbours of it."""
+    kept = artifact_of(recording.story, recording.tape, recording.result)
+    # From the tape in both cases: the seed's generators are not part of the comparison then.
+    defect = difference(_as_replayed(recording), record(recording.story, recording.tape))
+    neighbour = shrink.passing_neighbour(kept, _NEIGHBOURS)
+    return failure_page(kept, recording, again, neighbour, defect)
+
+
+def _as_replayed(recording: Recording) -> Recording:
+    return Recording(recording.story, recording.result, recording.tape, {}, recording.events)
