@@ -80,6 +80,9 @@ def why(before: PartitionRegistration, after: PartitionRegistration, decision: D
     told = [f"Why: {decision.cause}."]
     if after.leader_epoch != before.leader_epoch:
         told.append(_leadership(before, after, decision))
+        loss = decision.cause.predicted_loss(after.leader)
+        if loss is not None:
+            told.append(f"Predicted loss, as far as the compared logs tell: {loss} records.")
     told += _sets(before, after, decision.sets_rule)
     if after.min_isr != before.min_isr:
         told.append(f"Effective min ISR is {after.min_isr} from here on, for controller and leader alike.")
@@ -241,8 +244,6 @@ def decision_row(step: Step) -> dict[str, Any] | None:
         "candidates": list(step.after.replicas),
         "rejected": [{"replica": replica, "because": why.name.lower()} for replica, why in decision.rejected],
         "sets_rule": decision.sets_rule.name.lower(),
-        "logs": [
-            {"replica": log.replica, "last_epoch": log.last_epoch, "end_offset": log.end_offset}
-            for log in decision.cause.logs
-        ],
+        "logs": [{one.name: getattr(log, one.name) for one in fields(log)} for log in decision.cause.logs],
+        "predicted_loss": decision.cause.predicted_loss(step.after.leader),
     }

@@ -112,13 +112,11 @@ class Cause:
     def predicted_loss(self, leader: int | None) -> int | None:
         """Records that some log claims as replicated or durable and the leader's lacks (R68).
 
-        None when the leader's log was not compared. What no compared log tells of is not in it.
+        None when nothing is known. What no compared log tells of is not in it.
         """
         end_offset = next((log.end_offset for log in self.logs if log.replica == leader), None)
-        if end_offset is None:
-            return None
-        claimed = max(max(log.high_watermark, log.flushed_offset) for log in self.logs)
-        return max(0, claimed - end_offset)
+        claimed = max((max(log.high_watermark, log.flushed_offset) for log in self.logs), default=-1)
+        return None if end_offset is None or claimed < 0 else max(0, claimed - end_offset)
 
 
 UNSTATED = Cause(CauseKind.UNSTATED)

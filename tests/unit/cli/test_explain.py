@@ -339,6 +339,7 @@ def test_a_folder_is_told_as_json(folder: Path) -> None:
         "rejected": [{"replica": 1, "because": "fenced"}],
         "sets_rule": "cleared_at_min_isr",
         "logs": [],
+        "predicted_loss": None,
     }
 
 

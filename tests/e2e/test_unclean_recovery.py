@@ -1,0 +1,243 @@
+"""The unclean recovery manager on a live cluster: all brokers are killed at once, nobody is known complete.
+
+The page cache lives, so whoever has the longest log has every acknowledged record. One cluster for all
+stories, a topic each.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from cli.local_cluster import LocalCluster
+from client.admin import Admin
+from client.admin_configs import Resource
+from client.errors import RowError
+from client.metadata_cache import TopicPartition
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from protocol.messages.elect_leaders import ElectionKind
+from protocol.messages.topics import DescribedPartition
+from runtime.api import Runtime
+from runtime.real import run
+from tests.e2e.load import Load, assert_nothing_lost, produce, wait_until, watch
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+MANAGER = "unclean.recovery.manager.enabled"
+STRATEGY = "unclean.recovery.strategy"
+PROPERTIES = {
+    # a broker that stands still for a moment stays unfenced: it is asked and says nothing
+    "broker.session.timeout.ms": "9000",
+    "broker.heartbeat.interval.ms": "300",
+    "replica.lag.time.max.ms": "2000",
+}
+
+T = TypeVar("T")
+
+
+class Drill:
+    """A cluster with the manager switched on at run time, and what operators do with it."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+
+    def ask(self, question: Callable[[Admin], Awaitable[T]], *, brokers: bool = False) -> T:
+        """Ask the controllers, who answer also while no broker does."""
+        cluster = self.cluster
+        servers = cluster.bootstrap_servers if brokers else cluster.bootstrap_controllers
+        answers: list[T] = []
+
+        async def work(runtime: Runtime) -> int:
+            admin = Admin(runtime, servers)
+            try:
+                answers.append(await question(admin))
+            finally:
+                admin.close()
+            return 0
+
+        run(work)
+        return answers[0]
+
+    def set(self, key: str, value: str | None, topic: str | None = None) -> None:
+        resource = Resource(*CLUSTER_RESOURCE) if topic is None else Resource(RESOURCE_TOPIC, topic)
+        assert self.ask(lambda admin: admin.alter_configs({resource: {key: value}})) == {resource: None}
+
+    def topic(self, name: str, strategy: str, partitions: int = 1) -> None:
+        """Replicas 1, 2, 3 in this order for each partition."""
+        configs = {"min.insync.replicas": "2", STRATEGY: strategy}
+        rows = dict.fromkeys(range(partitions), (1, 2, 3))
+        self.ask(lambda admin: admin.create_topic(name, assignments=rows, configs=configs))
+        watch(self.cluster.bootstrap_servers).wait_full_isr(name)
+
+    def partition(self, topic: str, index: int = 0) -> DescribedPartition:
+        return self.ask(lambda admin: admin.describe_topics([topic]))[0].partitions[index]
+
+    def wait_leader(self, topic: str, index: int = 0) -> int:
+        wait_until(lambda: self.partition(topic, index).leader_id >= 0)
+        return self.partition(topic, index).leader_id
+
+    def elect(
+        self, kind: ElectionKind, partition: TopicPartition, leader: int | None = None
+    ) -> RowError | None:
+        desired = None if leader is None else {partition: leader}
+        return self.ask(lambda admin: admin.elect_leaders(kind, [partition], desired))[partition]
+
+    def kill(self, *broker_ids: int) -> None:
+        self.cluster.kill([self.cluster.node(f"broker-{broker_id}") for broker_id in broker_ids])
+
+    def start(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            self.cluster.start(self.cluster.node(f"broker-{broker_id}"))
+        self.wait_unfenced(*broker_ids)
+
+    def wait_unfenced(self, *broker_ids: int) -> None:
+        nodes = [self.cluster.node(f"broker-{broker_id}") for broker_id in broker_ids]
+        self.cluster.wait_ready(nodes)
+
+    def active_controller(self) -> int:
+        wait_until(lambda: self.ask(lambda admin: admin.describe_cluster()).controller_id >= 0)
+        return self.ask(lambda admin: admin.describe_cluster()).controller_id
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A series of the active controller; 0 when there is none."""
+        node = self.cluster.node(f"controller-{self.active_controller()}")
+        with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        for line in text.splitlines():
+            found = re.fullmatch(r"kafka_controller_(\w+)(\{.*\})? (\S+)", line)
+            if found and found[1] == name and all(label in (found[2] or "") for label in wanted):
+                return float(found[3])
+        return 0.0
+
+    def told(self, topic: str) -> list[dict[str, Any]]:
+        """The changes of partition 0 that elected somebody by a comparison of logs, as explain has them."""
+        words = ("explain", topic, "0", "--bootstrap-controller", self.cluster.bootstrap_controllers)
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *words, "--output", "json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["data"]
+        return [row for row in rows if (row["decision"] or {}).get("cause") == "logs_compared"]
+
+
+@pytest.fixture(scope="module")
+def drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
+    cluster = LocalCluster.create(tmp_path_factory.mktemp("recovery") / "c", 3, 3, properties=PROPERTIES)
+    cluster.up()
+    made = Drill(cluster)
+    made.set(MANAGER, "true")
+    yield made
+    for node in cluster.nodes:
+        cluster.resume(node)
+    cluster.kill(cluster.nodes)
+
+
+def test_when_all_brokers_are_killed_the_longest_log_leads_and_nothing_acknowledged_is_lost(
+    drill: Drill,
+) -> None:
+    """R64, R66, R68: under load, so that the logs end differently."""
+    drill.topic("outage", "Balanced", partitions=4)
+    with Load(drill.cluster.bootstrap_servers, "outage", records_per_second=4000) as load:
+        load.wait_acked(2000)
+        drill.kill(1, 2, 3)
+        drill.start(1, 2, 3)
+        load.wait_acked(100, 60)
+    assert_nothing_lost(drill.cluster.bootstrap_servers, "outage", 4, load.answers)
+    (row,) = drill.told("outage")
+    ends = {log["replica"]: (log["last_epoch"], log["end_offset"]) for log in row["decision"]["logs"]}
+    assert ends[row["after"]["leader"]] == max(ends.values())
+    assert row["decision"]["predicted_loss"] == 0
+    assert drill.metric("unclean_recovery_finished_total") >= 4
+    assert drill.metric("unclean_recovery_partitions_count") == 0
+
+
+def test_without_a_strategy_a_partition_waits_for_the_operator(drill: Drill) -> None:
+    """R64 None, R18: compared on demand, or designated."""
+    drill.topic("by-hand", "None", partitions=2)
+    answers = produce(drill.cluster.bootstrap_servers, "by-hand", 200)
+    drill.kill(1, 2, 3)
+    drill.start(1, 2, 3)
+    wait_until(lambda: drill.metric("manual_leader_election_required_partition_count") == 2)
+    first, second = TopicPartition("by-hand", 0), TopicPartition("by-hand", 1)
+    assert drill.elect(ElectionKind.LONGEST_LOG_BALANCED, first) is None
+    drill.wait_leader("by-hand", 0)
+    assert drill.partition("by-hand", 1).leader_id == -1
+    assert drill.elect(ElectionKind.DESIGNATION, second, 3) is None
+    assert drill.wait_leader("by-hand", 1) == 3
+    assert drill.metric("manual_leader_election_required_partition_count") == 0
+    watch(drill.cluster.bootstrap_servers).wait_full_isr("by-hand")
+    assert_nothing_lost(drill.cluster.bootstrap_servers, "by-hand", 2, answers)
+
+
+def test_a_recovery_that_waits_ends_by_kafkas_rule_when_the_manager_is_switched_off(drill: Drill) -> None:
+    """D8 Q8: the last known leader is trusted then, whatever its log lacks."""
+    drill.topic("switched", "None")
+    drill.kill(1, 2, 3)
+    drill.start(1, 2, 3)
+    trusted = drill.partition("switched").last_known_leader
+    known = drill.partition("switched").last_known_elr or ()
+    missing = next(member for member in known if member != trusted)
+    drill.kill(missing)
+    wait_until(lambda: missing in drill.partition("switched").offline_replicas)
+    drill.set(STRATEGY, "Balanced", "switched")
+    assert drill.metric("unclean_recovery_partitions_count") == 1
+    assert drill.partition("switched").leader_id == -1
+    drill.set(MANAGER, "false")
+    try:
+        assert drill.wait_leader("switched") == trusted
+    finally:
+        drill.set(MANAGER, "true")
+    drill.start(missing)
+    watch(drill.cluster.bootstrap_servers).wait_full_isr("switched")
+
+
+@pytest.mark.parametrize("fault", ["reboot", "failover"])
+def test_answers_of_a_broker_that_rebooted_or_to_a_former_controller_do_not_count(
+    drill: Drill, fault: str
+) -> None:
+    """R60, R63, D-3: 1 and 2 have answered, 3 says nothing yet, so the recovery is not over."""
+    topic = f"stale-{fault}"
+    drill.topic(topic, "None")
+    answers = produce(drill.cluster.bootstrap_servers, topic, 200)
+    drill.kill(1, 2, 3)
+    drill.start(1, 2, 3)
+    wait_until(lambda: drill.metric("manual_leader_election_required_partition_count") == 1)
+    silent = drill.cluster.node("broker-3")
+    drill.cluster.pause(silent)
+    before = {id: drill.metric("unclean_recovery_replies_total", broker=id, result="ok") for id in "12"}
+    drill.set(STRATEGY, "Balanced", topic)
+
+    def more_answers(broker: str) -> float:
+        return drill.metric("unclean_recovery_replies_total", broker=broker, result="ok") - before[broker]
+
+    wait_until(lambda: more_answers("1") == more_answers("2") == 1)
+    assert drill.partition(topic).leader_id == -1
+    if fault == "reboot":
+        drill.kill(1)
+        wait_until(lambda: 1 in drill.partition(topic).offline_replicas)
+        drill.cluster.resume(silent)
+        drill.wait_unfenced(2, 3)
+        assert drill.partition(topic).leader_id == -1
+        drill.start(1)
+    else:
+        active = drill.cluster.node(f"controller-{drill.active_controller()}")
+        drill.cluster.kill([active])
+        drill.cluster.resume(silent)
+        drill.wait_leader(topic)
+        drill.cluster.start(active)
+    # equal logs: the first in the order of assignment of those that were eligible once
+    known = drill.told(topic)[0]["before"]["last_known_elr"]
+    assert drill.wait_leader(topic) == min(known)
+    if fault == "reboot":
+        assert more_answers("1") >= 2
+    watch(drill.cluster.bootstrap_servers).wait_full_isr(topic)
+    assert_nothing_lost(drill.cluster.bootstrap_servers, topic, 1, answers)
