@@ -68,7 +68,10 @@ class Drill:
         assert self.ask(lambda admin: admin.alter_configs({resource: {key: value}})) == {resource: None}
 
     def topic(self, name: str, strategy: str, partitions: int = 1) -> None:
-        """Replicas 1, 2, 3 in this order for each partition."""
+        """The only topic from now on; replicas 1, 2, 3 in this order for each partition."""
+        former = self.ask(lambda admin: admin.list_topics())
+        if former:
+            self.ask(lambda admin: admin.delete_topics(former))
         configs = {"min.insync.replicas": "2", STRATEGY: strategy}
         rows = dict.fromkeys(range(partitions), (1, 2, 3))
         self.ask(lambda admin: admin.create_topic(name, assignments=rows, configs=configs))
