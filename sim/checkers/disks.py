@@ -6,46 +6,12 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
+from sim.checkers.platters import durable_size
 from sim.checkers.views import Before, Property, ReplicaView
-from sim.disk import Folder, Inode, Platter
 from sim.nodes import SimBroker, State
 from storage.clean_shutdown import FILE_NAME
 
 _MARKER = f"/data/{FILE_NAME}"
-
-
-def durable_size(platter: Platter, folder: str) -> int:
-    """Bytes of a log from its start on that surely survive a power cut: under durable names, unbroken."""
-    node = platter.find(folder)
-    if not isinstance(node, Folder):
-        return 0
-    size = 0
-    for name in sorted(node.cached):
-        inode = node.cached[name]
-        if not name.endswith(".log") or not isinstance(inode, Inode):
-            continue
-        if not inode.cached:
-            continue
-        cached, durable = inode.cached, inode.durable
-        if node.durable.get(name) is not inode:
-            return size
-        if durable[: len(cached)] != cached:
-            common = min(len(cached), len(durable))
-            is_prefix = durable[:common] == cached[:common]
-            return size + (common if is_prefix else _first_difference(cached, durable))
-        size += len(cached)
-    return size
-
-
-def _first_difference(one: bytes | bytearray, other: bytes | bytearray) -> int:
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 class FlushedIsDurable(Property):

@@ -21,6 +21,7 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from sim.checkers.bands import excuse
 from sim.checkers.batches import BatchMark, History
 from sim.checkers.marks import Marks
+from sim.checkers.platters import has_dropped_pages
 from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
 from sim.clients import TOPIC
@@ -261,7 +262,7 @@ class Observer:
             view = replicas.get(node.node_id)
             if view is None:
                 continue
-            is_cache_lost = is_power_lost or bool(node.machine.platter.suspects)
+            is_cache_lost = is_power_lost or has_dropped_pages(node.machine.platter, view.log.folder)
             if view.survives is None and view.process is node.process:
                 view.flushed_offset = view.log.flushed_offset
                 view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset

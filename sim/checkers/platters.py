@@ -1,0 +1,51 @@
+"""What of a log's files would survive, asked of the simulated disk."""
+
+from sim.disk import Folder, Inode, Platter
+
+
+def durable_size(platter: Platter, folder: str) -> int:
+    """Bytes of a log from its start on that surely survive a power cut: under durable names, unbroken."""
+    node = platter.find(folder)
+    if not isinstance(node, Folder):
+        return 0
+    size = 0
+    for name in sorted(node.cached):
+        inode = node.cached[name]
+        if not name.endswith(".log") or not isinstance(inode, Inode):
+            continue
+        if not inode.cached:
+            continue
+        cached, durable = inode.cached, inode.durable
+        if node.durable.get(name) is not inode:
+            return size
+        if durable[: len(cached)] != cached:
+            common = min(len(cached), len(durable))
+            is_prefix = durable[:common] == cached[:common]
+            return size + (common if is_prefix else _first_difference(cached, durable))
+        size += len(cached)
+    return size
+
+
+def _first_difference(one: bytes | bytearray, other: bytes | bytearray) -> int:
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def has_dropped_pages(platter: Platter, folder: str) -> bool:
+    """A flush of one of the files has failed, and its pages count as clean since."""
+    node = platter.find(folder)
+    if not isinstance(node, Folder):
+        return False
+    for inode in node.cached.values():
+        if isinstance(inode, Inode):
+            begun = inode._writing
+            clean = min(begun[0].start if begun else inode.clean_size, len(inode.cached))
+            if inode.durable[:clean] != inode.cached[:clean]:
+                return True
+    return False
