@@ -7,8 +7,9 @@ partitions are in `admin_partitions`, those about configuration and features in 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from client import admin_configs, admin_partitions
+from client import admin_configs, admin_logs, admin_partitions
 from client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
+from client.admin_logs import ReplicaLog
 from client.admin_partitions import NewPartitions, Reassignment
 from client.admin_rows import ask_whole, raise_refusal
 from client.cluster_client import ClusterClient
@@ -243,6 +244,30 @@ class Admin:
         """
         return await admin_partitions.elect_leaders(
             self._cluster, self._clock, kind, partitions, desired_leaders or {}, timeout_ms
+        )
+
+    async def get_replica_log_info(
+        self, broker_id: int, partitions: Iterable[TopicPartition], *, timeout_ms: float = _TIMEOUT_MS
+    ) -> dict[TopicPartition, ReplicaLog | RowError]:
+        """Where that broker's logs end, by topic and index; asked once, a fenced broker too (R71, R76).
+
+        Raises: ClientError, also when the broker is not registered or a topic is not known.
+        """
+        deadline_ms = self._clock.now_ms() + int(timeout_ms)
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        described = await self.describe_cluster(timeout_ms=timeout_ms)
+        address = next((row for row in described.brokers if row.broker_id == broker_id), None)
+        if address is None:
+            text = f"broker {broker_id} is not registered"
+            raise ClientError(text, ErrorCode.BROKER_ID_NOT_REGISTERED)
+        names = sorted({partition.topic for partition in wanted})
+        ids: dict[str, bytes] = {}
+        for topic in await self.describe_topics(names, timeout_ms=timeout_ms) if names else ():
+            raise_refusal(topic.error_code, "no such topic is known", f"topic {topic.name}")
+            ids[topic.name] = topic.topic_id
+        left_ms = max(1, deadline_ms - self._clock.now_ms())
+        return await admin_logs.get_replica_log_info(
+            self._cluster, self._clock, broker_id, (address.host, address.port), ids, wanted, left_ms
         )
 
     # --- configuration and features -------------------------------------------------------------------

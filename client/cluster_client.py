@@ -93,6 +93,10 @@ class ClusterClient:
         except CallRefused as error:
             raise ClientError(f"{address} refused: {error}", error.error_code) from error
 
+    async def call(self, address: tuple[str, int], request: Any, timeout_ms: float) -> Any:
+        """The answer of the node at this address, asked once. Raises: NetworkError, CallRefused."""
+        return await self._pool.call(*address, request, timeout_ms)
+
     def suspect(self, broker_id: int) -> None:
         """A connection to that broker broke: ask others first."""
         address = self.cache.address(broker_id)

@@ -1,0 +1,81 @@
+"""Where the logs of one broker end, asked of that broker itself (GetReplicaLogInfo, R61, R71).
+
+Owns the split into requests and what an answer says of one replica. Errors of rows are values: whoever
+compares logs decides how long to go on asking.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from client.admin_rows import raise_refusal
+from client.cluster_client import ClusterClient
+from client.errors import ClientError, RowError, row_error
+from client.metadata_cache import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.messages.replica_log_info import (
+    LOG_INFO_ROWS_MAX,
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    LogInfoTopic,
+)
+from rpc.channel import CallRefused
+from runtime.api import Clock, NetworkError
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """One replica's log when its broker answered."""
+
+    #: of the incarnation that answered, -1 for one that is not registered
+    broker_epoch: int
+    #: of the last batch, -1 for an empty log (R66)
+    last_epoch: int
+    #: of the partition, as the broker knows it
+    leader_epoch: int
+    end_offset: int
+    flushed_offset: int
+    #: -1 when not known
+    high_watermark: int
+
+
+async def get_replica_log_info(
+    cluster: ClusterClient,
+    clock: Clock,
+    broker_id: int,
+    address: tuple[str, int],
+    topic_ids: Mapping[str, bytes],
+    partitions: Iterable[TopicPartition],
+    timeout_ms: float,
+) -> dict[TopicPartition, ReplicaLog | RowError]:
+    """See `Admin.get_replica_log_info`."""
+    deadline_ms = clock.now_ms() + int(timeout_ms)
+    found: dict[TopicPartition, ReplicaLog | RowError] = {}
+    waiting = sorted(partitions)
+    while waiting:
+        asked, waiting = waiting[:LOG_INFO_ROWS_MAX], waiting[LOG_INFO_ROWS_MAX:]
+        topics = tuple(
+            LogInfoTopic(topic_ids[topic], tuple(row.partition for row in rows))
+            for topic, rows in groupby(asked, key=lambda row: row.topic)
+        )
+        request = GetReplicaLogInfoRequest(broker_id, topics)
+        left_ms = max(1, deadline_ms - clock.now_ms())
+        try:
+            answer: GetReplicaLogInfoResponse = await cluster.call(address, request, left_ms)
+        except NetworkError as error:
+            text = f"broker {broker_id} did not answer: {error}"
+            raise ClientError(text, ErrorCode.NETWORK_EXCEPTION) from error
+        except CallRefused as error:
+            raise ClientError(f"broker {broker_id} refused: {error}", error.error_code) from error
+        raise_refusal(answer.error_code, answer.error_message, "GetReplicaLogInfo")
+        rows_given = [row for topic in answer.topics for row in topic.partitions]
+        for partition, row in zip(asked, rows_given, strict=True):
+            found[partition] = row_error(row.error_code, row.error_message) or ReplicaLog(
+                answer.broker_epoch,
+                row.last_written_leader_epoch,
+                row.current_leader_epoch,
+                row.log_end_offset,
+                row.flushed_offset,
+                row.high_watermark,
+            )
+    return found
