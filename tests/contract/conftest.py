@@ -16,7 +16,7 @@ from runtime.memory import MemoryWorld, memory_runtime
 from runtime.real import real_runtime
 from sim.choices import Choices
 from sim.disk import Platter
-from sim.loop import SimLoop
+from sim.loop import SimLoop, make_loop
 from sim.network import SimNetwork
 from sim.runtime import Machine, make_runtime
 from sim.trace import Trace
@@ -114,7 +114,7 @@ class SimulatedWorld:
 
 def _sim_loop() -> SimLoop:
     """A loop that stands in one process of its own, as a node does."""
-    loop = SimLoop(Choices("contract").stream("sched"), step_ns=1000)
+    loop = make_loop(Choices("contract").stream("sched"), step_ns=1000)
     loop.current = loop.process("test")
     return loop
 
