@@ -18,6 +18,8 @@ from sim.world import World
 _MS = 1_000_000
 #: What a supervisor waits before it starts a process anew.
 _RESTART_MS = 200
+#: draws of each weight, against one for no fault at all
+_PER_WEIGHT = 20
 
 
 #: All faults.
@@ -73,7 +75,11 @@ class Faults:
     def __init__(self, world: World, plan: Plan) -> None:
         self._world = world
         self._plan = plan
-        self._stream = world.choices.stream("fault")
+        #: when the next fault comes and which it is: two draws for each
+        self._order = world.choices.stream("fault")
+        self._played = 0
+        #: what the fault that is played now draws: its own, so that one may be left out alone
+        self._stream = self._order
         assert set(plan.only) | set(plan.weights) <= set(FAULT_NAMES), "a plan names faults that there are"
         self.budget = Budget(world)
         self._is_over = False
@@ -145,29 +151,34 @@ class Faults:
 
     def _next(self) -> None:
         gap_ms = self._plan.gap_ms
-        self._at(between(self._stream, gap_ms // 4, 2 * gap_ms - gap_ms // 4), self._play)
+        self._at(between(self._order, gap_ms // 4, 2 * gap_ms - gap_ms // 4), self._play)
 
     def _play(self) -> None:
         if self._is_over:
             return
         self.budget.update()
         name = self._pick()
-        self._world.trace.add("fault", name)
-        if self._table[name]():
-            self.counts[name] = self.counts.get(name, 0) + 1
+        if name is not None:
+            self._world.trace.add("fault", name)
+            self._stream = self._world.choices.stream(f"fault.{self._played}")
+            if self._table[name]():
+                self.counts[name] = self.counts.get(name, 0) + 1
+        self._played += 1
         self._next()
 
-    def _pick(self) -> str:
+    def _pick(self) -> str | None:
+        """A fault by its weight; None, the simplest choice, very rarely."""
         plan = self._plan
         weights = [
-            plan.weights.get(name, 1) if not plan.only or name in plan.only else 0 for name in self._table
+            _PER_WEIGHT * plan.weights.get(name, 1) if not plan.only or name in plan.only else 0
+            for name in self._table
         ]
-        left = self._stream.draw(max(1, sum(weights)))
+        left = self._order.draw(1 + sum(weights))
         for name, weight in zip(self._table, weights, strict=True):
-            left -= weight
-            if left < 0:
+            if 0 < left <= weight:
                 return name
-        return next(iter(self._table))
+            left -= weight
+        return None
 
     def _return_later(self, node: SimNode, at_least_ms: int = 20) -> None:
         """Boot it after a while: within its session as often as after, soon when everything was healed."""
@@ -177,8 +188,9 @@ class Faults:
         if self._is_over:
             self._at(_RESTART_MS, lambda: self._return(node))
             return
-        longest_ms = 600 if one_in(self._stream, 2) else 5_000
-        self._at(between(self._stream, at_least_ms, longest_ms), lambda: self._return(node))
+        stream = self._world.choices.stream(f"return.{node.name}.{node.boots}")
+        longest_ms = 600 if one_in(stream, 2) else 5_000
+        self._at(between(stream, at_least_ms, longest_ms), lambda: self._return(node))
 
     def _return(self, node: SimNode) -> None:
         self._returning.discard(node.name)

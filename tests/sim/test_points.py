@@ -45,6 +45,6 @@ def test_the_trace_tells_its_listener_everything() -> None:
 
 
 def test_machines_crash_right_behind_their_effects_and_nothing_is_lost() -> None:
-    result = run(Choices("1"), Shape(), 6, plan=Plan(gap_ms=300, only=("crash_at_point",)))
+    result = run(Choices("2"), Shape(), 6, plan=Plan(gap_ms=300, only=("crash_at_point",)))
     assert result.violation is None, result.as_text()
     assert sum(count for name, count in result.faults.items() if " at " in name) > 2
