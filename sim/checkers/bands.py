@@ -15,6 +15,8 @@ def excuse(one: Property, shape: Shape, ghost: Ghost | None) -> str | None:
     """The rule by which the property may break now, None when it may not."""
     if not one.is_about_loss:
         return None
+    if shape.over_budget and one.is_about_copies:
+        return "B-4: beyond the budget every copy may be gone"
     return excuse_of_loss(shape, ghost)
 
 

@@ -110,7 +110,7 @@ class NoCommittedRecordLostGlobally(Property):
     down."""
 
     name = "I-12 NoCommittedRecordLostGlobally"
-    is_about_loss = True
+    is_about_loss = is_about_copies = True
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]

@@ -18,6 +18,8 @@ class TypeOK(Property):
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         start, end = view.log.log_start_offset, view.end_offset
+        if _is_being_cut(view):
+            end = max(end, view.high_watermark)  # the partition hears of it a moment later
         if not start <= view.high_watermark <= end or not start <= view.flushed_offset <= end:
             offsets = f"high watermark {view.high_watermark}, flushed {view.flushed_offset}"
             seen.broken(self, view.index, f"{view.broker.name} from {start} to {end} has {offsets}")
@@ -27,6 +29,13 @@ class TypeOK(Property):
         is_leader_known = row.leader is None or row.leader in row.replicas
         if not 1 <= row.min_isr <= len(row.replicas) or not is_leader_known or row.leader_epoch < 0:
             seen.broken(self, index, str(row))
+
+
+def _is_being_cut(view: ReplicaView) -> bool:
+    """A truncation of the log is under way, or its end is not heard of yet."""
+    node = view.broker.node
+    assert node is not None
+    return bool(node.core.fetchers._pending.get(view.replica.key))
 
 
 class ValidBrokerState(Property):

@@ -138,6 +138,8 @@ class Property:
     name: ClassVar[str] = ""
     #: a property about loss: beyond the fault budget it may break, and is counted (B-4)
     is_about_loss: ClassVar[bool] = False
+    #: about copies wherever they are: it breaks before anybody is elected who may lack them
+    is_about_copies: ClassVar[bool] = False
 
     # --- brokers ---------------------------------------------------------------------------------------
 

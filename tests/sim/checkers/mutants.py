@@ -355,7 +355,7 @@ MUTANTS = (
     Mutant(role_before_own_registration, ("I-2",), faults=POWER),
     Mutant(role_before_own_registration, ("D-1",), faults=POWER, only=("D-1",)),
     Mutant(first_replica_leads, ("I-15",), only=("I-15",)),
-    Mutant(divergence_not_checked, ("I-10", "L-")),
+    Mutant(divergence_not_checked, ("I-8", "I-10")),
     Mutant(truncates_to_its_start, ("A-16",), only=("A-16",)),
     Mutant(truncates_to_its_start, ("A-1",), only=("A-1",)),
     Mutant(high_watermark_told_at_once, ("A-6",)),
