@@ -163,6 +163,8 @@ class BalancedRecovery:
         best = recovery.replies[chosen]
         if best is None or best[0] != w.epochs[chosen]:
             return f"{chosen} is chosen, its answer {best} is of another incarnation"
+        if part.last_known_elr and not part.last_known_elr >> chosen & 1:
+            return f"{chosen} is chosen, last known ELR is {members(part.last_known_elr)}"
         for member in ids(part.last_known_elr):
             reply = recovery.replies[member]
             if not w.active >> member & 1 or reply is None or reply[0] != w.epochs[member]:

@@ -587,11 +587,18 @@ class TakesStaleLogInfo(Mutant):
         return super().recovery_choice(world, part, recovery)
 
 
+class RecoversFromOutsiders(Mutant):
+    """A replica outside last known ELR may win a balanced recovery by its later epoch (R61, R66)."""
+
+    def candidates_of_recovery(self, part: PartitionState, valid: int) -> int:
+        return valid
+
+
 class LongestLogBeforeEpoch(Mutant):
     """The longest log wins, whatever epoch it ends in (B22)."""
 
     def best_log(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
-        replies = [(reply[2], broker) for broker, reply in enumerate(recovery.replies) if reply is not None]
+        replies = [(reply[2], broker) for broker, reply in enumerate(recovery.replies) if reply]
         return max(((end, broker) for end, broker in replies if valid >> broker & 1), default=(0, -1))[1]
 
 

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from sim.model import lifecycle, replica
-from sim.model.mutants import GateByMaximalIsr, GrantsLateCopies, NoGate, RedirectsDropLastKnown
+from sim.model.mutants import (
+    GateByMaximalIsr,
+    GrantsLateCopies,
+    NoGate,
+    RecoversFromOutsiders,
+    RedirectsDropLastKnown,
+)
 from sim.model.properties import Violation
 from sim.model.state import NONE, STOPPING, Setup
 from tests.sim.model.story import Story
@@ -290,3 +296,44 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
     assert story.sets() == ([0, 1], [], [])
     with pytest.raises(Violation, match="I-7"):
         refused_once(Story(THREE, GrantsLateCopies()))
+
+
+def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
+    """A record of epoch 0 is committed in epoch 2, which writes nothing; a log that ends in epoch 1 lacks it.
+    Nobody loses a byte (B-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
+
+    def recover_after_three_leaders(story: Story) -> None:
+        story.write_unacknowledged()
+        story.replicate(2, rounds=1)
+        story.kill(0)
+        story.fence(0)
+        story.learn()
+        assert story.part.leader == 1
+        story.write_unacknowledged()
+        story.kill(1)
+        story.fence(1)
+        story.learn()
+        assert story.part.leader == 2
+        story.start(0)
+        story.replicate(0)
+        story.expand()
+        story.replicate(0)
+        assert story.sets() == ([0, 2], [], [])
+        assert len(story.part.committed) == 1
+        story.kill(0)
+        story.kill(2)
+        story.fence(0, 2)
+        for broker in (0, 1, 2):
+            story.start(broker, unfence=False)
+        assert story.sets() == ([], [], [0, 2])
+        for broker in (0, 1, 2):
+            story.unfence(broker)
+        story.recover()
+
+    story = Story(replace(THREE, budget_excess=None))
+    recover_after_three_leaders(story)
+    assert story.part.leader in (0, 2)
+    for left_out, broken in (("", "A-14"), ("A-14 BalancedRecovery", "I-9")):
+        wrong = Story(replace(THREE, budget_excess=None), RecoversFromOutsiders(), left_out)
+        with pytest.raises(Violation, match=broken):
+            recover_after_three_leaders(wrong)

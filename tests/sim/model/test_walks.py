@@ -69,7 +69,7 @@ def test_the_budget_of_a_set_up_names_its_band() -> None:
 #: the first seed at which each mutant is caught, and by what: kept, because a walker that misses one of them
 #: has become blunt (verification.md §5.2)
 KILLING_SEEDS: dict[str, tuple[int, str]] = {
-    "accepts-fenced-members": (0, "A-4 AcceptedProposal"),
+    "accepts-fenced-members": (1, "A-4 AcceptedProposal"),
     "accepts-old-leader-epoch": (0, "A-4 AcceptedProposal"),
     "accepts-old-partition-epoch": (0, "A-4 AcceptedProposal"),
     "accepts-stale-broker-epochs": (61, "A-4 AcceptedProposal"),
@@ -109,6 +109,7 @@ KILLING_SEEDS: dict[str, tuple[int, str]] = {
     "no-divergence-check": (0, "I-8 LeaderCandidateCompleteness"),
     "no-gate": (0, "A-2 HighWatermarkQuorum"),
     "recovers-at-random": (0, "A-14 BalancedRecovery"),
+    "recovers-from-outsiders": (0, "A-14 BalancedRecovery"),
     "recovers-on-first-reply": (0, "A-14 BalancedRecovery"),
     "recovers-without-revalidation": (1, "A-14 BalancedRecovery"),
     "redirects-drop-candidates": (191, "A-17 ReassignmentKeepsData"),
@@ -116,7 +117,7 @@ KILLING_SEEDS: dict[str, tuple[int, str]] = {
     "registers-over-live-epoch": (0, "A-7 RegistrationGranted"),
     "roles-before-registration": (3, "I-18 EpochsInLog"),
     "serves-former-epochs": (16, "A-15 FollowerAppends"),
-    "shows-lagging-high-watermark": (0, "A-6 AppliedHighWatermark"),
+    "shows-lagging-high-watermark": (4, "A-6 AppliedHighWatermark"),
     "shrinks-before-confirmed": (0, "I-7 ReplicationQuorumSuperset"),
     "takes-old-registrations": (2, "I-7 ReplicationQuorumSuperset"),
     "takes-stale-answers": (0, "A-15 FollowerAppends"),
