@@ -152,6 +152,11 @@ class Broker:
         """Raft epoch of that leader."""
         return self._link.controller_epoch
 
+    def leads(self, key: TopicPartition, leader_epoch: int) -> bool:
+        """True while this broker leads the partition in that leader epoch."""
+        partition = self.partitions.get(key)
+        return partition is not None and partition.leads_in(leader_epoch)
+
     # --- requests ------------------------------------------------------------------------------------------
 
     def _on_request(self, event: Requested, now_ms: int) -> None:

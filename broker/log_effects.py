@@ -45,15 +45,24 @@ Step = Callable[[], Coroutine[Any, Any, None]]
 FetchedResult = tuple[TopicPartition, str | None, int, bool]
 
 _GONE = "the log is not available here any more"
+_DEPOSED = "the leader epoch ended while the batch waited for the log; send it to the new leader"
 
 
 class LogEffects:
     """Runs effects on the logs of one broker."""
 
-    def __init__(self, runtime: Runtime, log_manager: LogManager, post: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        log_manager: LogManager,
+        post: Callable[[Event], None],
+        leads: Callable[[TopicPartition, int], bool],
+    ) -> None:
+        """`leads`: does this broker lead the partition in that leader epoch, right now?"""
         self._runtime = runtime
         self._log_manager = log_manager
         self._post = post
+        self._leads = leads
         #: logs with work under way, and what waits behind it. `Serial.run` queues only when its task first
         #: runs; what is issued before that must not overtake it
         self._waiting: dict[TopicPartition, deque[Step]] = {}
@@ -82,7 +91,10 @@ class LogEffects:
         else:
             if managed.log.needs_roll(len(item.batch)):
                 await managed.log.roll()
-            result = _append_one(managed.log, item)
+            if self._leads(item.key, item.leader_epoch):
+                result = _append_one(managed.log, item)
+            else:  # A-15: it was issued in time, but the log is another leader's to write meanwhile
+                result = _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
         self._post(Appended(context, (result,)))
 
     def append_fetched(self, effect: AppendFetched) -> None:

@@ -300,10 +300,14 @@ class Partition:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
+    def leads_in(self, leader_epoch: int) -> bool:
+        """True while this replica leads in that leader epoch."""
+        return self.leadership is not None and self.leadership.leader_epoch == leader_epoch
+
     def check_waiting(self, leader_epoch: int, required_acks: int = -1) -> ErrorCode:
         """May a batch appended in `leader_epoch` still be acknowledged? (F5, A-18: it may commit all the
         same.)"""
-        if self.leadership is None or self.leadership.leader_epoch != leader_epoch:
+        if not self.leads_in(leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if required_acks == -1 and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

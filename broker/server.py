@@ -102,7 +102,7 @@ class BrokerServer:
         self._log_manager = log_manager
         self._stopped = stopped
         self.peers = Peers(runtime, core.broker_id, dict(core.config.voters), self.post)
-        self._logs = LogEffects(runtime, log_manager, self.post)
+        self._logs = LogEffects(runtime, log_manager, self.post, core.leads)
         self._queue: deque[Event] = deque()
         self._is_pumping = False
         self._is_ended = False

@@ -43,6 +43,8 @@ class Place:
         self.world = world
         self.effects = effects
         self.events: list[Event] = []
+        #: the epoch that this broker leads in
+        self.leader_epoch = 0
 
     def append(self, count: int, epoch: int = 0) -> None:
         data = memoryview(batch(count))
@@ -63,10 +65,15 @@ async def place() -> AsyncIterator[Place]:
     await manager.take_clean_shutdown()
     await manager.load(lambda topic: LogConfig())
     log = await manager.create("topic", TOPIC, 0, LogConfig())
-    events: list[Event] = []
-    place = Place(log, manager, world, LogEffects(runtime, manager, events.append))
-    place.events = events
-    yield place
+    made: Place
+    effects = LogEffects(
+        runtime,
+        manager,
+        lambda event: made.events.append(event),
+        lambda key, epoch: epoch == made.leader_epoch,
+    )
+    made = Place(log, manager, world, effects)
+    yield made
     await world.tasks.cancel_all()
 
 
@@ -102,6 +109,18 @@ async def test_an_append_waits_for_housekeeping_of_its_log(place: Place) -> None
     await rolled
     await settle()
     assert (place.log.segment_count, place.log.log_end_offset) == (2, 3)
+
+
+async def test_what_waits_when_the_leader_is_deposed_is_refused(place: Place) -> None:
+    """A-15; found by the simulator: the batch would have come behind what the new leader's epoch brings."""
+    place.append(2)
+    rolled = place.manager.serial(KEY).run(place.log.roll)
+    place.append(1)
+    place.leader_epoch = 1
+    await rolled
+    await settle()
+    assert place.results()[1].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert place.log.log_end_offset == 2
 
 
 async def test_what_waits_when_the_log_is_deleted_is_refused(place: Place) -> None:
