@@ -9,6 +9,7 @@ from cli.asking import Asking, ask, described, unknown_topic
 from cli.options import Answer, bootstrap, one_action, output, pairs, refuse_strangers
 from cli.outlook import Surroundings, outlook, outlook_as_json, outlook_lines
 from cli.topic_view import FILTERS, Moves, chosen_of, topic_as_json, topic_id_text
+from client.admin import CreatedTopic
 from client.admin_configs import Resource
 from client.admin_partitions import NewPartitions
 from client.errors import ClientError
@@ -183,7 +184,7 @@ async def _act(asking: Asking, action: str, topic: str | None, given: dict[str, 
 async def _create(asking: Asking, topic: str, given: dict[str, Any]) -> list[str]:
     lists = _assignments(given["replica_assignment"])
     try:
-        await asking.admin.create_topic(
+        created = await asking.admin.create_topic(
             topic,
             given["partitions"] or -1,
             given["replication_factor"] or -1,
@@ -195,8 +196,25 @@ async def _create(asking: Asking, topic: str, given: dict[str, Any]) -> list[str
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not given["if_not_exists"]:
             asking.answer.refused(error, topic)
         return []
+    _warn_if_unsafe(topic, created)
     asking.answer.data = {"topic": topic}
     return [f"Created topic {topic}."]
+
+
+def _warn_if_unsafe(topic: str, created: CreatedTopic) -> None:
+    """Kafka's defaults keep an acknowledged record on one broker only: say so while it costs nothing."""
+    if created.replication_factor == 1:
+        click.echo(
+            f"warning: {topic} has one replica: the loss of its broker loses records; "
+            "--replication-factor 3 --config min.insync.replicas=2 survives it",
+            err=True,
+        )
+    elif created.min_isr == 1:
+        click.echo(
+            f"warning: {topic} has min.insync.replicas=1: what one broker alone has is acknowledged; "
+            "--config min.insync.replicas=2 asks for two",
+            err=True,
+        )
 
 
 async def _delete(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ partitions are in `admin_partitions`, those about configuration and features in 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from client import admin_configs, admin_logs, admin_partitions
 from client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
@@ -45,6 +46,16 @@ _PARTITIONS_PER_ANSWER = 2_000
 _TIMEOUT_MS = 30_000
 
 
+class CreatedTopic(NamedTuple):
+    """What became of a topic that is there now."""
+
+    topic_id: bytes
+    #: None when the answer that told it was lost, and when nothing was made
+    replication_factor: int | None = None
+    #: effective min.insync.replicas; None likewise
+    min_isr: int | None = None
+
+
 class Admin:
     """Administrative calls. All raise ClientError (TimedOut when the time was over)."""
 
@@ -70,8 +81,8 @@ class Admin:
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
         timeout_ms: float = _TIMEOUT_MS,
-    ) -> bytes:
-        """Create a topic; returns its id. -1 takes the cluster's default."""
+    ) -> CreatedTopic:
+        """Create a topic. -1 takes the cluster's default."""
         topic = CreatableTopic(
             name,
             -1 if assignments else num_partitions,
@@ -87,8 +98,8 @@ class Admin:
         *,
         validate_only: bool = False,
         timeout_ms: float = _TIMEOUT_MS,
-    ) -> dict[str, bytes]:
-        """Create topics; returns their ids. Raises for the first refusal, in order; others may exist then."""
+    ) -> dict[str, CreatedTopic]:
+        """Create topics, by name. Raises for the first refusal, in order; others may exist then."""
         request = CreateTopicsRequest(int(timeout_ms), validate_only, tuple(topics))
 
         def worst(answer: CreateTopicsResponse) -> ErrorCode:
@@ -98,15 +109,17 @@ class Admin:
             request, timeout_ms, code_of_answer=worst, what="CreateTopics"
         )
         raise_refusal(answer.error_code, answer.error_message, "CreateTopics")
-        ids: dict[str, bytes] = {}
+        created: dict[str, CreatedTopic] = {}
         for row in answer.topics:
             code = code_of(row.error_code)
             if code is ErrorCode.TOPIC_ALREADY_EXISTS and maybe_done and not validate_only:
-                ids[row.name] = (await self._cluster.topic(row.name, timeout_ms)).topic_id
+                created[row.name] = CreatedTopic((await self._cluster.topic(row.name, timeout_ms)).topic_id)
                 continue
             raise_refusal(row.error_code, row.error_message, f"topic {row.name}")
-            ids[row.name] = row.topic_id
-        return ids
+            min_isr = None if validate_only else row.min_isr
+            factor = None if validate_only else row.replication_factor
+            created[row.name] = CreatedTopic(row.topic_id, factor, min_isr)
+        return created
 
     async def delete_topic(self, name: str, *, timeout_ms: float = _TIMEOUT_MS) -> None:
         """Delete a topic and its records."""

@@ -63,15 +63,21 @@ def create_topics(
             start = placed_before + PARTITIONS_MAX - room
             replica_lists = _replica_lists(draft.image, topic, config, room, start)
         except _Refused as refused:
-            rows.append(CreatableTopicResult(topic.name, NO_TOPIC_ID, refused.code, refused.text, -1, -1))
+            rows.append(CreatableTopicResult(topic.name, NO_TOPIC_ID, refused.code, refused.text, -1, -1, -1))
             continue
         room -= len(replica_lists)
-        topic_id = NO_TOPIC_ID
+        topic_id, min_isr = NO_TOPIC_ID, -1
         if not request.validate_only:
-            topic_id = _write(draft, topic.name, replica_lists, overrides, config, random)
+            topic_id, min_isr = _write(draft, topic.name, replica_lists, overrides, config, random)
         rows.append(
             CreatableTopicResult(
-                topic.name, topic_id, ErrorCode.NONE, None, len(replica_lists), len(replica_lists[0])
+                topic.name,
+                topic_id,
+                ErrorCode.NONE,
+                None,
+                len(replica_lists),
+                len(replica_lists[0]),
+                min_isr,
             )
         )
     return CreateTopicsResponse(ErrorCode.NONE, None, tuple(rows))
@@ -180,7 +186,8 @@ def _write(
     overrides: Mapping[str, str],
     config: ControllerConfig,
     random: Random,
-) -> bytes:
+) -> tuple[bytes, int]:
+    """Write the records of a new topic; returns its id and its effective min ISR."""
     image = draft.image
     topic_id = random.uuid()
     while topic_id in image.topics or topic_id in (NO_TOPIC_ID, METADATA_TOPIC_ID):
@@ -190,14 +197,15 @@ def _write(
         draft.write(ConfigRecord(RESOURCE_TOPIC, name, key, value))
     configured = _write_partitions(draft, name, topic_id, replica_lists, 0, config)
     factor = len(replica_lists[0])
+    min_isr = effective_min_isr(configured, factor)
     text = f"topic {name} made: {len(replica_lists)} partitions, replication factor {factor}"
-    if factor == 1 or configured == 1:
+    if min_isr == 1:
         draft.note(
             f"{text}, min ISR {configured}: one lost disk loses acknowledged records", Severity.WARNING
         )
     else:
         draft.note(f"{text}, min ISR {configured}")
-    return topic_id
+    return topic_id, min_isr
 
 
 def _write_partitions(

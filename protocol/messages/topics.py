@@ -64,6 +64,7 @@ class CreatableTopicResult:
     error_message: str | None = field(nullable(string), "What to do about the error.")
     num_partitions: int = field(int32, "Count made, -1 on error.")
     replication_factor: int = field(int16, "Replicas, -1 on error.")
+    min_isr: int = field(int32, "Effective min.insync.replicas, -1 on error and when only checked.")
 
 
 @message

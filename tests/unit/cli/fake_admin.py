@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from client.admin import CreatedTopic
 from client.admin_configs import ConfigEntry, FeatureRow, Features, FeatureUpdate, Resource
 from client.admin_partitions import NewPartitions, Reassignment
 from client.errors import ClientError, RowError
@@ -32,6 +33,8 @@ class FakeAdmin:
     configs: dict[Resource, list[ConfigEntry]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=lambda: {_ELR: 1})
     moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
+    #: what becomes of a topic that is made
+    created: CreatedTopic = field(default_factory=lambda: CreatedTopic(bytes(16), 3, 2))
     #: {call: why all of it is refused}
     refuses: dict[str, ClientError] = field(default_factory=dict)
     #: {topic, partition or resource: why this row is refused}
@@ -63,11 +66,11 @@ class FakeAdmin:
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
         timeout_ms: float = 0,
-    ) -> bytes:
+    ) -> CreatedTopic:
         self._ask("create_topic", name, num_partitions, replication_factor, configs, assignments)
         if name in self.topics:
             raise ClientError(f"topic {name}: exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        return bytes(16)
+        return self.created
 
     async def delete_topic(self, name: str, *, timeout_ms: float = 0) -> None:
         self._ask("delete_topic", name)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from client.admin import CreatedTopic
 from client.admin_partitions import NewPartitions
 from client.errors import RowError
 from protocol.errors import ErrorCode
@@ -60,6 +61,25 @@ def test_create_hands_over_what_was_typed(holdfast: Run, admin: FakeAdmin) -> No
     assert holdfast("topics", "--create", *words).stdout == "Created topic t.\n"
     assignments = {0: (1, 2), 1: (2, 3)}
     assert admin.asked == [("create_topic", "t", -1, -1, {"min.insync.replicas": "2"}, assignments)]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "min_isr", "warning"),
+    [
+        (1, 1, "warning: t has one replica: the loss of its broker loses records"),
+        (3, 1, "warning: t has min.insync.replicas=1: what one broker alone has is acknowledged"),
+        (3, 2, ""),
+        (None, None, ""),
+    ],
+)
+def test_create_warns_when_acknowledged_records_are_on_one_broker_only(
+    holdfast: Run, admin: FakeAdmin, replicas: int | None, min_isr: int | None, warning: str
+) -> None:
+    """Kafka's defaults are unsafe; what the cluster's defaults made of the topic stands in the answer."""
+    admin.created = CreatedTopic(bytes(16), replicas, min_isr)
+    result = holdfast("topics", "--create", "--topic", "t")
+    assert (result.exit_code, result.stdout) == (0, "Created topic t.\n")
+    assert result.stderr.split(";")[0] == warning
 
 
 @pytest.mark.parametrize(("words", "code"), [((), 1), (("--if-not-exists",), 0)])

@@ -327,7 +327,8 @@ class FakeBroker:
                 self.cluster.add_topic(topic.name, topic.num_partitions)
             row_code = ErrorCode.TOPIC_ALREADY_EXISTS if exists else ErrorCode.NONE
             topic_id = self.cluster.topic_ids[topic.name]
-            rows.append(CreatableTopicResult(topic.name, topic_id, row_code, None, topic.num_partitions, 3))
+            counts = (topic.num_partitions, 3, 2)
+            rows.append(CreatableTopicResult(topic.name, topic_id, row_code, None, *counts))
         self._answer(exchange, CreateTopicsResponse(code, None, tuple(rows)))
 
     def _delete_topics(self, exchange: Exchange) -> None:

@@ -38,8 +38,8 @@ def asked(play: Play, key: ApiKey) -> list[Any]:
 
 
 async def test_topics_are_created_listed_and_deleted(play: Play, admin: Admin) -> None:
-    topic_id = await play.until(admin.create_topic("b", 3, 3, configs={"min.insync.replicas": "2"}))
-    assert topic_id == play.cluster.topic_ids["b"]
+    created = await play.until(admin.create_topic("b", 3, 3, configs={"min.insync.replicas": "2"}))
+    assert created == (play.cluster.topic_ids["b"], 3, 2)
     await play.until(admin.create_topic("a", assignments={0: [1, 2]}))
     assert await play.until(admin.list_topics()) == ["a", "b"]
     await play.until(admin.delete_topic("b"))
@@ -55,7 +55,8 @@ async def test_nodes_that_are_starting_do_not_keep_anybody_from_the_others(play:
     """A broker may recover its logs for minutes."""
     play.cluster.add_topic("t", 1, leader_id=3)
     play.cluster.brokers[1].is_starting = play.cluster.brokers[2].is_starting = True
-    assert await play.until(admin.create_topic("u", 1, 1), limit_ms=2000) == play.cluster.topic_ids["u"]
+    created = await play.until(admin.create_topic("u", 1, 1), limit_ms=2000)
+    assert created.topic_id == play.cluster.topic_ids["u"]
     other = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
     found = await play.until(other.list_offsets({("t", 0): -1}), limit_ms=2000)
     assert found == {("t", 0): (0, -1, 1)}
@@ -91,8 +92,8 @@ async def test_a_topic_whose_creation_was_answered_into_the_void_counts_as_creat
     play: Play, admin: Admin
 ) -> None:
     play.cluster.brokers[1].answers_lost = 1
-    topic_id = await play.until(admin.create_topic("t", 1, 1))
-    assert topic_id == play.cluster.topic_ids["t"]
+    created = await play.until(admin.create_topic("t", 1, 1))
+    assert created == (play.cluster.topic_ids["t"], None, None)
     assert len(asked(play, ApiKey.CREATE_TOPICS)) == 2
 
 
@@ -101,8 +102,8 @@ async def test_a_broker_that_lost_the_controllers_answer_is_no_proof_that_nothin
 ) -> None:
     """The broker forwards: its connection to the controller may break after the request was carried out."""
     play.cluster.brokers[1].outcomes_unknown = 1
-    topic_id = await play.until(admin.create_topic("t", 1, 1))
-    assert topic_id == play.cluster.topic_ids["t"]
+    created = await play.until(admin.create_topic("t", 1, 1))
+    assert created == (play.cluster.topic_ids["t"], None, None)
 
 
 async def test_a_topic_whose_deletion_was_answered_into_the_void_counts_as_deleted(

@@ -51,7 +51,7 @@ def three_brokers(**properties: str) -> Quorum:
 def test_counts_default_to_the_configuration() -> None:
     quorum = three_brokers(num_partitions="2", default_replication_factor="3", min_insync_replicas="2")
     row = create(quorum, "t")
-    assert (row.num_partitions, row.replication_factor) == (2, 3)
+    assert (row.num_partitions, row.replication_factor, row.min_isr) == (2, 3, 2)
     assert quorum.topic("t").topic_id == row.topic_id != bytes(16)
     for index in (0, 1):
         partition = quorum.partition("t", index)
