@@ -6,19 +6,16 @@ Owns the order of a run and its report. A run is a function of its seed and shap
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from broker.partition import Partition
 from protocol.record_batch import CorruptBatch
 from sim import checks, clients
+from sim.checkers import liveness
 from sim.checkers.all import all_properties
 from sim.checkers.bands import excuse_of_loss
 from sim.checkers.observer import Observer
 from sim.choices import Choices
 from sim.faults import Faults, Plan
 from sim.loop import START_NS
-from sim.nodes import SimBroker
 from sim.world import Shape, Violation, World, logs_of
-
-_QUIET_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +129,15 @@ def _judge(observer: Observer, history: checks.History) -> None:
 def _quiesce_and_read(world: World) -> checks.History:
     """Wait until the cluster has come to rest, and read everything there is."""
     load = world.load
-    world.eventually("every broker is back", lambda: all(b.is_ready for b in world.brokers), _QUIET_MS)
+    liveness.settle(world, liveness.BEFORE_THE_LOAD_ENDS)
     load.is_over = True
-    world.eventually("every producer has its answers", lambda: load.producers_running == 0, _QUIET_MS)
-    world.eventually("every replica is in sync and equal", lambda: _is_quiet(world), _QUIET_MS)
+    liveness.settle(world, liveness.AFTER_THE_LOAD)
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
     ends = {index: len(records) for index, records in log.items()}
     world.start_client("last", clients.final_reader(load, ends))
     last = world.clients[-1]
-    world.eventually("the last reader has read all", lambda: last.exit_code is not None, _QUIET_MS)
+    world.eventually("L-6 the last reader has read all", lambda: last.exit_code is not None)
     sends = checks.read_ledgers(world.producer_machines)
     idempotent = frozenset(f"p{n}" for n in range(world.shape.producers) if n % 5 in (0, 2, 3))
     return checks.History(sends, log, load.polls, load.final_polls, idempotent)
@@ -150,7 +146,7 @@ def _quiesce_and_read(world: World) -> checks.History:
 def _agreed_log(world: World, index: int) -> list[checks.Stored]:
     """What all replicas hold of a partition. Raises: Violation when they differ."""
     logs = {}
-    for broker, replica in _replicas(world, index):
+    for broker, replica in liveness.replicas_of(world, index):
         assert broker.node is not None
         log = broker.node.log_manager.logs[replica.key.topic_id, replica.key.partition_index]
         data, offset = bytearray(), log.log_start_offset
@@ -166,33 +162,6 @@ def _agreed_log(world: World, index: int) -> list[checks.Stored]:
     if difference is not None:
         raise Violation(f"I-10 partition {index}: {difference}")
     return checks.records_of(next(iter(logs.values())))
-
-
-def _replicas(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
-    """The live replicas of a partition, by broker."""
-    found = []
-    for broker in world.brokers:
-        replica = world.replica(broker, index)
-        if replica is not None:
-            found.append((broker, replica))
-    return found
-
-
-def _is_quiet(world: World) -> bool:
-    """Everybody is in sync, and nothing is on its way."""
-    rows = world.partitions()
-    for index, row in rows:
-        replicas = _replicas(world, index)
-        ends = {replica.log.log_end_offset for _, replica in replicas}
-        marks = {replica.high_watermark for _, replica in replicas}
-        if (
-            len(row.isr) < len(row.replicas)
-            or len(replicas) < len(row.replicas)
-            or len(ends) > 1
-            or marks != ends
-        ):
-            return False
-    return bool(rows)
 
 
 def _result(
@@ -235,7 +204,7 @@ def _table(world: World) -> list[str]:
     lines = []
     for index, row in world.partitions():
         lines.append(f"  {clients.TOPIC}-{index} {row}")
-        for broker, replica in _replicas(world, index):
+        for broker, replica in liveness.replicas_of(world, index):
             lines.append(
                 f"    {broker.name} {replica.role.value} epoch {replica.leader_epoch} "
                 f"end {replica.log.log_end_offset} flushed {replica.log.flushed_offset} "

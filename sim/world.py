@@ -174,10 +174,10 @@ class World:
         """Start every node and make the topic. Raises: Violation when it does not come to be."""
         for node in self.nodes:
             node.boot()
-        self.eventually("the cluster comes up", lambda: all(broker.is_ready for broker in self.brokers))
+        self.eventually("L-1 the cluster comes up", lambda: all(broker.is_ready for broker in self.brokers))
         configs = {"flush.messages": "1"} if self.shape.every_write else {}
         self.start_client("admin", clients.creator(self.load, self.shape.replicas, configs))
-        self.eventually("the topic is made", lambda: self.load.is_created and self._has_leaders())
+        self.eventually("L-9 the topic is made", lambda: self.load.is_created and self._has_leaders())
 
     def _has_leaders(self) -> bool:
         rows = self.partitions()
@@ -219,7 +219,7 @@ class World:
             if condition():
                 return
             self.pass_time(20)
-        raise Violation(f"L-4 {what}: not within {within_ms} ms")
+        raise Violation(f"{what}: not within {within_ms} ms")
 
     def check_bugs(self) -> None:
         """Raises: Violation when a node met its own bug."""

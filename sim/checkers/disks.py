@@ -6,12 +6,9 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.platters import durable_size
+from sim.checkers.platters import MARKER, durable_size, is_marked
 from sim.checkers.views import Before, Property, ReplicaView
 from sim.nodes import SimBroker, State
-from storage.clean_shutdown import FILE_NAME
-
-_MARKER = f"/data/{FILE_NAME}"
 
 
 class FlushedIsDurable(Property):
@@ -96,21 +93,18 @@ class CleanFileDiscipline(Property):
     ) -> None:
         broker = view.broker
         if broker.state in (State.RUNNING, State.PAUSED) and view.registration is not before.registration:
-            if broker.machine.platter.durable_bytes(_MARKER) is not None:
+            if broker.machine.platter.durable_bytes(MARKER) is not None:
                 seen.broken(self, view.index, f"{broker.name} has a role while its mark is on the disk")
 
     def broker_stepped(self, seen: Observer, broker: SimBroker) -> None:
-        if broker.machine.platter.find(_MARKER) is not None:
-            self._check(seen, broker)
+        self._check(seen, broker)
 
     def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
-        if broker.state is State.STOPPING and broker.machine.platter.find(_MARKER) is not None:
-            self._check(seen, broker)
+        self._check(seen, broker)
 
     def _check(self, seen: Observer, broker: SimBroker) -> None:
-        node = broker.node
-        if node is None or not node.stopped.done():
-            return  # it has not left yet: the mark is an old one, and the start deletes it
+        if not is_marked(broker):
+            return  # of one that has not left yet it is an old mark, and the start deletes it
         for index, replicas in seen.replicas.items():
             view = replicas.get(broker.node_id)
             if view is None or view.process is not broker.process or view.history.start_offset:

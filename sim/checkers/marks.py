@@ -23,15 +23,13 @@ from metadata.records import MetadataRecord, RegisterBrokerRecord
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
 from sim.checkers.batches import BatchMark
+from sim.checkers.platters import MARKER
 from sim.checkers.views import Before, Change, Property, ReplicaView
 from sim.nodes import SimBroker, State
 from storage.checkpoint import TEMPORARY_SUFFIX
-from storage.clean_shutdown import FILE_NAME
 
 if TYPE_CHECKING:
     from sim.checkers.observer import Observer
-
-_MARKER = f"/data/{FILE_NAME}"
 
 MARKS = (
     "ELR of one",
@@ -191,8 +189,8 @@ class Marks(Property):
         platter, state = broker.machine.platter, broker.state
         if state is State.DOWN:
             return
-        is_durable = platter.durable_bytes(_MARKER) is not None
-        is_there = platter.read(_MARKER) is not None
+        is_durable = platter.durable_bytes(MARKER) is not None
+        is_there = platter.read(MARKER) is not None
         node = broker.node
         has_core = node is not None and hasattr(node, "core")
         if state is State.STOPPING and node is not None and node.stopped.done():
@@ -200,7 +198,7 @@ class Marks(Property):
                 self.count("ended with the mark durable")
             elif is_there:
                 self.count("ended with the mark renamed")
-            elif platter.read(_MARKER + TEMPORARY_SUFFIX) is not None:
+            elif platter.read(MARKER + TEMPORARY_SUFFIX) is not None:
                 self.count("ended with the mark written")
             elif all(log.flushed_offset == log.log_end_offset for log in node.log_manager.logs.values()):
                 self.count("ended after the flush of the logs")

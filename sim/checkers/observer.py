@@ -21,7 +21,7 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from sim.checkers.bands import excuse
 from sim.checkers.batches import BatchMark, History
 from sim.checkers.marks import Marks
-from sim.checkers.platters import has_dropped_pages
+from sim.checkers.platters import has_dropped_pages, is_marked
 from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
 from sim.clients import TOPIC
@@ -266,7 +266,8 @@ class Observer:
             if view.survives is None and view.process is node.process:
                 view.flushed_offset = view.log.flushed_offset
                 view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
-                view.ended_cleanly = node.exit_code == 0
+                # Cut off behind the mark's name it may be found, and is true.
+                view.ended_cleanly = node.exit_code == 0 or is_marked(node)
             elif is_cache_lost and view.survives is not None:
                 view.survives = min(view.survives, view.flushed_offset)
 

@@ -1,6 +1,17 @@
 """What of a log's files would survive, asked of the simulated disk."""
 
 from sim.disk import Folder, Inode, Platter
+from sim.nodes import SimBroker, State
+from storage.clean_shutdown import FILE_NAME
+
+MARKER = f"/data/{FILE_NAME}"
+
+
+def is_marked(broker: SimBroker) -> bool:
+    """The process that stops has given the mark of a clean stop its name."""
+    node = broker.node
+    has_left = broker.state is State.STOPPING and node is not None and node.stopped.done()
+    return has_left and broker.machine.platter.find(MARKER) is not None
 
 
 def durable_size(platter: Platter, folder: str) -> int:

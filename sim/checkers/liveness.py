@@ -1,0 +1,99 @@
+"""What must come to be once everything works again, each by its name in the specifications (§1.5).
+
+Owns the list, in the order in which a cluster comes to rest, and the time that it has. Looks at nodes between
+two steps.
+"""
+
+from collections.abc import Callable
+
+from broker.partition import Partition, Role
+from sim.nodes import SimBroker
+from sim.world import World
+
+#: virtual ms for each
+WITHIN_MS = 120_000
+
+
+def has_quorum_leader(world: World) -> bool:
+    """One voter leads, has applied its log, and all others follow it."""
+    leader = world.active_controller()
+    return leader is not None and all(
+        node.server is not None and node.server.driver.leader_id == leader.node_id
+        for node in world.controllers
+    )
+
+
+def are_brokers_back(world: World) -> bool:
+    """Every broker runs and is unfenced."""
+    return all(broker.is_ready for broker in world.brokers)
+
+
+def has_leaders(world: World) -> bool:
+    """Every partition is led by somebody who knows it."""
+    rows = world.partitions()
+    for index, row in rows:
+        leader = next((broker for broker in world.brokers if broker.node_id == row.leader), None)
+        replica = None if leader is None else world.replica(leader, index)
+        if replica is None or not replica.is_serving or replica.leader_epoch != row.leader_epoch:
+            return False
+    return bool(rows)
+
+
+def have_answers(world: World) -> bool:
+    """Producers that send no more have heard about all they sent."""
+    return world.load.producers_running == 0
+
+
+def have_views_converged(world: World) -> bool:
+    """Every replica believes what the controllers have committed, and no proposal is open."""
+    for index, row in world.partitions():
+        for _, replica in replicas_of(world, index):
+            leadership = replica.leadership
+            role = Role.LEADER if row.leader == replica.broker_id else Role.FOLLOWER
+            if replica.registration != row or replica.role is not role:
+                return False
+            if leadership is not None and leadership.proposal is not None:
+                return False
+    return True
+
+
+def are_replicas_equal(world: World) -> bool:
+    """Everybody is in sync, has all there is, and knows that it is committed."""
+    rows = world.partitions()
+    for index, row in rows:
+        replicas = replicas_of(world, index)
+        ends = {replica.log.log_end_offset for _, replica in replicas}
+        marks = {replica.high_watermark for _, replica in replicas}
+        if len(row.isr) < len(row.replicas) or len(replicas) < len(row.replicas):
+            return False
+        if len(ends) > 1 or marks != ends:
+            return False
+    return bool(rows)
+
+
+def replicas_of(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
+    """The live replicas of a partition, by broker."""
+    found = []
+    for broker in world.brokers:
+        replica = world.replica(broker, index)
+        if replica is not None:
+            found.append((broker, replica))
+    return found
+
+
+BEFORE_THE_LOAD_ENDS: tuple[tuple[str, Callable[[World], bool]], ...] = (
+    ("L-8 the quorum has a leader", has_quorum_leader),
+    ("L-1 every broker is back and unfenced", are_brokers_back),
+    ("L-9 every partition has a leader", has_leaders),
+)
+AFTER_THE_LOAD: tuple[tuple[str, Callable[[World], bool]], ...] = (
+    ("L-5 every producer has its answers", have_answers),
+    ("L-6 every replica is in sync and equal", are_replicas_equal),
+    ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),
+)
+
+
+def settle(world: World, wanted: tuple[tuple[str, Callable[[World], bool]], ...]) -> None:
+    """Wait for each in turn. Raises: Violation."""
+    for name, holds in wanted:
+        world.eventually(name, lambda holds=holds: holds(world), WITHIN_MS)  # type: ignore[misc]
