@@ -11,6 +11,7 @@ from controller.config import ControllerConfig
 from controller.draft import Draft
 from controller.events import (
     AppendRecords,
+    AskBroker,
     ConnectionClosed,
     Effect,
     EntriesCommitted,
@@ -115,6 +116,8 @@ class Quorum:
         self.probes: list[Probe] = []
         #: what was stated about recoveries, in order
         self.stated: list[RecoveryStated] = []
+        #: questions to brokers for their logs
+        self.asked: list[AskBroker] = []
         self.appends: list[AppendRecords] = []
         self.resignations: list[Resign] = []
         self.answers: dict[int, Any] = {}
@@ -142,6 +145,8 @@ class Quorum:
                     self.resignations.append(effect)
                 case RecoveryStated():
                     self.stated.append(effect)
+                case AskBroker():
+                    self.asked.append(effect)
                 case Note():
                     self.notes.append(effect)
         if not self.is_held:

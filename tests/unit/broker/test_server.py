@@ -33,6 +33,7 @@ from protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.replica_log_info import GetReplicaLogInfoRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from rpc.channel import CallRefused, Channel
@@ -156,7 +157,11 @@ async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwar
     connecting = runtime.tasks.start("connect", channel.connect(1000))
     await cluster.eventually(lambda: connecting.is_done)
     cluster[1].node.server.end()
-    questions = (ListPartitionReassignmentsRequest(0, None), UnregisterBrokerRequest(3))
+    questions = (
+        ListPartitionReassignmentsRequest(0, None),
+        UnregisterBrokerRequest(3),
+        GetReplicaLogInfoRequest(1, ()),
+    )
     answers = [channel.call_soon(question, 1000) for question in questions]
     await cluster.eventually(lambda: all(answer.done() for answer in answers))
     for answer in answers:

@@ -9,11 +9,18 @@ from controller.__main__ import raft_config
 from controller.config import ControllerConfig
 from controller.server import ControllerServer
 from metadata.broker import SUPPORTED_FEATURES
+from metadata.image import CLUSTER_RESOURCE
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ListenerEndpoint,
+)
+from protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
 )
 from protocol.messages.metadata import DescribeClusterRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -88,14 +95,16 @@ class Cluster:
         self.channels.append(channel)
         return channel
 
-    async def start_broker(self, channel: Channel, broker_id: int, listens: bool = True) -> None:
-        """Listen at its port, register, unfence."""
+    async def start_broker(
+        self, channel: Channel, broker_id: int, listens: bool = True, *, starts: int = 1
+    ) -> None:
+        """Listen at its port, register, unfence; `starts` counts its processes."""
         if listens:
             await self.network.listen(f"b{broker_id}", 9092, _Nobody)
         request = BrokerRegistrationRequest(
             broker_id,
             "x",
-            broker_id.to_bytes(16, "big"),
+            (starts << 8 | broker_id).to_bytes(16, "big"),
             (ListenerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),),
             None,
             SUPPORTED_FEATURES,
@@ -106,6 +115,10 @@ class Cluster:
         assert answer.error_code == ErrorCode.NONE
         self.epochs[broker_id] = answer.broker_epoch
         assert not (await self.heartbeat(channel, broker_id)).is_fenced
+
+    async def expire(self) -> None:
+        """Let every session end."""
+        await self.clock.advance(10_000)
 
     async def heartbeat(self, channel: Channel, broker_id: int) -> Any:
         epoch = self.epochs[broker_id]
@@ -207,3 +220,29 @@ async def test_another_controller_goes_on_when_the_active_one_stops(cluster: Clu
     assert active.server.core.committed.brokers == successor.server.core.committed.brokers
     names = {family.name for family in active.server.metrics()}
     assert {"kafka_controller_active_controller", "kafka_raft_current_epoch"} <= names
+
+
+async def test_a_broker_that_says_nothing_of_its_logs_is_asked_again_and_others_are_asked_meanwhile(
+    cluster: Cluster,
+) -> None:
+    """R61: it accepts connections, and that is all."""
+    active = await cluster.active()
+    channel = await cluster.channel(active)
+    for broker_id in (1, 2):
+        await cluster.start_broker(channel, broker_id)
+    key = AlterableConfig("unclean.recovery.manager.enabled", ConfigOperation.SET, "true")
+    resource = AlterConfigsResource(*CLUSTER_RESOURCE, (key,))
+    await channel.call(IncrementalAlterConfigsRequest(False, (resource,)), 1000)
+    await channel.call(CreateTopicsRequest(0, False, (CreatableTopic("t", 4, 2, (), ()),)), 1000)
+    await cluster.expire()
+    assert fenced(active) == [1, 2]
+    for broker_id in (1, 2):
+        await cluster.start_broker(channel, broker_id, listens=False, starts=2)
+    core = active.server.core
+    assert core.recovery.count == 4
+    for _ in range(30):
+        for broker_id in (1, 2):
+            await cluster.heartbeat(channel, broker_id)
+        await cluster.clock.advance(200)
+    assert core.log_replies[1, "timeout"] == core.log_replies[2, "timeout"] >= 2
+    assert {result for _, result in core.log_replies} == {"timeout"}

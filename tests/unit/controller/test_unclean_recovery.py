@@ -7,11 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import ControllerConfig
+from controller.decisions import Cause, CauseKind, LogEnd
 from controller.election import ElectionReason
-from controller.events import AskForLogs, LogInfoArrived, RecoveryElected, Severity, WaitForReplicas
-from controller.unclean_recovery import LogReply, best_log
+from controller.events import (
+    AskBroker,
+    AskForLogs,
+    LogInfoAnswered,
+    LogInfoArrived,
+    LogInfoFailed,
+    RecoveryElected,
+    Severity,
+    WaitForReplicas,
+)
+from controller.operations import AlterConfig
+from controller.unclean_recovery import LogReply, Verdict, best_log
+from metadata.image import CLUSTER_RESOURCE
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
+from protocol.messages.replica_log_info import (
+    GetReplicaLogInfoResponse,
+    LogInfoTopicResult,
+    ReplicaLogInfo,
+)
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 
@@ -136,3 +153,191 @@ def test_with_the_manager_off_nobody_is_asked() -> None:
     create(quorum, "t", -1, -1, (1, 2, 3))
     power_cut(quorum)
     assert quorum.stated == []
+
+
+# --- the wire ---------------------------------------------------------------------------------------------
+
+
+def reply(quorum: Quorum, question: AskBroker, end_offset: int, **changes: int) -> None:
+    """What a broker with an empty epoch cache but records of epoch 1 says of all that it was asked."""
+    image = quorum.image
+    topics = tuple(
+        LogInfoTopicResult(
+            topic.topic_id,
+            tuple(
+                ReplicaLogInfo(
+                    partition=index,
+                    last_written_leader_epoch=1,
+                    current_leader_epoch=image.topics[topic.topic_id].partitions[index].leader_epoch,
+                    log_end_offset=end_offset,
+                    flushed_offset=changes.get("flushed_offset", 0),
+                    high_watermark=changes.get("high_watermark", 0),
+                    error_code=changes.get("error_code", 0),
+                    error_message=None,
+                )
+                for index in topic.partitions
+            ),
+        )
+        for topic in question.request.topic_partitions
+    )
+    broker_epoch = changes.get("broker_epoch", image.brokers[question.broker_id].broker_epoch)
+    response = GetReplicaLogInfoResponse(ErrorCode.NONE, None, broker_epoch, False, topics)
+    quorum.handle(LogInfoAnswered(question.broker_id, question.question_id, response))
+
+
+def questions(quorum: Quorum) -> dict[int, AskBroker]:
+    asked = {question.broker_id: question for question in quorum.asked}
+    assert len(asked) == len(quorum.asked), "one request in flight a broker"
+    quorum.asked.clear()
+    return asked
+
+
+def test_brokers_are_asked_together_for_all_partitions_and_the_best_log_leads(quorum: Quorum) -> None:
+    """R61, R64, R66."""
+    power_cut(quorum)
+    assert quorum.asked == []
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    assert sorted(asked) == [1, 2, 3]
+    assert all(question.request.topic_partitions[0].partitions == (0, 1) for question in asked.values())
+    for broker_id in (3, 1, 2):
+        assert quorum.partition("t").leader is None
+        reply(quorum, asked[broker_id], 10 * broker_id)
+    assert [quorum.partition("t", index).leader for index in (0, 1)] == [3, 3]
+    assert quorum.asked == []
+    assert quorum.core.counts.recoveries == 2
+    assert quorum.core.log_replies == {(broker_id, "ok"): 2 for broker_id in (1, 2, 3)}
+
+
+def test_the_prediction_of_the_loss_is_told_and_stored(quorum: Quorum) -> None:
+    """R68: 1 is no member of the last known ELR, but knows how far the high watermark was."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    reply(quorum, asked[1], 40, high_watermark=40, flushed_offset=35)
+    reply(quorum, asked[2], 50, high_watermark=45, flushed_offset=70)
+    reply(quorum, asked[3], 60, high_watermark=48, flushed_offset=60)
+    assert "predicted loss 10 records" in quorum.notes[-1].text
+    cause = list(quorum.core.decisions)[-1].decision.cause
+    assert cause.logs == (LogEnd(1, 1, 40, 35, 40), LogEnd(2, 1, 50, 70, 45), LogEnd(3, 1, 60, 60, 48))
+    assert cause.predicted_loss(3) == 10
+
+
+@pytest.mark.parametrize(
+    ("logs", "leader", "loss"),
+    [
+        ((LogEnd(1, 0, 10, 10, 10), LogEnd(2, 0, 8, 8, 12)), 1, 2),
+        ((LogEnd(1, 0, 10, 10, 10), LogEnd(2, 0, 8, 13, 5)), 1, 3),
+        ((LogEnd(1, 0, 10, 2, 2),), 1, 0),
+        # nothing is known of what was acknowledged, or the leader was not compared
+        ((LogEnd(1, 0, 10),), 1, None),
+        ((LogEnd(1, 0, 10, 10, 10),), 2, None),
+        ((), 1, None),
+    ],
+)
+def test_the_loss_is_what_others_claim_beyond_the_chosen_end(
+    logs: tuple[LogEnd, ...], leader: int, loss: int | None
+) -> None:
+    """R68."""
+    assert Cause(CauseKind.LOGS_COMPARED, logs=logs).predicted_loss(leader) == loss
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, Verdict.OK),
+        ({"error_code": ErrorCode.REPLICA_NOT_AVAILABLE}, Verdict.ERROR),
+        ({"error_code": ErrorCode.REQUEST_LIMIT_REACHED}, Verdict.LATER),
+        ({"broker_epoch": -1}, Verdict.STALE_BROKER_EPOCH),
+        ({"leader_epoch": 0}, Verdict.STALE_LEADER_EPOCH),
+        ({"leader_epoch": 99}, Verdict.SUPERSEDED),
+        ({"partition_index": 9}, Verdict.UNWANTED),
+        ({"broker_id": 4}, Verdict.UNWANTED),
+    ],
+)
+def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], verdict: Verdict) -> None:
+    """R62."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    fields: dict[str, int] = {
+        "broker_id": 2,
+        "broker_epoch": quorum.image.brokers[2].broker_epoch,
+        "partition_index": 0,
+        "leader_epoch": quorum.partition("t").leader_epoch,
+        "last_epoch": 1,
+        "end_offset": 5,
+        "error_code": 0,
+        **changes,
+    }
+    event = LogInfoArrived(topic_id=quorum.topic("t").topic_id, **fields)
+    recovery = quorum.core.recovery
+    assert recovery.take_log_info(quorum.image, event) is verdict
+    key = (quorum.topic("t").topic_id, 0)
+    assert (2 in recovery.unanswered(quorum.image, key)) is (verdict is not Verdict.OK)
+
+
+def test_a_rebooted_broker_is_asked_anew_and_those_that_answered_are_not(quorum: Quorum) -> None:
+    """R63, D-3."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    reply(quorum, asked[2], 20)
+    reply(quorum, asked[3], 10)
+    quorum.vanish(2)
+    quorum.register(2)
+    quorum.heartbeat(2)
+    assert sorted(questions(quorum)) == [2]
+    reply(quorum, asked[1], 5)
+    assert quorum.partition("t").leader is None
+
+
+def test_a_failed_question_is_asked_again_after_the_pause_by_a_timer(quorum: Quorum) -> None:
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    question = questions(quorum)[2]
+    quorum.handle(LogInfoFailed(2, question.question_id, "no answer"))
+    due_ms = quorum.core.next_deadline_ms()
+    assert due_ms == quorum.now_ms + quorum.config.recovery_retry_backoff_ms
+    quorum.fire_timer(due_ms)
+    assert sorted(questions(quorum)) == [2]
+
+
+def test_answers_to_a_former_tenure_are_dropped(quorum: Quorum) -> None:
+    """R60: a new leader asks everybody anew."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    former = questions(quorum)
+    quorum.lose(102)
+    quorum.elect()
+    assert sorted(questions(quorum)) == [1, 2, 3]
+    for broker_id in (1, 2, 3):
+        reply(quorum, former[broker_id], 10)
+    assert quorum.partition("t").leader is None
+
+
+# --- what operators see -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("switches", "recovering", "by_hand"),
+    [
+        ({}, 2, 0),
+        ({"unclean.recovery.strategy": "None"}, 0, 2),
+        # the last known leader is awaited, or anybody (D8 Q8)
+        ({"unclean.recovery.manager.enabled": "false"}, 0, 0),
+    ],
+)
+def test_partitions_that_recover_and_those_that_wait_for_somebody_are_counted(
+    quorum: Quorum, switches: dict[str, str], recovering: int, by_hand: int
+) -> None:
+    power_cut(quorum)
+    for name, value in switches.items():
+        quorum.request(AlterConfig(CLUSTER_RESOURCE, name, value))
+    recovery = quorum.core.recovery
+    assert (recovery.count, recovery.count_for_operators(quorum.image)) == (recovering, by_hand)
