@@ -84,6 +84,21 @@ def test_the_high_watermark_never_moves_back_for_a_consumer(cluster: LocalCluste
     assert_nothing_lost(cluster.bootstrap_servers, "t", 1, load.answers)
 
 
+def test_brokers_that_run_are_unregistered_in_turn_and_nothing_is_lost(cluster: LocalCluster) -> None:
+    """B10: each registers anew with its next heartbeat, and fetches from whoever leads meanwhile."""
+    servers = cluster.bootstrap_servers
+    look = watch(servers)
+    look.create_topic("t", 3, 3, 2)
+    with Load(servers, "t") as load:
+        for broker in cluster.brokers:
+            words = ("cluster", "unregister", "--bootstrap-server", servers, "--id", str(broker.node_id))
+            assert CliRunner().invoke(main, words).exit_code == 0
+            look.wait_full_isr("t")
+            load.wait_acked(500)
+    assert not load.answers.failed
+    assert_nothing_lost(servers, "t", 3, load.answers)
+
+
 def test_a_broker_that_cannot_write_ends_without_marker_and_catches_up_later(cluster: LocalCluster) -> None:
     look = watch(cluster.bootstrap_servers)
     look.create_topic("t", 1, 3, 2)

@@ -38,7 +38,7 @@ from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, Replic
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from rpc.channel import CallRefused, Channel
 from runtime.memory import memory_runtime
-from tests.unit.broker.cluster import Cluster, batch
+from tests.unit.broker.cluster import BrokerMachine, Cluster, batch
 
 NONE = ErrorCode.NONE
 TOPIC = (2, "t")
@@ -146,6 +146,26 @@ async def test_features_and_brokers_change_through_any_broker(cluster: Cluster) 
     answer = await cluster.call(2, DescribeClusterRequest())
     assert [row.broker_id for row in answer.brokers] == [1, 2]
     assert [(row.name, row.finalized_level) for row in answer.features] == [(ELR_FEATURE, 0)]
+
+
+def is_in_sync(leader: BrokerMachine) -> bool:
+    """The leader knows of a full ISR."""
+    registration = leader.partition().registration
+    return registration is not None and registration.isr == (1, 2, 3)
+
+
+async def test_a_leader_that_is_unregistered_leads_no_more_and_registers_anew(cluster: Cluster) -> None:
+    """B10, R24, R32: its next heartbeat is refused; as a broker that nobody knows it proves nothing."""
+    await cluster.topic(min_insync_replicas="2")
+    first = await cluster.leader()
+    await cluster.produce(first.id, batch("kept"))
+    epoch = first.node.core.lifecycle.broker_epoch
+    assert (await cluster.call(first.id, UnregisterBrokerRequest(first.id))).error_code == NONE
+    second = await cluster.leader(not_one_of=(first.id,))
+    await cluster.eventually(lambda: not first.partition().is_serving)
+    await cluster.eventually(lambda: first.node.core.lifecycle.broker_epoch > epoch and is_in_sync(second))
+    assert (await cluster.produce(second.id, batch("after"))).error_code == NONE
+    await cluster.eventually(lambda: first.values() == second.values() == ["kept", "after"])
 
 
 async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwards_nothing(
