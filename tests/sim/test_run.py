@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -52,14 +51,3 @@ def test_transcripts_of_two_processes_with_two_hash_seeds_are_equal(tmp_path) ->
 def test_seeds_keep_every_promise(seed: str) -> None:
     result = run(Choices(seed), shape_of(seed, Shape()), 15)
     assert result.violation is None, result.as_text()
-
-
-@pytest.mark.slow
-def test_over_the_budget_the_loss_is_observed_b5() -> None:
-    """Every write is flushed, but all disks lie: power cuts of the whole site are seen to lose records."""
-    plan = Plan(gap_ms=2_000, only=("power_all",))
-    violations = []
-    for seed in range(5):
-        shape = replace(Shape(), every_write=True, disks_lie=True)
-        violations.append(run(Choices(str(seed)), shape, 10, plan=plan).violation or "")
-    assert any(violations), "what was flushed is gone, and nobody has seen it"
