@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cli.sim_model_command import command as model
+from cli.sim_mutants_command import mutants
 from cli.sim_options import recipe_of, story_options
 from cli.sim_swarm_command import replay, report, shrink, swarm
 
@@ -21,7 +22,7 @@ def command() -> None:
 
 
 command.add_command(model, "model")
-for one in (swarm, replay, shrink, report):
+for one in (swarm, replay, shrink, report, mutants):
     command.add_command(one)
 
 

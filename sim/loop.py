@@ -26,10 +26,17 @@ START_NS = 1_000_000_000_000
 #: The cycle collector runs at these handles and at no other time, so that it disturbs equal runs equally.
 _HANDLES_PER_COLLECTION = 1_000_000
 _CANCELLED_MAX = 4096
+#: so many handles within so much virtual time are nobody's work: a healthy cluster has one in ten of that
+_LIVELOCK_HANDLES = 500_000
+_LIVELOCK_NS = 20_000_000_000
 
 
 class Deadlock(AssertionError):
     """Nothing is ready and no timer is set, but the run is not over. The text lists who waits for what."""
+
+
+class Livelock(AssertionError):
+    """Somebody tries the same thing over and over without a pause."""
 
 
 class Handle:
@@ -137,6 +144,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.step_ns = step_ns
         #: handles that ran
         self.steps = 0
+        self._looked_ns = START_NS
         self._choose = choose.draw
         self._runnable: list[Process] = []
         #: (due, number, what): timers of one instant fire in the order in which they were set
@@ -168,7 +176,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Run until `is_over`, which is asked before each handle. Raises: Deadlock."""
+        """Run until `is_over`, which is asked before each handle. Raises: Deadlock, Livelock."""
         assert not self._is_running, "the loop runs already"
         runnable, timers, choose = self._runnable, self._timers, self._choose
         outer, caller = events._get_running_loop(), self.current
@@ -211,6 +219,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self.steps += 1
                 if self.steps % _HANDLES_PER_COLLECTION == 0:
                     gc.collect()
+                if self.steps % _LIVELOCK_HANDLES == 0:
+                    self._look_for_livelock()
         finally:
             self.current = caller
             self._is_running = False
@@ -341,6 +351,14 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Called by futures whose exception nobody took, when they are collected: no event of the world."""
+
+    def _look_for_livelock(self) -> None:
+        looked_ns, self._looked_ns = self._looked_ns, self.now_ns
+        if self.now_ns - looked_ns < _LIVELOCK_NS:
+            raise Livelock(
+                f"L-4 livelock: {_LIVELOCK_HANDLES} handles in {(self.now_ns - looked_ns) / 1e9:.1f} virtual "
+                f"seconds; {self.pending()}"
+            )
 
     def run_until_complete(self, future: Any) -> Any:
         """Run until it is done; returns its result."""

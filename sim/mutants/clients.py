@@ -1,0 +1,129 @@
+"""Mutants of the clients: what a producer takes for lost or stored, sequences, what a consumer gives out.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from typing import Any
+
+from client import sender
+from client.batch import Batch
+from client.fetcher import Fetcher
+from client.outcomes import Outcome, Reaction
+from client.partition_queue import PartitionQueue
+from client.sender import Sender
+from sim.mutants.keeping import RETRIES
+from sim.mutants.mutant import Setting, mutant
+
+#: writes are refused after they were appended
+BELOW = Setting(
+    faults={
+        "kill_broker": 4,
+        "isolate_broker": 4,
+        "isolate_leader": 4,
+        "pause_leader": 3,
+        "kill_busy_leader": 3,
+    }
+)
+#: nobody answers for longer than a delivery may take
+SILENCE = Setting(
+    faults={
+        "isolate_leader": 6,
+        "pause_leader": 4,
+        "kill_broker": 3,
+        "split": 4,
+        "cut_clients": 4,
+        "hang_disk": 3,
+    },
+    gap_ms=400,
+)
+
+
+@mutant(
+    sender, "refused_before_append", row=36, breaks="A-18", by="failed-but-stored phantom rule", setting=BELOW
+)
+def takes_unknown_for_failed(original: Any, reaction: Any) -> Any:
+    """A refusal after the append counts as a definite failure."""
+    return original(reaction) or reaction in (Reaction.UNKNOWN, Reaction.UNKNOWN_MOVED)
+
+
+@mutant(sender, "outcome_without_ack", breaks="A-18", by="failed", setting=SILENCE)
+def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
+    """A write without an answer counts as a definite failure."""
+    return Outcome.FAIL
+
+
+@mutant(Sender, "_unknown", breaks="F5", by="lost", setting=RETRIES)
+def takes_silence_for_stored(
+    original: Any,
+    self: Any,
+    queue: Any,
+    batch: Any,
+    attempt: int,
+    now_ms: int,
+    effects: Any,
+    text: str,
+) -> Any:
+    """A request whose connection broke counts as acknowledged."""
+    queue.acknowledged(batch)
+    self._finish(batch, Outcome.OK if self._config.acks == -1 else Outcome.OK1, effects)
+    self._after_return(queue, effects)
+
+
+@mutant(PartitionQueue, "__init__", breaks="D12, R90", by="duplicate reordered", setting=RETRIES)
+def never_idempotent(
+    original: Any, self: Any, topic: str, partition: int, *, idempotent: bool, in_flight_max: int = 5
+) -> Any:
+    """No batch carries a producer id."""
+    original(self, topic, partition, idempotent=False, in_flight_max=in_flight_max)
+
+
+@mutant(PartitionQueue, "settle", breaks="R93", by="duplicate", setting=RETRIES)
+def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
+    """After a gap, batches that may be stored are sent again under the next epoch."""
+    for batch in self.sent:
+        batch.unanswered = 0
+    return original(self)
+
+
+@mutant(Batch, "seal", breaks="R90, R91", by="duplicate reordered", setting=RETRIES)
+def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_sequence: int) -> Any:
+    """Every batch has sequence 0."""
+    return original(self, identity, min(base_sequence, 0))
+
+
+@mutant(PartitionQueue, "next_batch", breaks="R93", by="reordered duplicate", setting=RETRIES)
+def fills_pipeline_before_proof(
+    original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int
+) -> Any:
+    """A new epoch of the producer has five batches in flight before the first is acknowledged."""
+    self._proven = True
+    return original(self, now_ms, identity, leader_epoch)
+
+
+@mutant(PartitionQueue, "gave_up", breaks="R92, R93", by="L-4 lost reordered OwnBug", setting=SILENCE)
+def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
+    """A batch that was given up leaves a gap in the sequences, and the epoch goes on."""
+    original(self, batch)
+    self.retired = False
+
+
+@mutant(Fetcher, "_keep", breaks="§2 redelivery", by="redelivered", setting=RETRIES)
+def consumer_does_not_move(
+    original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
+) -> Any:
+    """A consumer asks again for what it was given, every now and then."""
+    offset = part.fetch_offset
+    original(self, part, header, data, high_watermark)
+    if offset % 7 == 3:
+        part.fetch_offset = offset
+
+
+@mutant(Fetcher, "_keep", breaks="§2 skipped", by="skipped", setting=RETRIES)
+def consumer_skips_batches(
+    original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
+) -> Any:
+    """A consumer passes over a batch that it finds while it has moved to another leader."""
+    if part.failures == 0 and part.fetch_epoch >= 0 and header.leader_epoch > part.fetch_epoch:
+        part.fetch_offset, part.fetch_epoch = header.next_offset, header.leader_epoch
+        return
+    original(self, part, header, data, high_watermark)

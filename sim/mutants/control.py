@@ -1,0 +1,432 @@
+"""Mutants of the controller: elections, ELR, AlterPartition, registrations, commits.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from controller import partition_change, replication_control
+from controller.cluster_control import ClusterControl
+from controller.election import Candidates, Elected, ElectionMode, ElectionReason
+from controller.elr import EligibleSets
+from controller.events import Respond
+from controller.proposal_order import ProposalOrder
+from controller.quorum_controller import QuorumController
+from controller.replication_control import Departure, ReplicationControl
+from metadata.partition import PartitionRegistration
+from metadata.records import FenceBrokerRecord
+from protocol.errors import ErrorCode
+from sim.mutants.mutant import Patch, Setting, mutant
+
+#: the ISR falls below min ISR, the ELR fills, and members of it die and return
+BELOW_MIN_ISR = Setting(
+    faults={"kill_broker": 5, "kill_leader": 4, "power_broker": 3, "power_leader": 3, "isolate_leader": 1}
+)
+#: everybody stops uncleanly sooner or later, and the controller moves
+ACTIVE_MOVES = Setting(
+    faults={"kill_active": 5, "isolate_active": 3, "pause_active": 3, "kill_leader": 3, "kill_broker": 3}
+)
+#: members of proposals stop and return while proposals are on their way
+PROPOSALS = Setting(
+    faults={
+        "kill_broker": 4,
+        "kill_leader": 2,
+        "clog": 3,
+        "cut_controllers": 3,
+        "pause_broker": 3,
+        "isolate_broker": 2,
+    }
+)
+#: brokers stop in order and return
+STOPS = Setting(faults={"stop_broker": 5, "kill_broker": 2, "kill_leader": 2, "power_broker": 2})
+
+
+def _nothing_broken(original: Any, change: Any, meant: Any, wish: Any, situation: Any) -> None:
+    return None
+
+
+#: without the controller's own check of a change (D7), which meets many of these before anything is written
+UNCHECKED = Patch(partition_change, "_check", _nothing_broken)
+
+
+# --- ELR ---------------------------------------------------------------------------------------------------
+
+
+def _sets(*, elr: Any, known: Any) -> EligibleSets:
+    return EligibleSets(tuple(sorted(set(elr))), tuple(sorted(set(known) - set(elr))))
+
+
+@mutant(
+    partition_change, "next_eligible", row=9, breaks="R5, B4", by="I-6 I-8 A-9 A-10", setting=BELOW_MIN_ISR
+)
+def elr_above_min_isr(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """A removed replica is put into the ELR although the ISR stays at min ISR."""
+    sets = original(
+        before,
+        old_isr=old_isr,
+        new_isr=new_isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=unclean,
+        forgotten=forgotten,
+    )
+    removed = set(old_isr).difference(new_isr, unclean, forgotten).intersection(replicas)
+    return _sets(elr=removed.union(sets.elr), known=sets.last_known_elr)
+
+
+@mutant(partition_change, "next_eligible", row=10, breaks="R5, R32", by="I-8 A-9", setting=BELOW_MIN_ISR)
+def unclean_stays_in_elr(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """A broker that registers unclean stays in the ELR."""
+    return original(
+        before, old_isr=old_isr, new_isr=new_isr, min_isr=min_isr, replicas=replicas, forgotten=forgotten
+    )
+
+
+@mutant(partition_change, "next_eligible", breaks="R5", by="I-6 A-9 I-8", setting=BELOW_MIN_ISR)
+def elr_not_cleared(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """The ELR outlives the ISR's return to min ISR."""
+    sets = original(
+        before,
+        old_isr=old_isr,
+        new_isr=new_isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=unclean,
+        forgotten=forgotten,
+    )
+    kept = set(before.elr).difference(new_isr, unclean, forgotten).intersection(replicas)
+    return _sets(elr=kept.union(sets.elr), known=sets.last_known_elr)
+
+
+@mutant(partition_change, "next_eligible", breaks="R5, R9", by="A-9 A-10 L-4", setting=BELOW_MIN_ISR)
+def elr_forgets(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """Only who leaves the ISR now is eligible, not who was before."""
+    return original(
+        replace(before, elr=()),
+        old_isr=old_isr,
+        new_isr=new_isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=unclean,
+        forgotten=forgotten,
+    )
+
+
+@mutant(
+    partition_change, "next_eligible", row=27, breaks="R6", by="I-14 A-9 A-10 A-11", setting=BELOW_MIN_ISR
+)
+def last_known_elr_cleared_by_election(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """The last known ELR is forgotten as soon as somebody is in sync, not when min ISR is reached."""
+    sets = original(
+        before,
+        old_isr=old_isr,
+        new_isr=new_isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=unclean,
+        forgotten=forgotten,
+    )
+    known = set(sets.last_known_elr).intersection(unclean) if new_isr else sets.last_known_elr
+    return _sets(elr=sets.elr, known=known)
+
+
+@mutant(partition_change, "next_eligible", breaks="R6", by="I-14 A-9 A-10 A-11", setting=BELOW_MIN_ISR)
+def last_known_elr_forgets_unclean(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """Members with an unclean shutdown do not become last known."""
+    sets = original(
+        before,
+        old_isr=old_isr,
+        new_isr=new_isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=unclean,
+        forgotten=forgotten,
+    )
+    return _sets(elr=sets.elr, known=set(sets.last_known_elr).difference(unclean))
+
+
+# --- elections ---------------------------------------------------------------------------------------------
+
+
+@mutant(Candidates, "verdict_on", row=14, breaks="R11, R12", by="I-8 I-9 A-12", setting=BELOW_MIN_ISR)
+def elects_any_unfenced(original: Any, self: Candidates, replica: int) -> Any:
+    """The first active replica is elected, in the ISR or not."""
+    verdict = original(self, replica)
+    if isinstance(verdict, ElectionReason) or replica not in self.replicas or not self.is_active(replica):
+        return verdict
+    return ElectionReason.ELR
+
+
+@mutant(
+    Candidates, "verdict_on", row=14, breaks="R11", by="I-5 A-12", setting=BELOW_MIN_ISR, more=(UNCHECKED,)
+)
+def elects_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
+    """A member of the ELR is elected although it is fenced."""
+    if not self.isr and replica in self.elr and replica in self.replicas:
+        return ElectionReason.ELR
+    return original(self, replica)
+
+
+@mutant(Candidates, "verdict_on", breaks="R11, D7", by="OwnBug L-4 A-12", setting=BELOW_MIN_ISR)
+def means_to_elect_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
+    """As elects-fenced-elr, but the controller's own check of the change is still there (D7)."""
+    return elects_fenced_elr(original, self, replica)
+
+
+@mutant(
+    partition_change, "elect", row=14, breaks="R13", by="A-13 I-5", setting=BELOW_MIN_ISR, more=(UNCHECKED,)
+)
+def elects_fenced_last_known_leader(original: Any, candidates: Any, mode: ElectionMode) -> Any:
+    """The last known leader is elected without a look at whether it is there."""
+    election = original(candidates, mode)
+    known = candidates.last_known_leader
+    is_open = candidates.trusts_last_known_leader and not candidates.isr and not candidates.elr
+    if isinstance(election, Elected) or not is_open or known not in candidates.replicas:
+        return election
+    return Elected(known, ElectionReason.LAST_KNOWN_LEADER)
+
+
+@mutant(partition_change, "elect", breaks="R13", by="A-12 A-13 I-8 I-9", setting=BELOW_MIN_ISR)
+def last_known_leader_before_elr(original: Any, candidates: Any, mode: ElectionMode) -> Any:
+    """The last known leader is elected although members of the ELR are only fenced."""
+    election = original(candidates, mode)
+    known = candidates.last_known_leader
+    if isinstance(election, Elected) or candidates.isr or known is None or known not in candidates.replicas:
+        return election
+    return Elected(known, ElectionReason.LAST_KNOWN_LEADER) if candidates.is_active(known) else election
+
+
+@mutant(Candidates, "verdict_on", breaks="R12", by="A-12", setting=BELOW_MIN_ISR)
+def elects_elr_before_isr(original: Any, self: Candidates, replica: int) -> Any:
+    """Members of the ELR are candidates while the ISR has active ones."""
+    if replica in self.elr and replica in self.replicas and self.is_active(replica):
+        return ElectionReason.ELR
+    return original(self, replica)
+
+
+def _epoch_stays(original: Any, self: Any, record: Any) -> Any:
+    after = original(self, record)
+    return replace(after, leader_epoch=self.leader_epoch) if after.leader is not None else after
+
+
+@mutant(PartitionRegistration, "merge", row=15, breaks="R2", by="I-10 I-15 A-8 TypeOK", more=(UNCHECKED,))
+def leader_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
+    """A new leader keeps the leader epoch."""
+    return _epoch_stays(original, self, record)
+
+
+@mutant(PartitionRegistration, "merge", breaks="R2, D-5", by="A-8 TypeOK", more=(UNCHECKED,))
+def partition_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
+    """The partition epoch grows with elections only."""
+    after = original(self, record)
+    is_election = after.leader_epoch > self.leader_epoch
+    return after if is_election else replace(after, partition_epoch=self.partition_epoch)
+
+
+# --- AlterPartition ----------------------------------------------------------------------------------------
+
+
+@mutant(
+    replication_control, "_proposal_error", breaks="R41, KAFKA-15221", by="A-4 A-3 I-8", setting=PROPOSALS
+)
+def accepts_stale_broker_epochs(
+    original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
+) -> Any:
+    """AlterPartition does not compare the members' broker epochs."""
+    members = tuple(replace(member, broker_epoch=-1) for member in proposal.new_isr)
+    return original(image, partition, sender_id, replace(proposal, new_isr=members))
+
+
+@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 A-3 I-5", setting=PROPOSALS)
+def accepts_fenced_members(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
+    """AlterPartition does not look whether the members are fenced."""
+    error = original(image, partition, sender_id, proposal)
+    return ErrorCode.NONE if error is ErrorCode.INELIGIBLE_REPLICA else error
+
+
+@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 I-7", setting=PROPOSALS)
+def accepts_old_partition_epoch(
+    original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
+) -> Any:
+    """AlterPartition does not compare partition epochs."""
+    epoch = min(proposal.partition_epoch, partition.partition_epoch)
+    fresh = replace(proposal, partition_epoch=max(epoch, partition.partition_epoch))
+    return original(image, partition, sender_id, fresh)
+
+
+@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 I-9", setting=PROPOSALS)
+def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
+    """AlterPartition is granted whoever leads by now, if that one is a member."""
+    error = original(image, partition, sender_id, proposal)
+    isr = [member.broker_id for member in proposal.new_isr]
+    if error is ErrorCode.FENCED_LEADER_EPOCH and partition.leader in isr:
+        return ErrorCode.NONE
+    return error
+
+
+@mutant(ProposalOrder, "refusal", breaks="D-4, A-15", by="A-4 I-7 I-8", setting=PROPOSALS)
+def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
+    """A refused proposal may be granted by a late copy of itself."""
+    return None
+
+
+# --- brokers -----------------------------------------------------------------------------------------------
+
+
+@mutant(ClusterControl, "register", row=12, breaks="R32", by="I-8 A-14", setting=BELOW_MIN_ISR)
+def every_start_is_clean(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
+    """No registration is ever taken for one after an unclean shutdown."""
+    old = draft.image.brokers.get(request.broker_id)
+    if old is not None:
+        request = replace(request, previous_broker_epoch=old.broker_epoch)
+    return original(self, draft, request, now_ms)
+
+
+@mutant(ReplicationControl, "take_out", breaks="R32, R5", by="I-8 A-9 A-14", setting=BELOW_MIN_ISR)
+def unclean_leaves_like_clean(
+    original: Any, self: Any, draft: Any, broker_id: int, departure: Any, cause: Any
+) -> Any:
+    """An unclean registration takes the broker out of the ISR, not out of the ELR."""
+    clean = Departure.CLEAN if departure is Departure.UNCLEAN else departure
+    return original(self, draft, broker_id, clean, cause)
+
+
+@mutant(ClusterControl, "_registration_error", row=13, breaks="R30, D14", by="I-5 A-14 I-8")
+def registers_over_live_epoch(original: Any, self: Any, image: Any, request: Any) -> Any:
+    """A registration is granted while the session of the old epoch lives, whatever it proves."""
+    error, text = original(self, image, request)
+    if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        return ErrorCode.NONE, None
+    return error, text
+
+
+@mutant(ClusterControl, "fence", breaks="R20", by="I-5 ValidControllerState")
+def fences_without_taking_out(
+    original: Any,
+    self: Any,
+    draft: Any,
+    broker_id: int,
+    kind: Any,
+    detail: str = "",
+    severity: Any = None,
+) -> Any:
+    """A fenced broker stays in its ISRs, and leads what it led."""
+    draft.write(FenceBrokerRecord(broker_id, draft.image.brokers[broker_id].broker_epoch))
+
+
+@mutant(ClusterControl, "heartbeat", breaks="R24", by="I-5 A-14 L-4", setting=STOPS)
+def believes_stale_heartbeats(
+    original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
+) -> Any:
+    """A heartbeat of a former incarnation counts for the present one."""
+    broker = draft.image.brokers.get(request.broker_id)
+    if broker is not None:
+        request = replace(request, broker_epoch=broker.broker_epoch)
+    return original(self, draft, request, connection_id, now_ms)
+
+
+@mutant(ReplicationControl, "elect_leaderless", breaks="R21", by="L-4 L-1", setting=BELOW_MIN_ISR)
+def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *, mode: Any = None) -> Any:
+    """A replica that returns leads nothing."""
+
+
+# --- the quorum --------------------------------------------------------------------------------------------
+
+
+@mutant(QuorumController, "_write", breaks="K20", by="I-10 A-2 I-7 I-11", setting=ACTIVE_MOVES)
+def answers_before_commit(original: Any, self: Any, decide: Any, now_ms: int, request: Any = None) -> Any:
+    """The controller answers a write before the quorum has its records."""
+    effects = original(self, decide, now_ms, request)
+    if request is not None and self._pending and self._pending[-1].answers:
+        asked, answer = self._pending[-1].answers[-1]
+        if asked is request:
+            self._pending[-1].answers.pop()
+            self._waiting_answers -= 1
+            effects.append(Respond(request.request_id, answer))
+    return effects
+
+
+@mutant(QuorumController, "_renounce", breaks="K23", by="ValidControllerState A-8 I-13", setting=ACTIVE_MOVES)
+def keeps_uncommitted_state(original: Any, self: Any) -> Any:
+    """A controller that lost the quorum goes on from what was never committed."""
+    latest, was_active = self._latest, self._is_active
+    effects = original(self)
+    if was_active:
+        self._committed = self._latest = latest
+    return effects
+
+
+@mutant(
+    QuorumController,
+    "_claim_if_ready",
+    breaks="K22",
+    by="ValidControllerState A-8 I-13",
+    setting=ACTIVE_MOVES,
+)
+def claims_before_applied(original: Any, self: Any, now_ms: int) -> Any:
+    """A new leader of the quorum is active before it has applied its log."""
+    if self._claim_offset is None or self._committed.offset >= self._claim_offset:
+        return original(self, now_ms)
+    self._committed = self._latest = replace(self._committed, offset=self._claim_offset)
+    return original(self, now_ms)

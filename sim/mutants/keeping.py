@@ -1,0 +1,236 @@
+"""Mutants of the storage: flushes, recovery, truncation, epochs, checkpoints, producers' state.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from typing import Any
+
+from broker.log_manager import LogManager
+from protocol.record_batch import parse_header
+from runtime.api import DiskError
+from sim.mutants.mutant import Patch, Setting, mutant
+from sim.mutants.replication import DIVERGING, POWER
+from storage import checkpoint, recovery, snapshots
+from storage.flusher import Flusher
+from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from storage.log import Log
+from storage.log_guard import LogGuard
+from storage.producer_state import ProducerState, Rejected
+from storage.segment import Segment
+
+#: every write is flushed, and brokers lose power often
+FLUSHED_POWER = Setting(
+    faults={"power_broker": 5, "power_leader": 5, "power_all": 3, "crash_at_point": 2, "kill_broker": 1},
+    shape={"every_write": True},
+    gap_ms=500,
+)
+#: killed, then without power: what the page cache still had is gone only the second time
+TWICE = Setting(faults={"kill_broker": 5, "kill_leader": 4, "power_broker": 4, "power_leader": 4}, gap_ms=300)
+FAILING_DISKS = Setting(
+    faults={"io_error": 8, "power_broker": 3, "power_leader": 3}, shape={"every_write": True}, gap_ms=500
+)
+#: sequences have gaps and repetitions while leaders change
+RETRIES = Setting(
+    faults={
+        "kill_busy_leader": 5,
+        "isolate_leader": 4,
+        "reset": 4,
+        "pause_leader": 3,
+        "cut_clients": 2,
+        "clog": 2,
+    }
+)
+
+
+# --- flushes -----------------------------------------------------------------------------------------------
+
+
+@mutant(Log, "flush", row=29, breaks="A-21", by="B-3 FlushedIsDurable", setting=FLUSHED_POWER)
+async def flush_covers_completion(original: Any, self: Any) -> Any:
+    """The durable offset becomes the log end at the completion of a flush."""
+    await original(self)
+    self._flushed_offset = self._log_end_offset
+    return self._flushed_offset
+
+
+@mutant(Segment, "flush", breaks="A-21", by="B-3 FlushedIsDurable", setting=FLUSHED_POWER)
+async def flush_writes_nothing(original: Any, self: Any) -> Any:
+    """A flush reports success and flushes nothing."""
+    self.flushed_size = self.size
+
+
+@mutant(Flusher, "rolled", breaks="D6, A-21", by="B-3 FlushedIsDurable", setting=FLUSHED_POWER)
+def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
+    """A flush covers the active segment only, not the one that was rolled before."""
+
+
+@mutant(Flusher, "sync_names", breaks="D4", by="B-3 FlushedIsDurable A-22", setting=FLUSHED_POWER)
+async def names_not_durable(original: Any, self: Any) -> Any:
+    """The folder is not synced after a new segment was made."""
+
+
+async def _never_mind(original: Any, self: Any) -> Any:
+    try:
+        await original(self)
+    except DiskError:
+        await original(self)
+
+
+@mutant(Segment, "flush", row=32, breaks="A-20", by="A-20 B-3 I-16", setting=FAILING_DISKS)
+async def retries_failed_flush(original: Any, self: Any) -> Any:
+    """EIO on fsync is retried, and the second one succeeds."""
+    await _never_mind(original, self)
+
+
+def _not_offline(original: Any, self: Any, log_dir: Any, error: Any) -> Any:
+    return None
+
+
+@mutant(
+    LogGuard,
+    "fail",
+    breaks="A-20",
+    by="A-20 B-3 OwnBug",
+    setting=FAILING_DISKS,
+    more=(Patch(LogManager, "_dir_failed", _not_offline),),
+)
+def goes_on_after_disk_error(original: Any, self: Any, error: Any) -> Any:
+    """A log whose flush failed takes appends and flushes again."""
+
+
+# --- recovery ----------------------------------------------------------------------------------------------
+
+
+@mutant(recovery, "check_batch", row=30, breaks="A-22, R86", by="A-22 I-10 rule", setting=POWER)
+def recovery_believes_headers(original: Any, buffer: Any, position: int = 0) -> Any:
+    """Recovery keeps a batch whose bytes do not match its crc, and what follows it."""
+    return parse_header(buffer, position)
+
+
+@mutant(Segment, "cut_file", row=30, breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER)
+async def recovery_leaves_tail(original: Any, self: Any) -> Any:
+    """Bytes behind the last valid batch stay in the file (a NUL tail, a torn batch)."""
+
+
+@mutant(recovery, "_make_durable", breaks="R86", by="B-3 FlushedIsDurable A-22", setting=TWICE)
+async def recovered_not_durable(
+    original: Any, disk: Any, folder: str, found: Any, names_changed: bool
+) -> Any:
+    """Recovery takes for durable what it read from the page cache."""
+
+
+@mutant(LogManager, "_log_offsets", breaks="R87", by="A-22 I-10 B-3", setting=POWER)
+def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
+    """The recovery point is the log end, flushed or not."""
+    points, starts = original(self, log_dir)
+    own = [managed for managed in self._managed.values() if managed.log_dir is log_dir]
+    return {**points, **{one.partition: one.log.log_end_offset for one in own}}, starts
+
+
+@mutant(
+    recovery,
+    "_scan",
+    breaks="R86",
+    by="A-22 I-10",
+    setting=POWER,
+)
+async def recovery_trusts_everything(original: Any, found: Any, segment: Any) -> Any:
+    """After an unclean stop the walk over the headers is enough."""
+    if not segment.adopt():
+        await original(found, segment)
+        return
+    found.scanned.append(segment.base_offset)
+    epoch = None
+    for _, header in segment.headers(0, segment.size):
+        if header.leader_epoch != epoch:
+            epoch = header.leader_epoch
+            found.scanned_epochs.append(EpochEntry(epoch, header.base_offset))
+
+
+# --- truncation and epochs ---------------------------------------------------------------------------------
+
+
+@mutant(
+    LeaderEpochCache, "truncate_from_end", row=33, breaks="R85, A-16", by="I-18 OwnBug", setting=DIVERGING
+)
+def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
+    """The leader epochs are not cut with the log."""
+
+
+@mutant(Segment, "trim", breaks="R81", by="B-3 A-22 FlushedIsDurable", setting=DIVERGING)
+async def cut_not_durable(original: Any, self: Any) -> Any:
+    """What is left after a cut counts as flushed without a flush."""
+    await self.index.trim()
+    await self.cut_file()
+    self.flushed_size = self.size
+
+
+def _rewound_without_flushed(original: Any, self: Any, log_end_offset: int) -> Any:
+    flushed = self._flushed_offset
+    original(self, log_end_offset)
+    self._flushed_offset = flushed
+
+
+@mutant(Log, "_rewound", breaks="R81", by="TypeOK B-3 ValidReplicaState", setting=DIVERGING)
+def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int) -> Any:
+    """The flushed offset stays where it was when the log is cut below it."""
+    _rewound_without_flushed(original, self, log_end_offset)
+
+
+# --- small files -------------------------------------------------------------------------------------------
+
+
+@mutant(
+    checkpoint,
+    "write_atomically",
+    breaks="A-19, R87",
+    by="L-4 I-17 I-18",
+    setting=Setting(faults={"power_broker": 4, "power_controller": 4, "power_all": 3, "crash_at_point": 3}),
+)
+async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str) -> Any:
+    """A small file is renamed into place before its bytes are flushed."""
+    temporary = path + checkpoint.TEMPORARY_SUFFIX
+    file = await disk.open(temporary, create=True)
+    if file.size:
+        await file.truncate(0)
+    file.append([text.encode()])
+    await file.close()
+    await disk.rename(temporary, path)
+    await disk.sync_folder(path.rpartition("/")[0])
+
+
+# --- producers ---------------------------------------------------------------------------------------------
+
+
+@mutant(ProducerState, "check", breaks="R91", by="duplicate", setting=RETRIES)
+def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
+    """A repeated batch of an idempotent producer is appended again."""
+    verdict = original(self, header)
+    return verdict if isinstance(verdict, Rejected) else None
+
+
+@mutant(ProducerState, "check", breaks="R92", by="reordered duplicate", setting=RETRIES)
+def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
+    """A batch is appended though the one before it is missing."""
+    verdict = original(self, header)
+    return None if isinstance(verdict, Rejected) else verdict
+
+
+def _forgets_as_follower(original: Any, self: Any, header: Any, base_offset: int) -> Any:
+    return original(self, header, base_offset)
+
+
+@mutant(Log, "append_as_follower", breaks="R94", by="duplicate reordered", setting=RETRIES)
+def followers_forget_producers(original: Any, self: Any, records: Any, *, leader_epoch: Any = None) -> Any:
+    """Followers do not remember producers: a new leader takes repetitions for new."""
+    kept, self._producers = self._producers, ProducerState()
+    try:
+        return original(self, records, leader_epoch=leader_epoch)
+    finally:
+        self._producers = kept
+
+
+@mutant(snapshots, "load", breaks="R94", by="duplicate reordered", setting=RETRIES)
+async def starts_without_producers(original: Any, disk: Any, folder: str, segments: Any) -> Any:
+    """A log that is opened, or cut, has forgotten its producers."""
+    return ProducerState()

@@ -1,0 +1,250 @@
+"""Mutants of the metadata quorum: votes, commits, what is durable, divergence.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from typing import Any
+
+from raft import election, following, quorum
+from raft.effects import Reply, Send
+from raft.leadership import Leader
+from raft.log_shape import LogShape
+from raft.log_writer import LogWriter
+from raft.member import Member
+from raft.quorum import QuorumState, Votes, majority_offset
+from raft.state_file import StateFile
+from sim.mutants.mutant import Patch, Setting, mutant
+
+#: controllers lose power and connections, the active one most of all
+QUORUM = Setting(
+    faults={
+        "power_controller": 5,
+        "kill_active": 4,
+        "isolate_active": 4,
+        "pause_active": 3,
+        "kill_controller": 2,
+        "split": 2,
+        "crash_at_point": 2,
+        "kill_leader": 1,
+    },
+    gap_ms=500,
+)
+#: power is lost right where votes are written
+VOTES = Setting(
+    faults={"crash_at_point": 6, "power_controller": 6, "kill_active": 4, "isolate_active": 3, "split": 2},
+    gap_ms=300,
+)
+#: a leader of the quorum writes what nobody gets
+PARTED = Setting(
+    faults={
+        "isolate_active": 6,
+        "pause_active": 4,
+        "split": 4,
+        "kill_leader": 4,
+        "kill_broker": 4,
+        "kill_active": 2,
+    },
+    gap_ms=400,
+)
+
+
+# --- votes -------------------------------------------------------------------------------------------------
+
+
+@mutant(election, "may_grant_vote", breaks="K5", by="OwnBug Q-1 ElectionSafety", setting=QUORUM)
+def votes_twice(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+    """A voter that has voted in an epoch votes again."""
+    if state.leader_id is None and state.voted_for is not None:
+        return candidate >= own
+    return original(state, candidate_id, own, candidate)
+
+
+@mutant(election, "may_grant_vote", breaks="K5", by="Q-3 OwnBug Q-2 I-13", setting=PARTED)
+def votes_for_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+    """A vote does not depend on the candidate's log."""
+    return state.leader_id is None and state.voted_for in (None, candidate_id)
+
+
+def _any_log_pre(original: Any, role: Any, own: Any, candidate: Any) -> Any:
+    return original(role, own, max(own, candidate))
+
+
+def _any_log(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+    return state.leader_id is None and state.voted_for in (None, candidate_id)
+
+
+@mutant(
+    election,
+    "may_grant_vote",
+    breaks="K5, K4",
+    by="Q-3 OwnBug Q-2 I-13",
+    setting=PARTED,
+    more=(Patch(election, "may_grant_pre_vote", _any_log_pre),),
+)
+def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
+    """Neither a pre-vote nor a vote depends on the candidate's log."""
+    return _any_log(original, state, candidate_id, own, candidate)
+
+
+@mutant(
+    election,
+    "may_grant_pre_vote",
+    breaks="K4",
+    by="L-4",
+    setting=QUORUM,
+    masked="a pre-vote changes nothing: it only keeps elections rare",
+)
+def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) -> Any:
+    """Every pre-vote is granted."""
+    return True
+
+
+def _says_at_once(original: Any, self: Any, voter_id: int, request: Any, timeout_ms: int) -> Any:
+    self._requests_sent += 1
+    self.out.append(Send(self._requests_sent, voter_id, request, timeout_ms))
+    return self._requests_sent
+
+
+@mutant(
+    Member,
+    "reply",
+    breaks="Q-9, K5",
+    by="Q-1 ElectionSafety",
+    setting=VOTES,
+    more=(Patch(Member, "send", _says_at_once),),
+)
+def votes_before_durable(original: Any, self: Any, token: int, response: Any, read: Any = None) -> Any:
+    """Votes and epochs are told before they are on disk."""
+    self.out.append(Reply(token, response, read))
+
+
+@mutant(StateFile, "load", breaks="K1, Q-9", by="Q-1 Q-6 ElectionSafety QuorumEpochs", setting=QUORUM)
+async def forgets_votes(original: Any, self: Any) -> Any:
+    """A restarted voter does not know whom it voted for."""
+    state = await original(self)
+    self._durable = self._latest = QuorumState(state.raft_epoch)
+    return self._latest
+
+
+@mutant(Votes, "is_won", breaks="K2", by="Q-1 OwnBug ElectionSafety", setting=QUORUM)
+def wins_without_majority(original: Any, self: Any) -> Any:
+    """The own vote is enough."""
+    return bool(self._granted)
+
+
+@mutant(Member, "start", breaks="K3, D-1", by="Q-2 Q-4 OwnBug I-10 QuorumLogMatching", setting=QUORUM)
+def leads_again_after_restart(original: Any, self: Any) -> Any:
+    """A leader that restarts goes on leading its epoch."""
+    original(self)
+    state, config = self.state, self.config
+    if state.leader_id == config.node_id and len(config.voters) > 1:
+        calls = self.calls_to(config.other_voters)
+        self.role = Leader.elected(config.other_voters, self.shape.log_end_offset, calls, self.now_ms)
+
+
+@mutant(Member, "learn", breaks="K3", by="L-4 OwnBug Q-1", setting=PARTED)
+def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
+    """A leader does not step down when it hears of a later epoch."""
+    if isinstance(self.role, Leader):
+        return False
+    return original(self, raft_epoch, leader_id)
+
+
+# --- commits -----------------------------------------------------------------------------------------------
+
+
+@mutant(quorum, "majority_count", breaks="K1", by="Q-1 CommittedByMajority I-13 OwnBug", setting=QUORUM)
+def half_is_a_majority(original: Any, voter_count: int) -> Any:
+    """Half of the voters, rounded down, make a majority."""
+    return max(1, voter_count // 2)
+
+
+@mutant(Leader, "committed_end", breaks="K12", by="K12 CommittedByMajority Q-3", setting=PARTED)
+def commits_former_epochs(original: Any, self: Any, own_flushed_offset: int) -> Any:
+    """Records of former epochs are committed by counting copies of them."""
+    ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
+    end_offset = majority_offset(ends)
+    return end_offset if end_offset > 0 else None
+
+
+@mutant(Member, "advance", breaks="K13", by="CommittedByMajority K13 Q-7", setting=QUORUM)
+def leader_counts_unflushed_log(original: Any, self: Any) -> Any:
+    """The leader counts its own log before it is flushed."""
+    flushed, self.shape.flushed_offset = self.shape.flushed_offset, self.shape.log_end_offset
+    try:
+        return original(self)
+    finally:
+        self.shape.flushed_offset = flushed
+
+
+@mutant(following, "may_fetch", breaks="K11", by="CommittedByMajority K11 OwnBug", setting=QUORUM)
+def voters_fetch_unflushed(original: Any, member: Any) -> Any:
+    """A voter fetches on before what it has is flushed."""
+    flushed, member.shape.flushed_offset = member.shape.flushed_offset, member.shape.log_end_offset
+    try:
+        return original(member)
+    finally:
+        member.shape.flushed_offset = flushed
+
+
+@mutant(LogWriter, "_flush", breaks="A-21, K13", by="CommittedByMajority K13 OwnBug", setting=QUORUM)
+async def quorum_flush_covers_completion(original: Any, self: Any) -> Any:
+    """A flush of the metadata log vouches for what came while it ran."""
+    while self._is_flush_wanted:
+        self._is_flush_wanted = False
+        await self._log.flush()
+        self._flushed(self._log.log_end_offset)
+    self._is_flushing = False
+
+
+@mutant(
+    Leader,
+    "check_quorum_deadline_ms",
+    breaks="K7",
+    by="L-4",
+    setting=PARTED,
+    masked="a leader that nobody follows commits nothing; the bound keeps its time short, for availability",
+)
+def never_checks_quorum(original: Any, self: Any, timeout_ms: int) -> Any:
+    """A leader without followers stays one."""
+    return None
+
+
+# --- the log -----------------------------------------------------------------------------------------------
+
+
+@mutant(
+    LogShape, "diverging_point", breaks="R80, K14", by="Q-2 QuorumLogMatching OwnBug I-10b", setting=PARTED
+)
+def quorum_without_divergence_check(
+    original: Any, self: Any, last_fetched_epoch: int, fetch_offset: int
+) -> Any:
+    """The quorum's leader does not compare the last epoch of who fetches."""
+    return None if fetch_offset <= self.log_end_offset else original(self, last_fetched_epoch, fetch_offset)
+
+
+@mutant(LogShape, "truncation_point", breaks="R81", by="OwnBug K14 Q-3", setting=PARTED)
+def quorum_cuts_everything(original: Any, self: Any, epoch: int, leader_end_offset: int) -> Any:
+    """A voter that diverges cuts its whole log."""
+    return 0
+
+
+@mutant(following, "_truncate", breaks="R81", by="L-4 OwnBug Q-2", setting=PARTED)
+def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
+    """A voter that diverges keeps its log."""
+
+
+@mutant(following, "fetch_answered", breaks="A-15, D-4", by="Q-2 OwnBug", setting=PARTED)
+def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
+    """An answer counts as if the leader had given it, in the present epoch."""
+    row = response.partitions[0] if response.partitions else None
+    if row is None or row.error_code or getattr(member.role, "leader_id", None) is None:
+        return original(member, response)
+    return following._take(member, row)
+
+
+@mutant(Member, "raise_high_watermark", breaks="Q-6, K12", by="CommittedByMajority Q-3 I-13", setting=PARTED)
+def followers_commit_all(original: Any, self: Any, to_offset: int) -> Any:
+    """A follower takes all of its log for committed."""
+    end = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset
+    return original(self, end)

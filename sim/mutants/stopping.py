@@ -1,0 +1,190 @@
+"""Mutants of a broker's life: the proof of a clean stop, registrations, roles, writes that are answered.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from broker import produce_path
+from broker.lifecycle import Lifecycle
+from broker.log_manager import LogManager
+from broker.partition import Partition
+from broker.produce_path import ProducePath
+from broker.roles import Roles
+from metadata.delta import local_view
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from runtime.api import DiskError
+from sim.mutants.mutant import Patch, Setting, mutant
+from storage import clean_shutdown
+from storage.log import Log
+
+#: brokers stop in order, lose power while they do and soon after they are back
+STOPPED = Setting(
+    faults={"stop_broker": 6, "power_broker": 3, "power_leader": 3, "crash_at_point": 3, "kill_broker": 1}
+)
+#: power is lost right between the steps of a stop, and of a start
+AT_STEPS = Setting(faults={"crash_at_point": 8, "stop_broker": 3, "power_broker": 2}, gap_ms=500)
+#: registrations are renewed by live processes
+CUT_OFF = Setting(faults={"cut_controllers": 6, "isolate_broker": 4, "pause_broker": 4, "kill_leader": 2})
+#: leaders come and go while writes wait
+WAITING = Setting(
+    faults={
+        "isolate_leader": 4,
+        "pause_leader": 4,
+        "kill_busy_leader": 3,
+        "kill_broker": 3,
+        "isolate_broker": 3,
+    }
+)
+
+
+# --- the proof of a clean stop -----------------------------------------------------------------------------
+
+
+@mutant(LogManager, "close", row=11, breaks="A-19, R34", by="I-17 A-19 I-8 A-14", setting=AT_STEPS)
+async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
+    """The clean-shutdown file is written before the logs are flushed."""
+    if broker_epoch is not None:
+        await clean_shutdown.write(self._disk, self._config.log_dirs, broker_epoch)
+    return await original(self, broker_epoch)
+
+
+@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED)
+async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
+    """A stop closes the logs without flushing them, and proves a clean stop all the same."""
+    return await original(self, False)
+
+
+async def _no_unlink(original: Any, disk: Any, log_dirs: Any) -> Any:
+    from posixpath import join
+
+    from storage import checkpoint
+
+    paths = [join(path, clean_shutdown.FILE_NAME) for path in log_dirs]
+    epochs = [clean_shutdown.decode(await checkpoint.read_text(disk, path)) for path in paths]
+    return epochs[0] if len(set(epochs)) == 1 else clean_shutdown.UNKNOWN_EPOCH
+
+
+@mutant(clean_shutdown, "take", breaks="R33, R35", by="I-17 A-14", setting=STOPPED)
+async def keeps_file(original: Any, disk: Any, log_dirs: Any) -> Any:
+    """The clean-shutdown file stays after the start."""
+    return await _no_unlink(original, disk, log_dirs)
+
+
+class _Unsynced:
+    """A disk on which no folder is ever synced."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    async def sync_folder(self, path: str) -> None:
+        return None
+
+
+@mutant(clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED)
+async def file_gone_but_not_durably(original: Any, disk: Any, log_dirs: Any) -> Any:
+    """The clean-shutdown file is deleted at the start, but its folder is not synced."""
+    return await original(_Unsynced(disk), log_dirs)
+
+
+@mutant(clean_shutdown, "decode", breaks="R33, R34", by="I-17 A-14 L-4", setting=STOPPED)
+def believes_no_file(original: Any, text: Any) -> Any:
+    """A missing clean-shutdown file counts as epoch 0."""
+    return max(0, original(text))
+
+
+@mutant(
+    LogManager,
+    "_close_log",
+    breaks="A-19, A-20",
+    by="I-17 A-20 I-16",
+    setting=Setting(faults={"io_error": 6, "stop_broker": 6, "power_broker": 3}, gap_ms=400),
+)
+async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) -> Any:
+    """A log that could not be flushed at the stop does not take the proof away."""
+    try:
+        await managed.serial.run(lambda: managed.log.close(True))
+    except DiskError:
+        return None
+
+
+@mutant(Lifecycle, "heartbeat_answered", breaks="R33", by="A-14 I-17", setting=CUT_OFF)
+def registers_anew_as_clean(original: Any, self: Any, response: Any, now_ms: int) -> Any:
+    """A broker that must register anew names its last epoch, as if it had stopped cleanly."""
+    epoch = self.broker_epoch
+    reason = original(self, response, now_ms)
+    if self.broker_epoch < 0 <= epoch:
+        self._previous_broker_epoch = epoch
+    return reason
+
+
+# --- roles -------------------------------------------------------------------------------------------------
+
+
+@mutant(Roles, "maybe_take_roles", breaks="D-2", by="ValidBrokerState D-2 I-5 I-8")
+def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
+    """A broker takes roles before it has replayed its own registration."""
+    if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
+        return
+    self.has_roles = True
+    self._effects += self.fetchers.restart(self._lifecycle.broker_epoch)
+    view = local_view(self.image, self.broker_id)
+    for local in (*view.leaders, *view.followers):
+        self._apply_local(local, now_ms)
+    self._lifecycle.caught_up(now_ms)
+
+
+@mutant(Roles, "drop_roles", breaks="D-2", by="ValidBrokerState I-5 L-4", setting=CUT_OFF)
+def keeps_roles_without_registration(original: Any, self: Any) -> Any:
+    """A broker whose registration is over goes on in its roles."""
+    self.has_roles = False
+
+
+def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int) -> Any:
+    request = original(self, metadata_offset, now_ms)
+    if isinstance(request, BrokerHeartbeatRequest):
+        return replace(request, want_fence=False, current_metadata_offset=self.broker_epoch + 1)
+    return request
+
+
+@mutant(Lifecycle, "next_request", breaks="D-2, R23", by="ValidBrokerState I-5 D-2")
+def unfenced_before_caught_up(original: Any, self: Any, metadata_offset: int, now_ms: int) -> Any:
+    """A broker claims to be ready before it has loaded its logs and replayed its registration."""
+    return _wants_no_fence(original, self, metadata_offset, now_ms)
+
+
+# --- answers to writes -------------------------------------------------------------------------------------
+
+
+@mutant(produce_path, "_reached", breaks="F5, R52", by="I-16 I-11 lost", setting=WAITING)
+def acknowledges_at_append(original: Any, partition: Any, acks: int) -> Any:
+    """A write of acks=all is acknowledged when the leader has it."""
+    return partition.log.log_end_offset
+
+
+def _no_answers(original: Any, self: Any, key: Any) -> Any:
+    return []
+
+
+@mutant(
+    Partition,
+    "check_waiting",
+    breaks="A-18, F5",
+    by="I-16 lost",
+    setting=WAITING,
+    more=(Patch(ProducePath, "state_changed", _no_answers),),
+)
+def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, required_acks: int = -1) -> Any:
+    """Whoever leads again acknowledges what it appended in a former epoch."""
+    return ErrorCode.NONE
+
+
+@mutant(Partition, "check_produce", breaks="F5", by="I-16 HighWatermarkNeedsMinIsr A-2", setting=WAITING)
+def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
+    """Writes of acks=all are appended below min ISR."""
+    return original(self, 1)

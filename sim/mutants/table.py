@@ -1,0 +1,24 @@
+"""All mutants: importing the modules that define them fills the table."""
+
+from sim.mutants import clients, control, keeping, quorum, recovering, replication, stopping
+from sim.mutants.mutant import MUTANTS
+
+__all__ = ["MUTANTS", "PARTS"]
+
+_MODULES = (replication, control, stopping, keeping, quorum, clients, recovering)
+#: {part: title}, in the order of the page
+PARTS = dict(
+    zip(
+        (module.__name__.rpartition(".")[2] for module in _MODULES),
+        (
+            "Replicas: high watermark, ISR, divergence",
+            "The controller: ELR, elections, AlterPartition, registrations",
+            "A broker's life: clean stops, roles, answers to writes",
+            "Storage",
+            "The metadata quorum",
+            "Clients",
+            "Unclean recovery",
+        ),
+        strict=True,
+    )
+)
