@@ -49,6 +49,7 @@ SCRIPTED_APIS = (
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.GET_REPLICA_LOG_INFO,
 )
 
 
@@ -376,8 +377,24 @@ class FakeBroker:
         return DescribedPartition(0, index, leader, epoch, 1, (1, 2, 3), (1, 2, 3), (), (), -1, 2, 0, ())
 
     def _describe_cluster(self, exchange: Exchange) -> None:
+        brokers = tuple(
+            m.DescribeClusterBroker(
+                number,
+                7,
+                bytes(16),
+                "127.0.0.1",
+                broker.port,
+                None,
+                number in self.cluster.fenced,
+                False,
+                True,
+            )
+            for number, broker in sorted(self.cluster.brokers.items())
+        )
         exchange.respond(
-            m.DescribeClusterResponse(0, None, "fake", 101, 5, self.cluster.offset, (), self.cluster.features)
+            m.DescribeClusterResponse(
+                0, None, "fake", 101, 5, self.cluster.offset, brokers, self.cluster.features
+            )
         )
 
     def _scripted(self, exchange: Exchange) -> None:
