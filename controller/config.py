@@ -37,7 +37,7 @@ class ControllerConfig:
     elr_enabled: bool = True
     unclean_election_interval_ms: int = 300_000
     #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
-    recovery_manager_enabled: bool = False
+    recovery_manager_enabled: bool = True
     recovery_timeout_ms: int = 300_000
     #: before a broker is asked for its logs again; doubles while its answers bring nothing
     recovery_retry_backoff_ms: int = 50

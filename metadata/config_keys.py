@@ -127,7 +127,7 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
         "Period of the pass that retries unclean elections.",
         1,
     ),
-    _bool("unclean.recovery.manager.enabled", False, "Compare logs before an unclean election."),
+    _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
     _int(
         "unclean.recovery.timeout.ms",
         300_000,
@@ -274,7 +274,7 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
         choices=_STRATEGIES,
         aliases=_STRATEGY_ALIASES,
     ),
-    _bool("unclean.recovery.manager.enabled", False, "Compare logs before an unclean election."),
+    _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
 )
 
 BROKER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + BROKER_KEYS

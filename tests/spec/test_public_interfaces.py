@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.log_info import answer_log_info
 from cli.leader_election import command as leader_election
 from cli.partition_files import read_elections
 from cli.scenario_commands import Scenario
@@ -15,10 +16,16 @@ from client.admin import Admin
 from client.metadata_cache import TopicPartition
 from metadata.config_keys import CLUSTER_KEYS, COMMON_KEYS, CONTROLLER_KEYS, TOPIC_KEY_BY_NAME
 from metadata.describe import describe_topic_partitions_response
+from metadata.image import MetadataImage
 from metadata.records import PartitionChangeRecord, PartitionRecord, decode_record, encode_record
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
+from protocol.messages.replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    LogInfoTopic,
+)
 from protocol.messages.topics import (
     DescribedPartition,
     DescribeTopicPartitionsRequest,
@@ -387,6 +394,48 @@ def test_recovery_waits_five_minutes_for_answers() -> None:
         LOST + "log_info 2 t-0 last_epoch=1 end_offset=1\nlog_info 3 t-0 last_epoch=1 end_offset=2\n"
         "advance 299999\n=> ok\nadvance 1\n=> t-0 leader=3@1\n=> t-0 recovery: elected 3"
     )
+
+
+# --- GetReplicaLogInfo -----------------------------------------------------------------------------------
+
+
+def log_info(*indices: int) -> GetReplicaLogInfoResponse:
+    """What a broker answers that knows no such topic: one row an index all the same."""
+    request = GetReplicaLogInfoRequest(1, (LogInfoTopic(TOPIC_ID, indices),))
+    return answer_log_info(request, MetadataImage(), 1, 77, lambda key: None)
+
+
+def test_log_info_is_asked_in_numbers_and_what_is_beyond_the_limit_is_named() -> None:
+    """GetReplicaLogInfo Request: api key 70; the first 1000, then REQUEST_LIMIT_REACHED (R61, B23).
+
+    Kept in protocol.messages.replica_log_info, broker.log_info.
+    """
+    assert ApiKey.GET_REPLICA_LOG_INFO == 70
+    rows = log_info(*range(1001)).topics[0].partitions
+    limit = ErrorCode.REQUEST_LIMIT_REACHED
+    assert [row.partition for row in rows if row.error_code == limit] == [1000]
+
+
+def test_log_info_carries_the_broker_epoch_and_a_row_a_partition() -> None:
+    """GetReplicaLogInfo Response: broker epoch, and a row for each partition (R61, R62).
+
+    Kept in protocol.messages.replica_log_info, broker.log_info.
+    """
+    answer = log_info(4, 2)
+    assert answer.broker_epoch == 77
+    assert [row.partition for row in answer.topics[0].partitions] == [4, 2]
+
+
+def test_unclean_recovery_is_measured() -> None:
+    """Metrics, Unclean Recovery: partitions under recovery, finished, and for the operator.
+
+    Kept in controller.metrics, controller.unclean_recovery.
+    """
+    scenario = story(LOST + "log_info 2 t-0 last_epoch=1 end_offset=1\n=> ok")
+    names = ("unclean_recovery_partitions_count", "unclean_recovery_finished_count")
+    seen = gauges(scenario)
+    assert [seen[f"kafka_controller_{name}"] for name in names] == [1, 0]
+    assert seen["kafka_controller_manual_leader_election_required_partition_count"] == 0
 
 
 def test_request_over_the_limit_may_be_sent_again() -> None:

@@ -110,29 +110,10 @@ UNTESTED: tuple[Untested, ...] = (
         "only members of the LastKnownELR are asked for their logs",
         "all replicas that are there, as in the KIP (R61)",
     ),
-    _later(
-        "Unclean recovery",
-        "the controller asks brokers by GetReplicaLogInfo for end offset, both epochs and broker epoch",
-        "the wire of unclean recovery: what the controller makes of the answers is tested above",
-    ),
-    _later(
-        "GetReplicaLogInfo Request",
-        "api key 70; first partitions up to the limit, then REQUEST_LIMIT_REACHED",
-        "the wire of unclean recovery",
-    ),
-    _later(
-        "GetReplicaLogInfo Response", "broker epoch and a row a partition", "the wire of unclean recovery"
-    ),
-    _later(
+    _differs(
         "Config changes, Unclean Recovery 2",
         "unclean.recovery.manager.enabled is false by default",
-        "kept today; true once brokers answer (D8)",
-    ),
-    _later(
-        "Metrics, Unclean Recovery",
-        "unclean_recovery_partitions_count, manual_leader_election_required_partition_count, "
-        "unclean_recovery_finished_count",
-        "with the wire of unclean recovery",
+        "true: there is nothing to upgrade from (D8)",
     ),
     _later("Test Plan", "the design is verified with a model", "a model in Python, with the simulator"),
 )

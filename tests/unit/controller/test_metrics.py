@@ -20,7 +20,7 @@ def values(core: QuorumController) -> dict[str, dict[str, float]]:
 
 
 def test_the_active_controller_counts_the_cluster() -> None:
-    quorum = Quorum(make_config(min_insync_replicas="2"))
+    quorum = Quorum(make_config(min_insync_replicas="2", unclean_recovery_manager_enabled="false"))
     quorum.start_brokers(1, 2, 3)
     create(quorum, "t", -1, -1, (1, 2, 3), (2, 3, 1))
     create(quorum, "alone", -1, -1, (3,))

@@ -271,8 +271,8 @@ def test_no_ops_can_be_switched_off() -> None:
 
 
 def test_the_unclean_pass_elects_where_the_topic_allows_it() -> None:
-    """R16, F38: at every multiple of its interval."""
-    quorum = started(1, 2, 3)
+    """R16, F38: at every multiple of its interval, with the recovery manager off."""
+    quorum = started(1, 2, 3, unclean_recovery_manager_enabled="false")
     for name in ("lossy", "safe"):
         create(quorum, name, -1, -1, (1, 2))
         quorum.alter(name, (1,))

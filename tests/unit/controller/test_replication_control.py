@@ -14,7 +14,7 @@ from tests.unit.controller.test_topics import create
 
 @pytest.fixture
 def quorum() -> Quorum:
-    made = Quorum(make_config(min_insync_replicas="2"))
+    made = Quorum(make_config(min_insync_replicas="2", unclean_recovery_manager_enabled="false"))
     made.start_brokers(1, 2, 3)
     create(made, "t", -1, -1, (1, 2, 3), (2, 3, 1))
     return made

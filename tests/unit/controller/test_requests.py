@@ -39,7 +39,7 @@ NONE = ErrorCode.NONE
 @pytest.fixture
 def quorum() -> Quorum:
     """Topics t with partitions 0 to 2, and u with one; min ISR 2."""
-    made = Quorum(make_config(min_insync_replicas="2"))
+    made = Quorum(make_config(min_insync_replicas="2", unclean_recovery_manager_enabled="false"))
     made.start_brokers(1, 2, 3, 4)
     create(made, "t", -1, -1, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     create(made, "u", -1, -1, (1, 2, 3))

@@ -1,7 +1,5 @@
 """The recovery manager's choice, and what scenario files cannot show: order, soft state, cost when off."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +56,7 @@ def test_no_log_ends_after_the_best_one(logs: dict[int, tuple[int, int]]) -> Non
 
 
 def config(**properties: str) -> ControllerConfig:
-    return replace(make_config(min_insync_replicas="2", **properties), recovery_manager_enabled=True)
+    return make_config(min_insync_replicas="2", **properties)
 
 
 def power_cut(quorum: Quorum) -> None:
@@ -148,7 +146,7 @@ def test_a_standby_knows_no_recoveries_and_a_new_leader_asks_anew(quorum: Quorum
 
 def test_with_the_manager_off_nobody_is_asked() -> None:
     """D8 Q8."""
-    quorum = Quorum(make_config(min_insync_replicas="2"))
+    quorum = Quorum(make_config(min_insync_replicas="2", unclean_recovery_manager_enabled="false"))
     quorum.start_brokers(1, 2, 3)
     create(quorum, "t", -1, -1, (1, 2, 3))
     power_cut(quorum)
