@@ -1,0 +1,316 @@
+"""Properties of controllers' decisions: a history that breaks each, and the one beside it that does not."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from controller.decisions import CauseKind, LogEnd
+from controller.election import ElectionReason
+from metadata.partition import PartitionRegistration
+from metadata.records import RegisterBrokerRecord
+from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest, IsrMember
+from sim.checkers import partitions
+from sim.checkers.replicas import TypeOK
+from sim.checkers.views import Change, Property
+from sim.world import Shape
+from tests.sim.checkers.histories import TOPIC_ID, Scene, broker, change, image, row
+
+MANAGER = Shape(recovery_manager=True)
+#: below min ISR, 2 has left and may lead
+ALONE = row(isr=(1,), elr=(2,))
+NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
+
+
+class Case(NamedTuple):
+    """A change that breaks a property and one that is allowed."""
+
+    one: type[Property]
+    broken: Change
+    allowed: Change
+    shape: Shape = Shape()
+
+
+CASES = {
+    "a leader who is no replica": Case(
+        TypeOK, change(row(), leader=4), change(row(), leader=2, reason=ElectionReason.ISR)
+    ),
+    "an ISR member that is no replica": Case(
+        partitions.ValidIsrElr, change(row(), isr=(1, 2, 4)), change(row(), isr=(1, 2))
+    ),
+    "an ELR at min ISR": Case(
+        partitions.ValidIsrElr, change(row(), isr=(1, 2), elr=(3,)), change(row(), isr=(1,), elr=(2, 3))
+    ),
+    "a seat that is also eligible": Case(
+        partitions.ValidIsrElr,
+        change(ALONE, elr=(2,), last_known_elr=(2,)),
+        change(ALONE, elr=(2,), last_known_elr=(3,)),
+    ),
+    "nobody complete and one known": Case(
+        partitions.MinIsrRecoveryQuorum,
+        change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1,)),
+        change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1, 2, 3)),
+    ),
+    "nobody complete after a reassignment": Case(
+        partitions.MinIsrRecoveryQuorum,
+        change(ALONE, leader=None, isr=(), elr=()),
+        change(ALONE, CauseKind.REASSIGNMENT_ASKED, leader=None, isr=(), elr=(), replicas=(2, 3)),
+    ),
+    "an ISR that grows by fencing": Case(
+        partitions.IsrGrowth,
+        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1, 3)),
+        change(row(isr=(1, 2)), CauseKind.ALTER_PARTITION, 1, isr=(1, 2, 3)),
+    ),
+    "an ELR member beside a member of the ISR": Case(
+        partitions.IsrGrowth,
+        change(ALONE, CauseKind.UNFENCING, 2, ElectionReason.ELR, leader=2, isr=(2,)),
+        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,), elr=(1,)),
+    ),
+    "an ELR that does not take who left": Case(
+        partitions.ElrUpdate,
+        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1,), elr=()),
+        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1,), elr=(2,)),
+    ),
+    "an ELR that keeps who stopped uncleanly": Case(
+        partitions.ElrUpdate,
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, last_known_elr=(2,), min_isr=3),
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
+    ),
+    "a candidate forgotten by fencing": Case(
+        partitions.CandidatesKept,
+        change(ALONE, CauseKind.SESSION_ENDED, 1, elr=()),
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=()),
+    ),
+    "a new leader in the old epoch": Case(
+        partitions.EpochsOfARow,
+        change(row(), leader=2, leader_epoch=5),
+        change(row(), leader=2, leader_epoch=6),
+    ),
+    "a new epoch without a decision": Case(
+        partitions.EpochsOfARow,
+        change(row(), isr=(1, 2), leader_epoch=6),
+        change(row(), isr=(1, 2)),
+    ),
+    "a partition epoch that stands still": Case(
+        partitions.EpochsOfARow, change(row(), isr=(1, 2), partition_epoch=20), change(row(), isr=(1, 2))
+    ),
+    "a seat forgotten": Case(
+        partitions.LastKnownElrGains,
+        change(row(isr=(1,), last_known_elr=(2,)), last_known_elr=()),
+        change(row(isr=(1,), last_known_elr=(2,)), isr=(1, 3), last_known_elr=()),
+    ),
+    "an unclean stop without a seat": Case(
+        partitions.LastKnownElrGains,
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=()),
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
+    ),
+    "a fenced leader": Case(
+        partitions.ElectionOrder,
+        change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=2, isr=(2, 3), fenced=(2,)),
+        change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=3, isr=(2, 3), fenced=(2,)),
+    ),
+    "a leader who is just leaving": Case(
+        partitions.ElectionOrder,
+        change(row(leader=2), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=1),
+        change(row(leader=2), CauseKind.SESSION_ENDED, 2, ElectionReason.ISR, leader=1),
+    ),
+    "nobody though somebody may": Case(
+        partitions.ElectionOrder,
+        change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(2, 3)),
+        change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(2, 3), fenced=(2, 3)),
+    ),
+    "an unclean election over the head of the ELR": Case(
+        partitions.ElectionOrder,
+        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.UNCLEAN_RANDOM, leader=3, isr=(3,)),
+        change(
+            ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.UNCLEAN_RANDOM, leader=3, isr=(3,), fenced=(2,)
+        ),
+    ),
+    "the ELR before the ISR": Case(
+        partitions.ElectionOrder,
+        change(ALONE, CauseKind.PREFERRED_ASKED, None, ElectionReason.ELR, leader=2, isr=(2,)),
+        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,)),
+    ),
+    "a last known leader who was not the last": Case(
+        partitions.LastKnownLeaderByRule,
+        change(NOBODY, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER, leader=2, isr=(2,)),
+        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
+    ),
+    "a last known leader beside an ELR": Case(
+        partitions.LastKnownLeaderByRule,
+        change(replace(NOBODY, elr=(3,)), CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+    ),
+    "a last known leader where logs are compared": Case(
+        partitions.LastKnownLeaderByRule,
+        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+        change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=1),
+        MANAGER,
+    ),
+    "not the best log": Case(
+        partitions.BestLogWins,
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=1,
+            logs=(LogEnd(1, 4, 90), LogEnd(2, 5, 80)),
+        ),
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=2,
+            logs=(LogEnd(1, 4, 90), LogEnd(2, 5, 80)),
+        ),
+        MANAGER,
+    ),
+    "a seat that was not asked": Case(
+        partitions.BestLogWins,
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=2,
+            logs=(LogEnd(2, 5, 80), LogEnd(3, 5, 10)),
+        ),
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=2,
+            logs=(LogEnd(1, 5, 70), LogEnd(2, 5, 80)),
+        ),
+        MANAGER,
+    ),
+    "a reassignment that ends without who was added": Case(
+        partitions.ReassignmentKeepsData,
+        change(
+            row(isr=(1, 2), adding_replicas=(3,), original_replicas=(1, 2)),
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+        change(
+            row(isr=(1, 2), adding_replicas=(3,), original_replicas=(1, 2)),
+            isr=(1, 2, 3),
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+    ),
+    "a candidate that is no replica any more": Case(
+        partitions.ReassignmentKeepsData,
+        change(row(isr=(1, 2, 3)), replicas=(1, 2)),
+        change(row(isr=(1, 2, 3)), replicas=(1, 2), isr=(1, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_change_that_breaks_a_property_is_seen_and_the_one_beside_it_is_not(name: str) -> None:
+    case = CASES[name]
+    for told, is_broken in ((case.allowed, False), (case.broken, True)):
+        scene = Scene(case.one(), case.shape)
+        said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, told))  # noqa: B023
+        assert (said is not None) is is_broken, said
+        assert said is None or said.startswith(case.one.name)
+
+
+@pytest.mark.parametrize(
+    ("committed", "fenced", "elr", "is_broken"),
+    [
+        (row(), (), True, False),
+        (row(), (3,), True, True),
+        (row(isr=(2, 3)), (), True, True),
+        (row(isr=(1,), leader=None), (1,), False, False),
+        (row(isr=(1,), leader=None), (1,), True, True),
+    ],
+    ids=["whole", "a fenced member", "a leader outside", "the last one without ELR", "the last one with ELR"],
+)
+def test_who_is_fenced_is_in_no_isr_i5(
+    committed: PartitionRegistration, fenced: tuple[int, ...], elr: bool, is_broken: bool
+) -> None:
+    scene = Scene(partitions.ValidControllerState())
+    scene.ghost.row = committed
+    scene.set_image(image(fenced, elr=elr, row=committed))
+    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
+    assert (said is not None) is is_broken
+
+
+def proposal(
+    isr: tuple[tuple[int, int], ...],
+    *,
+    broker_epoch: int = 1,
+    leader_epoch: int = 5,
+    partition_epoch: int = 20,
+) -> AlterPartitionRequest:
+    """Broker 1 asks for an ISR: (id, broker epoch)."""
+    members = tuple(IsrMember(*member) for member in isr)
+    one = AlterPartitionPartition(TOPIC_ID, 0, leader_epoch, partition_epoch, members, 0)
+    return AlterPartitionRequest(1, broker_epoch, (one,))
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_broken"),
+    [
+        (proposal(((1, -1), (2, 2), (3, 3))), False),
+        (proposal(((1, -1), (2, 2), (3, 3)), leader_epoch=4), True),
+        (proposal(((1, -1), (2, 2), (3, 3)), partition_epoch=19), True),
+        (proposal(((1, -1), (2, 2), (3, 3)), broker_epoch=9), True),
+        (proposal(((1, -1), (2, 2), (3, 9))), True),
+        (proposal(((1, -1), (2, 2), (3, -1))), True),
+    ],
+    ids=["current", "leader epoch", "partition epoch", "sender", "member's epoch", "unproven member"],
+)
+def test_only_a_current_proposal_is_granted_a4(request_: AlterPartitionRequest, is_broken: bool) -> None:
+    scene = Scene(partitions.ProposalsAreChecked())
+    known, granted = row(isr=(1, 2)), row(isr=(1, 2, 3), partition_epoch=21)
+    said = scene.violation(
+        lambda: scene.property.proposal_handled(scene.seen, request_, image(row=known), image(row=granted))
+    )
+    assert (said is not None) is is_broken
+
+
+def test_a_fenced_member_is_not_granted_a4() -> None:
+    scene = Scene(partitions.ProposalsAreChecked())
+    request = proposal(((1, -1), (2, 2), (3, 3)))
+    known, granted = row(isr=(1, 2)), row(isr=(1, 2, 3), partition_epoch=21)
+    said = scene.violation(
+        lambda: scene.property.proposal_handled(
+            scene.seen, request, image((3,), row=known), image((3,), row=granted)
+        )
+    )
+    assert said is not None
+
+
+def registration(epoch: int, *, incarnation: int = 9, is_clean: bool = False) -> RegisterBrokerRecord:
+    """Broker 2 registers."""
+    return RegisterBrokerRecord(2, bytes(15) + bytes([incarnation]), epoch, (), None, (), (), is_clean)
+
+
+def test_an_id_is_given_away_again_only_when_it_is_fenced_a7() -> None:
+    unfenced, fenced = image(), image((2,))
+    for before, record, is_broken in (
+        (fenced, registration(10), False),
+        (unfenced, registration(10), True),
+        (unfenced, registration(10, is_clean=True), False),
+        (unfenced, registration(10, incarnation=2), False),
+    ):
+        scene = Scene(partitions.RegistrationsAreApart())
+        said = scene.violation(
+            lambda: scene.property.record_committed(scene.seen, 10, record, before)  # noqa: B023
+        )
+        assert (said is not None) is is_broken, (record, before.brokers[2])
+    assert broker(2).incarnation_id == bytes(15) + b"\2"
+
+
+def test_broker_epochs_rise_in_the_whole_cluster_a7() -> None:
+    scene = Scene(partitions.RegistrationsAreApart())
+    scene.property.record_committed(scene.seen, 10, registration(10), image((2,)))
+    said = scene.violation(
+        lambda: scene.property.record_committed(scene.seen, 11, registration(10), image((2,)))
+    )
+    assert said is not None
