@@ -11,6 +11,7 @@ import sys
 import zlib
 from array import array
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def artifact_of(story: Story, tape: Tape, result: Result) -> Artifact:
     )
 
 
+@cache
 def commit() -> str:
     """The commit of this code, with `-dirty` when files differ from it; `unknown` outside of a repository."""
     try:

@@ -88,7 +88,7 @@ def producer(
         producer = Producer(runtime, config, ledger, heard)
         await producer.start()
         while not load.is_over:
-            await runtime.clock.sleep(between(work, 1, gap_ms))
+            await runtime.clock.sleep(gap_ms - work.draw(gap_ms))  # zero, the simplest, is the least load
             try:
                 for _ in range(between(work, 1, 3)):
                     pseq, value = ledger.next_value(40 + work.draw(200))
