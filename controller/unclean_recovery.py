@@ -277,7 +277,8 @@ class UncleanRecovery:
             valid = _valid_replies(image, recovery, statement)
             if _is_decided(partition, recovery, statement, valid):
                 del self._recoveries[key]
-                return [*stated, self._elect(draft, topic, key[1], partition, valid)]
+                chosen = best_log(partition, _provable(partition, strategy, valid))
+                return [*stated, self._elect(draft, topic, key[1], partition, valid, chosen)]
         if statement != recovery.statement:
             recovery.statement = statement
             stated.append(statement)
@@ -290,8 +291,8 @@ class UncleanRecovery:
         index: int,
         partition: PartitionRegistration,
         replies: dict[int, LogReply],
+        chosen: int,
     ) -> RecoveryElected:
-        chosen = best_log(partition, replies)
         situation = self._replication.situation(draft.image, topic.name, draft.image.is_active)
         wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
         # R68: candidates and their logs are told with the election
@@ -341,6 +342,23 @@ def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> 
             -partition.replicas.index(replica),
         ),
     )
+
+
+def _provable(
+    partition: PartitionRegistration, strategy: Strategy, replies: dict[int, LogReply]
+) -> dict[int, LogReply]:
+    """The replies that a choice may rest on; all of them where nothing can be proved.
+
+    R66 would let any higher epoch win. But a leader may commit records of earlier epochs and write none of
+    its own, while a replica outside the last known ELR ends in an epoch between that was never committed
+    (Raft's figure 8). The last known ELR held everything, so the best of them has it all; and a log that ends
+    in the same epoch was written by the same leader, so a longer one holds all of that and more.
+    """
+    if not _waits_for_all_known(partition, strategy):
+        return replies
+    known = {replica: reply for replica, reply in replies.items() if replica in partition.last_known_elr}
+    epoch = known[best_log(partition, known)].last_epoch
+    return {replica: reply for replica, reply in replies.items() if reply.last_epoch == epoch}
 
 
 def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -> bool:

@@ -163,8 +163,13 @@ class BalancedRecovery:
         best = recovery.replies[chosen]
         if best is None or best[0] != w.epochs[chosen]:
             return f"{chosen} is chosen, its answer {best} is of another incarnation"
-        if part.last_known_elr and not part.last_known_elr >> chosen & 1:
-            return f"{chosen} is chosen, last known ELR is {members(part.last_known_elr)}"
+        known = [
+            reply for member in ids(part.last_known_elr) if (reply := recovery.replies[member]) is not None
+        ]
+        if known and max(reply[1] for reply in known) != best[1]:
+            return (
+                f"{chosen} is chosen with {best}, last known ELR {members(part.last_known_elr)} has {known}"
+            )
         for member in ids(part.last_known_elr):
             reply = recovery.replies[member]
             if not w.active >> member & 1 or reply is None or reply[0] != w.epochs[member]:

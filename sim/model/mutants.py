@@ -590,7 +590,7 @@ class TakesStaleLogInfo(Mutant):
 class RecoversFromOutsiders(Mutant):
     """A replica outside last known ELR may win a balanced recovery by its later epoch (R61, R66)."""
 
-    def candidates_of_recovery(self, part: PartitionState, valid: int) -> int:
+    def candidates_of_recovery(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
         return valid
 
 

@@ -322,15 +322,24 @@ class Rules:
                 return -1
             if not recovery.timed_out and valid != active:
                 return -1
-            valid = self.candidates_of_recovery(part, valid)
+            valid = self.candidates_of_recovery(part, recovery, valid)
         elif not recovery.timed_out and valid != (part.replicas if strategy == BALANCED else active):
             return -1
         return self.best_log(part, recovery, valid)
 
-    def candidates_of_recovery(self, part: PartitionState, valid: int) -> int:
-        """Members of last known ELR only. What others wrote in a later epoch may never have been committed,
-        while an older record was committed after it: a higher epoch proves nothing about them."""
-        return valid & part.last_known_elr
+    def candidates_of_recovery(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
+        """The last known ELR, and whoever ends in the same epoch as the best of it: one leader wrote both.
+        What others wrote in a later epoch may never have been committed, while an older record was committed
+        after it: a higher epoch proves nothing about them."""
+        known = valid & part.last_known_elr
+        best = recovery.replies[self.best_log(part, recovery, known)]
+        assert best is not None
+        chosen = 0
+        for broker in ids(valid):
+            reply = recovery.replies[broker]
+            if reply is not None and reply[1] == best[1]:
+                chosen |= 1 << broker
+        return chosen
 
     def best_log(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
         """Highest last written epoch, then longest; ties: last known ELR, then assignment order (R66)."""

@@ -362,6 +362,10 @@ class SecondCluster:
             else:
                 done = valid.keys() == (set(part.replicas) if strategy == "Balanced" else ready)
             if done:
+                if by_seats:
+                    # the seats hold what was committed, and so does a longer log of the same epoch: no other
+                    last = max(valid[r][0] for r in part.seats)
+                    valid = {r: answer for r, answer in valid.items() if r in part.seats or answer[0] == last}
                 best = min(
                     valid,
                     key=lambda r: (-valid[r][0], -valid[r][1], r not in part.seats, part.replicas.index(r)),
