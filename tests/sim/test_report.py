@@ -1,0 +1,167 @@
+"""The page about a failing run and the table of a swarm, from rows and runs that are written down here."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.sim_command import command
+from sim.artifact import Artifact
+from sim.recording import Recording
+from sim.report import HEADS, cells, failure_page, summary
+from sim.rows import BadRows, Row, broken_row, read_rows, sums, to_line
+from sim.run import Result
+from sim.story import Recipe, Story
+
+ROW = Row(
+    seed=7,
+    band="budget",
+    mix="swarm",
+    violated=None,
+    violation=None,
+    defect=None,
+    trace_hash="abc",
+    steps=1000,
+    changes=100,
+    simulated_seconds=30.0,
+    wall_seconds=4.0,
+    cpu_seconds=1.5,
+    acknowledged_batches=600,
+    faults={"kill_broker": 12},
+    marks={"ISR empty": 2, "ELR of one": 0},
+    allowed={},
+)
+LOST = replace(
+    ROW, seed=9, violated="I-8", violation="I-8 partition 0: gone", marks={"ISR empty": 0, "ELR of one": 0}
+)
+
+
+def test_sums_have_rates_that_are_of_sums_and_marks_that_nobody_met() -> None:
+    total = sums([LOST, ROW])
+    assert total["seeds"] == 2
+    assert total["simulated_seconds_per_cpu_second"] == 20.0
+    assert total["seeds_per_cpu_minute"] == 40.0
+    assert total["batches_per_simulated_second"] == 20.0
+    assert total["faults_per_simulated_second"] == 0.4
+    assert total["violations"] == {"I-8": [9]}
+    assert total["marks"] == {"ELR of one": 0, "ISR empty": 2}
+    assert total["marks_never_met"] == ["ELR of one"]
+
+
+def test_the_summary_names_what_was_violated_what_differed_and_what_was_never_met() -> None:
+    told = summary(sums([ROW, LOST, replace(ROW, seed=11, defect="stream net: 3 and 4 draws")]))
+    assert "violated: I-8 by 1 seeds: 9" in told
+    assert "DEFECTS OF THE SIMULATOR, two plays differ: seeds 11" in told
+    assert "1 of 2 met; never: ELR of one" in told
+    assert "every property held" not in told
+    assert "every property held" in summary(sums([ROW]))
+
+
+def test_no_rows_have_no_rates() -> None:
+    assert sums([])["simulated_seconds_per_cpu_second"] == 0.0
+
+
+def test_a_row_of_the_table_has_a_cell_under_each_head() -> None:
+    assert len(cells(ROW)) == len(HEADS)
+    assert cells(ROW)[3] == "-"
+    assert cells(LOST)[3] == "I-8"
+    assert cells(broken_row(3, STORY, "KeyError"))[3] == "DEFECT"
+
+
+def test_rows_of_several_files_are_read_by_seed_and_a_violation_is_an_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "rows-8-9.jsonl").write_text(to_line(LOST) + "\n")
+    (tmp_path / "rows-0-7.jsonl").write_text(to_line(ROW) + "\n")
+    assert read_rows(tmp_path) == [ROW, LOST]
+    told = CliRunner().invoke(command, ["report", str(tmp_path)])
+    assert told.exit_code == 1
+    assert [line.split()[0] for line in told.output.splitlines()[:2]] == ["seed", "9"]
+
+
+def test_a_folder_without_rows_and_rows_of_another_version_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadRows, match="has no rows"):
+        read_rows(tmp_path)
+    (tmp_path / "rows-0-7.jsonl").write_text('{"seed": 1}\n')
+    with pytest.raises(BadRows, match="another version"):
+        read_rows(tmp_path)
+    told = CliRunner().invoke(command, ["report", str(tmp_path)])
+    assert (told.exit_code, "another version" in told.output) == (1, True)
+
+
+# --- the page ------------------------------------------------------------------------------------------
+
+STORY: Story = Recipe().story("7")
+EVENTS = [
+    "1 boot b1.1",
+    "2 fault kill_leader",
+    "3 kill b1.1",
+    *[f"{number} net 1 b2 100 77" for number in range(4, 60)],
+]
+RESULT = Result(
+    seed="7",
+    shape=STORY.shape,
+    violation="I-8 partition 0: record 3 is gone",
+    trace_hash="feedbeef",
+    simulated_seconds=2.5,
+    handles=4321,
+    acknowledged=0,
+    acknowledged_batches=0,
+    sent=0,
+    records=0,
+    changes=0,
+    faults={},
+    events={},
+    boots=1,
+    pending="  b1.1: fetch at broker/server.py:10 serve\n  b2.1: fetch at broker/server.py:10 serve\n"
+    "  b2.1: fetch at broker/server.py:10 serve\n  c101.1: tick at raft/driver.py:20 tick",
+    replicas=["  t-0 leader=1"],
+    errors=["b1.1 ERROR gone"],
+)
+KEPT = Artifact(STORY, {}, RESULT.violation, "feedbeef", 4321, "c0ffee", "3.11.7")
+RECORDING = Recording(STORY, RESULT, {}, {}, EVENTS)
+
+
+def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
+    page = failure_page(KEPT, RECORDING, "holdfast sim run --seed 7", ("without fault 1", [EVENTS[0]]), None)
+    lines = page.splitlines()
+    assert lines[:2] == ["I-8 violated by seed 7", "  I-8 partition 0: record 3 is gone"]
+    for part in (
+        "again:   holdfast sim run --seed 7",
+        "step 4321, 2.500000 simulated seconds",
+        "feedbeef",
+        "commit c0ffee, Python 3.11.7",
+        "  t-0 leader=1",
+        "  b1.1 ERROR gone",
+    ):
+        assert part in page, part
+    at = lines.index("passes without fault 1; first event that differs is number 1:")
+    assert lines[at + 1 : at + 3] == ["  2 fault kill_leader", "  (its end)"]
+
+
+def test_the_page_tells_the_faults_apart_from_the_last_events() -> None:
+    lines = failure_page(KEPT, RECORDING, "again", None, None).splitlines()
+    at = lines.index("what befell it (3 of 3):")
+    assert lines[at + 1 : at + 4] == [f"  {event}" for event in EVENTS[:3]]
+    at = lines.index("last 40 events:")
+    assert lines[at + 1 : at + 41] == [f"  {event}" for event in EVENTS[-40:]]
+    assert any(line.startswith("no neighbour passes") for line in lines)
+
+
+def test_waiting_tasks_are_told_by_the_place_where_they_wait() -> None:
+    lines = failure_page(KEPT, RECORDING, "again", None, None).splitlines()
+    at = lines.index("waiting:")
+    assert lines[at + 1 : at + 3] == [
+        "  raft/driver.py:20 tick: c101.1",
+        "  broker/server.py:10 serve: b1.1, b2.1 (2)",
+    ]
+
+
+def test_two_plays_that_differ_are_told_as_a_defect_of_the_simulator() -> None:
+    page = failure_page(KEPT, RECORDING, "again", None, "stream net: 3 and 4 draws")
+    assert "DEFECT OF THE SIMULATOR" in page
+    assert "stream net: 3 and 4 draws" in page
+
+
+def test_a_neighbour_that_passes_by_the_same_events_is_told_so() -> None:
+    page = failure_page(KEPT, RECORDING, "again", ("without fault 1", EVENTS), None)
+    assert "passes without fault 1, by the same events" in page

@@ -1,0 +1,166 @@
+"""Many seeds: rows, their sums, the engine of processes, and what is kept of a seed that fails."""
+
+import gzip
+import json
+import time
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.sim_command import command
+from cli.sim_options import BANDS as BAND_OPTIONS
+from sim import run as sim_run
+from sim import swarm
+from sim.artifact import load
+from sim.checkers.observer import Observer
+from sim.checkers.views import Property
+from sim.faults import FAULT_NAMES
+from sim.nodes import SimBroker
+from sim.rows import TIMES, Row, from_mapping, sums, to_line
+from sim.story import BANDS, Recipe
+from sim.swarm import keep_seed, play_seed, play_seeds
+from sim.world import Shape
+
+SMALL = ("--seconds", "1", "--voters", "1", "--partitions", "1", "--producers", "1", "--fault-gap-ms", "400")
+RECIPE = Recipe(Shape(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)
+
+
+class NoBrokerEnds(Property):
+    """For these tests: one kill is enough to violate it."""
+
+    name = "T-1 NoBrokerEnds"
+
+    def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
+        seen.broken(self, None, broker.name)
+
+
+def untimed(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in asdict(row).items() if name not in TIMES}
+
+
+# --- stories -------------------------------------------------------------------------------------------
+
+
+def test_of_five_seeds_two_are_tuned_two_have_their_own_weights_and_one_crashes_at_points() -> None:
+    stories = [Recipe().story(str(seed)) for seed in range(500)]
+    counts = Counter(story.mix for story in stories)
+    assert all(
+        abs(counts[mix] - share) < 50 for mix, share in (("tuned", 200), ("swarm", 200), ("triggers", 100))
+    )
+    assert {story.shape.every_write for story in stories} == {False, True}
+    assert all(set(story.plan.weights) <= set(FAULT_NAMES) for story in stories)
+    own = [tuple(story.plan.weights.values()) for story in stories if story.mix == "swarm"]
+    assert len(set(own)) > len(own) // 2
+
+
+def test_a_story_is_a_function_of_its_seed_and_bands_change_the_shape_only() -> None:
+    assert Recipe().story("7") == Recipe().story("7")
+    for band, changes in BANDS.items():
+        story = Recipe(band=band).story("7")
+        assert story.plan == Recipe().story("7").plan
+        assert all(getattr(story.shape, name) == value for name, value in changes.items())
+        assert band in story.told()
+    assert tuple(BANDS) == BAND_OPTIONS
+
+
+# --- rows ----------------------------------------------------------------------------------------------
+
+
+def test_rows_of_two_plays_differ_in_nothing_but_their_times() -> None:
+    row = play_seed(RECIPE, 3)
+    assert untimed(row) == untimed(play_seed(RECIPE, 3))
+    assert untimed(row) != untimed(replace(play_seed(RECIPE, 4), seed=3))
+    assert row.simulated_seconds > 1
+    assert from_mapping(json.loads(to_line(row))) == row
+
+
+def test_a_seed_that_the_simulator_cannot_play_is_a_row_and_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(story: object) -> None:
+        raise KeyError("no such wire")
+
+    monkeypatch.setattr(swarm, "play", breaks)
+    row = play_seed(RECIPE, 3)
+    assert row.is_broken
+    assert row.is_failing
+    assert "no such wire" in str(row.defect)
+
+
+def test_a_failing_seed_says_which_property_and_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim_run, "all_properties", lambda: [NoBrokerEnds()])
+    failing = next(row for row in (play_seed(RECIPE, seed) for seed in range(20)) if row.violation)
+    assert failing.violated == "T-1"
+    assert failing.defect is None
+    total = sums([failing])
+    assert total["violations"] == {"T-1": [failing.seed]}
+
+
+def test_what_is_kept_of_a_failing_seed_is_a_tape_a_page_and_every_event(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sim_run, "all_properties", lambda: [NoBrokerEnds()])
+    seed = next(seed for seed in range(20) if play_seed(RECIPE, seed).violation)
+    page = keep_seed(RECIPE, str(seed), tmp_path)
+    kept = load(tmp_path / f"seed-{seed}.json")
+    assert kept.property_name == "T-1"
+    assert (tmp_path / f"seed-{seed}.txt").read_text() == page + "\n"
+    with gzip.open(tmp_path / f"seed-{seed}.events.gz", "rt") as file:
+        events = file.read().splitlines()
+    assert f"  {events[-1]}"[:160] in page.splitlines()
+    for part in (
+        f"T-1 violated by seed {seed}",
+        f"again:   {RECIPE.command(str(seed))}",
+        f"step {kept.steps}",
+        kept.trace_hash,
+        f"Python {kept.python}",
+        "budget",
+        "b1 running",
+        "first event that differs",
+        "last 40 events:",
+        "waiting:",
+    ):
+        assert part in page, part
+    assert "DEFECT" not in page
+    assert len(page.splitlines()) < 130
+
+
+# --- the engine of processes ---------------------------------------------------------------------------
+
+
+def test_seeds_in_other_processes_give_the_same_rows() -> None:
+    there = sorted(play_seeds(RECIPE, range(1, 4), jobs=2), key=lambda row: row.seed)
+    assert [untimed(row) for row in there] == [untimed(play_seed(RECIPE, seed)) for seed in range(1, 4)]
+
+
+def test_no_seed_is_begun_after_the_time_is_up() -> None:
+    assert list(play_seeds(RECIPE, range(1000), jobs=1, until=time.monotonic())) == []
+
+
+def test_the_command_keeps_rows_and_sums_and_report_reads_them(tmp_path: Path) -> None:
+    arguments = ["--seeds", "0..2", "--jobs", "1", "--dir", str(tmp_path), "--output", "json", *SMALL]
+    ran = CliRunner().invoke(command, ["swarm", *arguments])
+    assert ran.exit_code == 0, ran.output
+    total = json.loads(ran.stdout)
+    assert (total["seeds"], total["violations"], total["defects"]) == (3, {}, [])
+    assert json.loads((tmp_path / "summary.json").read_text()) == total
+    told = CliRunner().invoke(command, ["report", str(tmp_path), "--output", "json"])
+    assert told.exit_code == 0, told.output
+    sums_told = json.loads(told.stdout)
+    assert sums_told == {name: total[name] for name in sums_told}
+    table = CliRunner().invoke(command, ["report", str(tmp_path), "--rows"]).output.splitlines()
+    assert table[0].split()[:4] == ["seed", "band", "mix", "violated"]
+    assert [line.split()[0] for line in table[1:4]] == ["0", "1", "2"]
+    assert "every property held" in table[-1]
+
+
+@pytest.mark.slow
+def test_a_short_swarm_keeps_every_promise(tmp_path: Path) -> None:
+    """What `make test` plays each time: the seeds of the first minute, in one process a core."""
+    arguments = ["--seeds", "10000..10999", "--seconds", "15", "--minutes", "1", "--dir", str(tmp_path)]
+    ran = CliRunner().invoke(command, ["swarm", *arguments])
+    assert ran.exit_code == 0, ran.output
