@@ -238,7 +238,11 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals)
         await admin.close()
     if outcome.is_failure:
         return 1
-    await node.stop()
+    try:
+        await node.stop()
+    except DiskError as error:  # of the copy of the metadata log: it comes last, and can be had again
+        _log.error("broker %d stopped, but %s", config.node_id, error)
+        return 1
     _log.info("broker %d stopped", config.node_id)
     return 0
 

@@ -68,7 +68,11 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSign
         await admin.close()
     await server.stop()
     await runtime.tasks.cancel_all()
-    await log.close(flush=True)
+    try:
+        await log.close(flush=True)
+    except DiskError as error:  # what is committed is durable all the same
+        _log.error("controller %d stopped, but %s", config.node_id, error)
+        return 1
     _log.info("controller %d stopped", config.node_id)
     return 0
 

@@ -240,7 +240,10 @@ class SimBroker(SimNode):
         assert outcome is not None
         if outcome.is_failure:
             return 1
-        await node.stop()
+        try:
+            await node.stop()
+        except DiskError:
+            return 1
         return 0
 
 
@@ -281,7 +284,10 @@ class SimController(SimNode):
             return self._failed(outcome)
         await server.stop()
         await tasks.cancel_all()
-        await log.close(flush=True)
+        try:
+            await log.close(flush=True)
+        except DiskError:
+            return 1
         return 0
 
 

@@ -33,6 +33,27 @@ async def test_a_controller_runs_until_a_signal_and_leaves_its_log_behind() -> N
     assert "quorum-state" in await world.disk.listdir(f"/metadata/{METADATA_FOLDER}")
 
 
+async def test_a_metadata_log_that_cannot_be_closed_is_told_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime, world = memory_runtime()
+    codes: list[int] = []
+
+    async def main() -> None:
+        codes.append(await run(make_config(), runtime, StopSignals()))
+
+    outer = HeldTasks()
+    task = outer.start("controller", main())
+    await world.clock.advance(3000)
+    world.disk.fail("open", ".snapshot.tmp")
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(20):
+        await world.clock.advance(100)
+    await task.wait()
+    assert codes == [1]
+    assert "stopped, but" in caplog.text
+
+
 async def test_a_folder_of_another_node_ends_the_start_with_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
