@@ -38,7 +38,7 @@ def image(fenced: Iterable[int] = (), *, elr: bool = True, row: PartitionRegistr
     partitions = Map({0: row}) if row is not None else Map()
     assigned: Map[int, Map[tuple[bytes, int], None]] = Map()
     if row is not None:
-        one: Map[tuple[bytes, int], None] = Map({(TOPIC_ID, 0): None})  # type: ignore[arg-type]
+        one: Map[tuple[bytes, int], None] = Map({(TOPIC_ID, 0): None})
         assigned = Map(dict.fromkeys((1, 2, 3), one))
     return MetadataImage(
         offset=100,

@@ -15,14 +15,14 @@ SEEDS = 12
 
 
 def first_violation(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str | None]:
-    """The first seed that finds one, and what it says."""
+    """The first seed that finds one of those that are meant, and what it says."""
     if mutant.only:
         chosen = [one for one in PROPERTIES if one.name.startswith(mutant.only)]
         monkeypatch.setattr(sim_run, "all_properties", lambda: [one() for one in chosen])
     for seed in range(SEEDS):
         shape = replace(shape_of(str(seed), Shape()), **dict(mutant.shape))
         found = run(Choices(str(seed)), shape, 12, plan=mutant.plan()).violation
-        if found is not None:
+        if found is not None and found.startswith(mutant.killers):
             return seed, found
     return SEEDS, None
 
@@ -33,5 +33,4 @@ def test_a_broken_rule_is_seen(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) 
     mutant.patch(monkeypatch)
     seed, found = first_violation(mutant, monkeypatch)
     print(f"\n{mutant.patch.__name__}: seed {seed}: {found}")
-    assert found is not None
-    assert found.startswith(mutant.killers), found
+    assert found is not None, f"not seen by {mutant.killers} in {SEEDS} seeds"
