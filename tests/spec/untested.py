@@ -44,6 +44,12 @@ UNTESTED: tuple[Untested, ...] = (
         "the others are heard until all asked have replied or the timeout has passed (R64, D8)",
     ),
     _differs(
+        "Unclean recovery, choice of the leader",
+        "Balanced compares the logs of everybody who has replied",
+        "who is outside the last known ELR counts only if its log ends in the epoch of the best of them: a later "
+        "epoch may hold nothing that was committed (docs/model.md)",
+    ),
+    _differs(
         "PartitionChangeRecord, PartitionRecord",
         "version 1 with tagged fields",
         "records of our own schema with the same fields, and min_isr with them (R109); docs/protocol.md",
