@@ -77,6 +77,26 @@ def test_the_same_incarnation_keeps_its_epoch_and_its_state() -> None:
     assert (broker.listeners, broker.is_fenced, broker.broker_epoch) == (moved, False, epoch)
 
 
+def test_directory_ids_up_to_99_are_reserved() -> None:
+    """R30: the last one of them, and the first that is free."""
+    quorum = started(topic=False)
+    answers = [quorum.register(7, log_dirs=(number.to_bytes(16, "big"),)) for number in (99, 100)]
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REGISTRATION, ErrorCode.NONE]
+
+
+def test_an_amended_registration_goes_on_with_its_controlled_shutdown() -> None:
+    """R31: it would count as active again, and get leaderships on its way out."""
+    quorum = started(1, 2, 3)
+    leader = quorum.partition("t").leader
+    assert leader is not None
+    assert not quorum.heartbeat(leader, want_shutdown=True, metadata_offset=0).should_shut_down
+    moved = (ListenerEndpoint("PLAINTEXT", "elsewhere", 1),)
+    incarnation = int.from_bytes(quorum.image.brokers[leader].incarnation_id, "big")
+    assert quorum.register(leader, incarnation=incarnation, listeners=moved).error_code == ErrorCode.NONE
+    broker = quorum.image.brokers[leader]
+    assert (broker.listeners, broker.in_controlled_shutdown, broker.is_fenced) == (moved, True, False)
+
+
 def test_a_clean_restart_while_the_old_incarnation_counts_as_alive_removes_it_first() -> None:
     """D14, last part, in one atomic batch: leadership and ISR, then the registration."""
     quorum = started(1, 2, 3)
@@ -160,6 +180,16 @@ def test_wishes_of_an_unfenced_broker() -> None:
     assert (leaving.should_shut_down, leaving.is_fenced) == (False, False)
     assert quorum.image.brokers[leader].in_controlled_shutdown
     assert quorum.heartbeat(other, want_shutdown=True).should_shut_down, "a fenced broker may stop at once"
+
+
+def test_a_leader_that_wants_the_fence_too_may_stop_at_once() -> None:
+    """R23: it does not serve, so there is nothing to hand over in an orderly way."""
+    quorum = started(1, 2, 3)
+    leader = quorum.partition("t").leader
+    assert leader is not None
+    answer = quorum.heartbeat(leader, want_fence=True, want_shutdown=True)
+    assert (answer.should_shut_down, answer.is_fenced) == (True, True)
+    assert quorum.partition("t").leader not in (leader, None)
 
 
 def test_a_controlled_shutdown_survives_a_controller_failover() -> None:

@@ -1,5 +1,6 @@
 """Activation, answers that wait, renouncing, replay, and broken invariants (K20-K24, D7)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from controller.election import ElectionReason
 from controller.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
 from controller.quorum_controller import QuorumController
+from controller.replication_control import UNCLEAN_PASS_MAX
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
 from metadata.records import (
@@ -270,6 +272,33 @@ def test_no_ops_can_be_switched_off() -> None:
     assert quorum.end_offset == before
 
 
+def until_next_pass(quorum: Quorum, *alive: int) -> Iterator[None]:
+    """Let the time go by until the next unclean pass was made; yields before each step."""
+    pass_ms = (quorum.now_ms // 300_000 + 1) * 300_000
+    while quorum.now_ms < pass_ms:
+        yield
+        quorum.now_ms = min(quorum.now_ms + 2000, pass_ms)
+        for broker_id in alive:
+            quorum.heartbeat(broker_id)
+        quorum.fire_timer(quorum.now_ms)
+
+
+def test_one_unclean_pass_makes_a_thousand_elections_and_the_next_one_goes_on() -> None:
+    """F38: a batch of the log and the time of others have their bounds."""
+    quorum = started(1, 2, unclean_recovery_manager_enabled="false")
+    create(quorum, "t", -1, -1, *[(1, 2)] * (UNCLEAN_PASS_MAX + 1))
+    quorum.vanish(2)
+    quorum.vanish(1)
+    quorum.register(2)
+    quorum.heartbeat(2)
+    quorum.inject(ConfigRecord(RESOURCE_TOPIC, "t", "unclean.leader.election.enable", "true"))
+    led = []
+    for _ in range(2):
+        list(until_next_pass(quorum, 2))
+        led.append(sum(partition.leader == 2 for partition in quorum.topic("t").partitions.values()))
+    assert led == [UNCLEAN_PASS_MAX, UNCLEAN_PASS_MAX + 1]
+
+
 def test_the_unclean_pass_elects_where_the_topic_allows_it() -> None:
     """R16, F38: at every multiple of its interval, with the recovery manager off."""
     quorum = started(1, 2, 3, unclean_recovery_manager_enabled="false")
@@ -281,13 +310,8 @@ def test_the_unclean_pass_elects_where_the_topic_allows_it() -> None:
     quorum.register(2)  # unclean: it leaves the ELR, and may lead only uncleanly
     quorum.heartbeat(2)
     quorum.inject(ConfigRecord(RESOURCE_TOPIC, "lossy", "unclean.leader.election.enable", "true"))
-    pass_ms = (quorum.now_ms // 300_000 + 1) * 300_000
-    while quorum.now_ms < pass_ms:
+    for _ in until_next_pass(quorum, 2, 3):
         assert quorum.partition("lossy").leader is None
-        quorum.now_ms = min(quorum.now_ms + 2000, pass_ms)
-        quorum.heartbeat(2)
-        quorum.heartbeat(3)
-        quorum.fire_timer(quorum.now_ms)
     assert quorum.partition("lossy").leader == 2
     assert quorum.partition("safe").leader is None
     assert quorum.core.counts.elections[ElectionReason.UNCLEAN_RANDOM] == 1
