@@ -323,10 +323,14 @@ class BestLogWins(Property):
             return
         logs = {log.replica: (log.last_epoch, log.end_offset) for log in change.decision.cause.logs}
         leader = change.after.leader
-        if leader is None or leader not in logs or logs[leader] != max(logs.values()):
-            seen.broken(self, index, f"{leader} is elected of {logs}")
         missing = [b for b in change.before.last_known_elr if b not in logs]
         unclean = seen.image.topic_config("t", "unclean.leader.election.enable")
+        known = [logs[b] for b in change.before.last_known_elr if b in logs]
+        # a later epoch from outside the last known ELR proves nothing
+        last_epoch = max(logs.values())[0] if unclean or not known else max(known)[0]
+        best = max(end for end in logs.values() if end[0] == last_epoch)
+        if leader is None or logs.get(leader) != best:
+            seen.broken(self, index, f"{leader} is elected of {logs}")
         if missing and not unclean:
             seen.broken(self, index, f"{missing} of {change.before} were not compared: {logs}")
         for broker_id, (_, end_offset) in logs.items():

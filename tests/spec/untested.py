@@ -46,8 +46,8 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "Unclean recovery, choice of the leader",
         "Balanced compares the logs of everybody who has replied",
-        "who is outside the last known ELR counts only if its log ends in the epoch of the best of them: a later "
-        "epoch may hold nothing that was committed (docs/model.md)",
+        "who is outside the last known ELR counts only if its log ends in the epoch of the best of them: a "
+        "later epoch may hold nothing that was committed (docs/model.md)",
     ),
     _differs(
         "PartitionChangeRecord, PartitionRecord",
