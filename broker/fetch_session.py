@@ -7,7 +7,7 @@ makes one after `HIGH_WATERMARK_LINGER_MS`. Never touches a partition: it is tol
 which rows are due.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from broker.partition import Refusal
@@ -100,11 +100,6 @@ class FollowerSessions(Generic[T]):
     def get(self, replica_id: int) -> FollowerSession[T] | None:
         """The follower's session, None when it has none."""
         return self._sessions.get(replica_id)
-
-    def sessions(self) -> Iterator[FollowerSession[T]]:
-        """All sessions, by replica id."""
-        for replica_id in sorted(self._sessions):
-            yield self._sessions[replica_id]
 
     def open(self, replica_id: int, broker_epoch: int, session_id: int) -> FollowerSession[T]:
         """Start a session in place of the follower's former one."""

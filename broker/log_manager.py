@@ -256,12 +256,6 @@ class LogManager:
         """Be told the directory id and the partitions of a dir that failed, at once."""
         self._offline_listener = listener
 
-    def set_config(self, topic: str, config: LogConfig) -> None:
-        """New settings for all logs of a topic."""
-        for managed in self._managed.values():
-            if managed.partition.topic == topic:
-                managed.log.config = config
-
     # --- create and delete -----------------------------------------------------------------------------
 
     async def create(self, topic: str, topic_id: bytes, partition_index: int, config: LogConfig) -> Log:

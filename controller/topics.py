@@ -275,8 +275,7 @@ def _more_replica_lists(
             f"topic {topic.name} has {len(existing)} partitions; ask for more than those, it cannot shrink",
         )
     _check_count(count, room)
-    # while the first one moves: where it goes
-    factor = sum(1 for replica in existing[0].replicas if replica not in existing[0].removing_replicas)
+    factor = len(existing[0].target_replicas)
     if asked.assignments is None:
         active, fenced = _brokers(image, factor)
         preferred = [partition.replicas[0] for partition in existing]
