@@ -5,8 +5,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller broker client cli durability bench sim chaos)
 FAST := not e2e and not spark and not slow
 ARGS ?=
+MINUTES ?= 10
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-compose test check bench fuzz mutants fmt docs clean
+.PHONY: help demo demo-compose test check bench fuzz sim mutants fmt docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +35,10 @@ bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limi
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
+
+sim: $(VENV)/.have-base ## simulated clusters out of seeds never played before, for MINUTES=10; rows in sim-out
+	first=$$(date +%s)000000; \
+	$(BIN)/holdfast sim swarm --seeds $$first..$$((first + 999999)) --minutes $(MINUTES) --dir sim-out $(ARGS)
 
 mutants: $(VENV)/.have-mutants ## delete or flip each rule of the controller in turn: does a test fail?
 	$(BIN)/python -m tests.mutation
