@@ -410,7 +410,7 @@ def test_log_info_is_asked_in_numbers_and_what_is_beyond_the_limit_is_named() ->
 
     Kept in protocol.messages.replica_log_info, broker.log_info.
     """
-    assert ApiKey.GET_REPLICA_LOG_INFO == 70
+    assert int(ApiKey.GET_REPLICA_LOG_INFO) == 70
     rows = log_info(*range(1001)).topics[0].partitions
     limit = ErrorCode.REQUEST_LIMIT_REACHED
     assert [row.partition for row in rows if row.error_code == limit] == [1000]
