@@ -259,6 +259,10 @@ class World:
         self.loop.dispose()
 
 
+#: how a controller tells of its own bug, after which another one shall try (D7)
+_TOLD_BUGS = ("invariant broken", "committed record does not fit")
+
+
 class _Lines(logging.Handler):
     """What nodes log becomes part of the trace."""
 
@@ -273,6 +277,8 @@ class _Lines(logging.Handler):
         world.trace.add("log", text)
         if record.levelno >= logging.ERROR:
             world.errors.append(text)
+            if any(told in text for told in _TOLD_BUGS):
+                world.around.bugs.append((process, AssertionError(record.getMessage())))
 
 
 @contextmanager
