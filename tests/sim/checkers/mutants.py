@@ -14,12 +14,15 @@ from broker import produce_path
 from broker.partition import Partition, Proposal
 from broker.replica_progress import ReplicaProgress
 from broker.roles import Roles
-from controller import elr, partition_change
+from controller import elr, partition_change, unclean_recovery
 from controller.cluster_control import ClusterControl
 from controller.election import Candidates, ElectionReason, Rejection
 from controller.elr import EligibleSets
 from controller.replication_control import Departure, ReplicationControl
 from metadata.partition import PartitionRegistration
+from raft import election
+from raft.leadership import Leader as QuorumLeader
+from raft.quorum import LogPosition
 from runtime.api import DiskError
 from sim.disk import SimFile
 from sim.faults import Plan
@@ -342,6 +345,46 @@ def everybody_counts_as_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClusterControl, "register", broken)
 
 
+def worst_log_is_elected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R66: of the logs that were compared the shortest wins."""
+    monkeypatch.setattr(
+        unclean_recovery,
+        "best_log",
+        lambda partition, replies: min(replies, key=lambda r: (replies[r].last_epoch, replies[r].end_offset)),
+    )
+
+
+def first_reply_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R64: whoever answers first is elected."""
+    monkeypatch.setattr(
+        unclean_recovery, "_is_decided", lambda partition, recovery, asked, valid: bool(valid)
+    )
+
+
+# --- the quorum ----------------------------------------------------------------------------------------
+
+
+def commits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-7: the leader of the quorum commits what it alone has flushed."""
+    monkeypatch.setattr(QuorumLeader, "committed_end", lambda leader, own_flushed_offset: own_flushed_offset)
+
+
+def votes_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-3: a voter gives its vote to somebody whose log is behind."""
+    pre_vote, vote = election.may_grant_pre_vote, election.may_grant_vote
+    nothing = LogPosition(-1, 0)
+    monkeypatch.setattr(
+        election, "may_grant_pre_vote", lambda role, own, candidate: pre_vote(role, nothing, candidate)
+    )
+    monkeypatch.setattr(
+        election, "may_grant_vote", lambda state, who, own, candidate: vote(state, who, nothing, candidate)
+    )
+
+
+MANAGER = (("recovery_manager", True),)
+OUTAGES = ("kill_all_brokers", "power_leader", "power_broker", "isolate_broker")
+QUORUM = ("kill_active", "isolate_active", "power_controller", "kill_controller", "pause_active")
+
 MUTANTS = (
     Mutant(gate_dropped, ("I-8", "A-2")),
     Mutant(gate_dropped, ("I-8",), only=("I-8",)),
@@ -375,4 +418,10 @@ MUTANTS = (
     Mutant(last_known_forgotten, ("A-12",)),
     Mutant(last_known_forgotten, ("I-14",), only=("I-14",)),
     Mutant(everybody_counts_as_clean, ("A-8",)),
+    Mutant(worst_log_is_elected, ("A-14",), faults=OUTAGES, shape=MANAGER),
+    Mutant(worst_log_is_elected, ("I-9",), faults=OUTAGES, shape=MANAGER, only=("I-9",)),
+    Mutant(first_reply_decides, ("A-14",), faults=OUTAGES, shape=MANAGER),
+    Mutant(commits_alone, ("Q-7",), faults=QUORUM),
+    Mutant(commits_alone, ("Q-2", "Q-3"), faults=QUORUM, only=("Q-2", "Q-3")),
+    Mutant(votes_for_anybody, ("Q-3",), faults=QUORUM, only=("Q-3",)),
 )
