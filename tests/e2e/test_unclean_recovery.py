@@ -78,7 +78,11 @@ class Drill:
         watch(self.cluster.bootstrap_servers).wait_full_isr(name)
 
     def partition(self, topic: str, index: int = 0) -> DescribedPartition:
-        return self.ask(lambda admin: admin.describe_topics([topic]))[0].partitions[index]
+        """As some controller has it; one that has just started knows no topic yet."""
+        while True:
+            rows = self.ask(lambda admin: admin.describe_topics([topic]))[0].partitions
+            if rows:
+                return rows[index]
 
     def wait_leader(self, topic: str, index: int = 0) -> int:
         wait_until(lambda: self.partition(topic, index).leader_id >= 0)
