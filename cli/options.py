@@ -43,7 +43,7 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
 def one_action(chosen: tuple[str, ...], actions: Sequence[str]) -> str:
     """The one of `--create`, `--list`, ... that was given. Raises: click.UsageError."""
     if len(set(chosen)) != 1:
-        raise click.UsageError("one of " + ", ".join(f"--{action}" for action in actions) + " is needed")
+        raise click.UsageError("exactly one of " + ", ".join(f"--{action}" for action in actions) + " is needed")
     return chosen[0]
 
 
