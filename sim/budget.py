@@ -1,79 +1,176 @@
 """Which faults may still be played without leaving the safe zone (verification §1.6).
 
-Owns who has stopped uncleanly and who of them may have lost records that it held. At most min ISR - 1 brokers
-are lossy at a time (B-1); with every write flushed nobody is (B-3). A broker leaves both sets once its new
-incarnation is back in the ISR of all its partitions. Process kills are free (B-2) where the recovery manager
+Owns, by partition, who of its replicas may have lost records that it held, and who has stopped uncleanly. At
+most min ISR - 1 replicas are lossy at a time (B-1); with every write flushed nobody is (B-3). The min ISR
+that counts is the lowest that was asked for since the ISR last had as many members as it asks: what was
+committed under a lower one may be on fewer replicas. Process kills are free (B-2) where the recovery manager
 compares logs. Without it Kafka's rules elect the last known leader once all replicas have stopped uncleanly,
-so then, while somebody is lossy, somebody else stays whole and in sync.
+so then, while somebody is lossy, somebody else stays whole and in sync. A replica is whole again once a
+process that was started after the loss is in the ISR: a row alone may stem from a fetch before it.
 """
 
+from dataclasses import dataclass, field
+
+from metadata.partition import PartitionRegistration
+from sim.clients import partition_at
 from sim.nodes import SimBroker, SimNode
 from sim.world import World
 
 
+@dataclass(slots=True)
+class _Seats:
+    """What the replicas of a partition have gone through."""
+
+    #: every write was flushed before it counted, always
+    every_write: bool
+    #: values of min ISR that count
+    min_isrs: list[int]
+    #: {broker: its boots at the loss, or at the unclean stop}, in the order in which they were hit
+    lossy: dict[str, int] = field(default_factory=dict)
+    unclean: dict[str, int] = field(default_factory=dict)
+
+    def has_room(self, name: str, excess: int) -> bool:
+        """This one may be lossy too."""
+        return self.every_write or name in self.lossy or len(self.lossy) < min(self.min_isrs) - 1 + excess
+
+
 class Budget:
-    """What brokers may still go through."""
+    """What replicas may still go through."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: names, in the order in which they were hit
-        self.unclean: list[str] = []
-        self.lossy: list[str] = []
+        #: by place
+        self._seats: dict[int, _Seats] = {}
+        #: rows as they were last seen
+        self._rows: dict[int, PartitionRegistration] = {}
+        #: they are those of now
+        self._is_fresh = False
+
+    # --- questions -------------------------------------------------------------------------------------
 
     def may_kill(self, node: SimNode) -> bool:
         """True when the process may end without a word."""
-        return not isinstance(node, SimBroker) or not self.lossy or self._leaves_witness(node)
+        if not isinstance(node, SimBroker) or self._is_free:
+            return True
+        return all(
+            not self._seats[place].lossy or self._has_witness(place, node) for place in self._places_of(node)
+        )
 
     def may_kill_all(self) -> bool:
         """True when all brokers may."""
-        return self._world.shape.over_budget or not self.lossy or self._world.shape.recovery_manager
+        return self._is_free or not any(seats.lossy for seats in self._seats.values())
 
     def may_lose(self, broker: SimBroker) -> bool:
         """True when this broker may lose what it has not flushed."""
-        if self._world.shape.every_write or self._world.shape.over_budget:
+        shape = self._world.shape
+        if shape.over_budget and not shape.on_edge:
             return True
-        is_counted = broker.name in self.lossy or len(self.lossy) < self._world.shape.min_isr - 1
-        return is_counted and self._leaves_witness(broker)
+        if not self._rows:
+            return False  # nobody knows what it holds
+        for place in self._places_of(broker):
+            seats = self._seats[place]
+            if not seats.has_room(broker.name, shape.on_edge):
+                return False
+            if not seats.every_write and not self._is_free and not self._has_witness(place, broker):
+                return False
+        return True
+
+    def may_rot(self, broker: SimBroker) -> bool:
+        """True when this broker may lose what it has flushed; where writes count once flushed, nobody may
+        miss any then but min ISR - 1."""
+        return bool(self._rows) and all(
+            broker.name in self._seats[place].lossy
+            or len(self._seats[place].lossy) < min(self._seats[place].min_isrs) - 1
+            for place in self._places_of(broker)
+        )
+
+    def may_lose_all(self) -> bool:
+        """True when all brokers may lose at once what they have not flushed."""
+        shape = self._world.shape
+        return (shape.over_budget and not shape.on_edge) or (
+            bool(self._seats) and all(seats.every_write for seats in self._seats.values())
+        )
+
+    def may_set_min_isr(self, topic: str, value: int) -> bool:
+        """True when the replicas that are lossy now are few enough for it too. Counts it from now on."""
+        places = [place for place in self._seats if partition_at(place).topic == topic]
+        limit = value - 1 + self._world.shape.on_edge
+        if not self._world.shape.over_budget:
+            for place in places:
+                if not self._seats[place].every_write and len(self._seats[place].lossy) > limit:
+                    return False
+        for place in places:
+            self._seats[place].min_isrs.append(value)
+        return True
+
+    @property
+    def _is_free(self) -> bool:
+        """Somebody with a complete log is found however many stop, or nobody asks for that."""
+        shape = self._world.shape
+        return shape.recovery_manager or shape.over_budget or not shape.elr or shape.switches_elr
+
+    # --- what happens ----------------------------------------------------------------------------------
 
     def killed(self, node: SimNode) -> None:
         """It stops, or will stop, uncleanly."""
-        if isinstance(node, SimBroker) and node.name not in self.unclean:
-            self.unclean.append(node.name)
+        if isinstance(node, SimBroker):
+            for place in self._places_of(node):
+                self._seats[place].unclean[node.name] = node.boots
 
     def lost(self, broker: SimBroker) -> None:
         """As `killed`, and it may have lost records that it held."""
         self.killed(broker)
-        if not self._world.shape.every_write and broker.name not in self.lossy:
-            self.lossy.append(broker.name)
+        for place in self._places_of(broker):
+            if not self._seats[place].every_write:
+                self._seats[place].lossy[broker.name] = broker.boots
 
     def update(self) -> None:
-        """Take out who is in sync again."""
-        whole = [broker.name for broker in self._world.brokers if self._is_whole(broker)]
-        self.unclean = [name for name in self.unclean if name not in whole]
-        self.lossy = [name for name in self.lossy if name not in whole]
-
-    def _leaves_witness(self, hit: SimBroker) -> bool:
-        """Somebody else is in the ISR of every partition and has not stopped uncleanly since."""
-        shape = self._world.shape
-        if shape.recovery_manager or shape.over_budget or not shape.elr:
-            return True
+        """Look at what is committed now: who is whole again, who has no seat any more."""
         rows = self._world.partitions()
-        return bool(rows) and any(
-            broker is not hit
-            and broker.name not in self.unclean
-            and all(broker.node_id in row.isr for _, row in rows)
+        self._is_fresh = bool(rows)
+        if not rows:
+            return
+        self._rows = dict(rows)
+        brokers = {broker.name: broker for broker in self._world.brokers}
+        for place, row in rows:
+            seats = self._seats.get(place)
+            if seats is None:
+                topic = next(t for t in self._world.topics if t.name == partition_at(place).topic)
+                seats = self._seats[place] = _Seats(topic.every_write, [row.min_isr])
+            for entries in (seats.lossy, seats.unclean):
+                for name in list(entries):
+                    broker = brokers[name]
+                    is_out = broker.node_id not in row.replicas
+                    if is_out or self._is_whole(broker, row, entries[name]):
+                        del entries[name]
+            is_said = row.min_isr == seats.min_isrs[-1] or self._world.desk.is_quiet
+            if is_said and len(row.isr) >= row.min_isr:
+                # Everybody in the ISR has all that is committed, and they are enough.
+                seats.min_isrs = [row.min_isr]
+            elif row.min_isr not in seats.min_isrs:
+                seats.min_isrs.append(row.min_isr)
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _places_of(self, broker: SimBroker) -> list[int]:
+        return [place for place, row in self._rows.items() if broker.node_id in row.replicas]
+
+    def _has_witness(self, place: int, hit: SimBroker) -> bool:
+        """Somebody else is in the ISR and has not stopped uncleanly since."""
+        row, seats = self._rows[place], self._seats[place]
+        return self._is_fresh and any(
+            broker is not hit and broker.name not in seats.unclean and broker.node_id in row.isr
             for broker in self._world.brokers
         )
 
-    def _is_whole(self, broker: SimBroker) -> bool:
-        node, image, rows = broker.node, self._world.image(), self._world.partitions()
-        if not broker.is_ready or node is None or image is None or not rows:
+    def _is_whole(self, broker: SimBroker, row: PartitionRegistration, boots_then: int) -> bool:
+        node, image = broker.node, self._world.image()
+        if broker.boots == boots_then or not broker.is_ready or node is None or image is None:
             return False
+        if broker.machine.platter.has_faults:
+            return False  # what it was hit by may still come
         registration = image.brokers.get(broker.node_id)
-        incarnation = node.core.lifecycle.identity.incarnation_id
-        return (
-            registration is not None
-            and registration.incarnation_id == incarnation
-            and not broker.machine.platter.has_faults
-            and all(broker.node_id in row.isr for _, row in rows if broker.node_id in row.replicas)
+        is_this_one = registration is not None and (
+            registration.incarnation_id == node.core.lifecycle.identity.incarnation_id
         )
+        return is_this_one and broker.node_id in row.isr

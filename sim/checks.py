@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from client.history import parse_row, parse_value
 from protocol.record_batch import decode_records, iter_batches
-from sim.clients import LEDGER_FOLDER, Polled, ledger_path
+from sim.clients import LEDGER_FOLDER, Polled, ledger_path, place_of
 from sim.runtime import Machine
 
 _SHOWN = 5
@@ -83,7 +83,9 @@ def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
                 row: dict[str, Any] = parse_row(line)
                 key = row["producer"], row["pseq"]
                 if row["kind"] == "invoke":
-                    sends[key] = Send(*key, row["partition"], row["acks"], t0=row["t0"])
+                    place = place_of(row["topic"], row["partition"])
+                    assert place is not None
+                    sends[key] = Send(*key, place, row["acks"], t0=row["t0"])
                 else:
                     sends[key].outcome = row["outcome"]
                     sends[key].offset = row["offset"]

@@ -1,19 +1,21 @@
 """Programs of a simulated cluster's clients: the real producer, consumer and admin under a drawn load.
 
 Owns what they do and what they write down: producers keep a ledger on their own disk (D11), consumers what
-they were given. Judges nothing.
+they were given. Judges nothing. Partitions of all topics have one number each, their *place*: that of topic t
+is the index, that of t2 is 2000 + the index.
 """
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from client.admin import Admin
 from client.batch import Batch
-from client.consumer import Consumer, ConsumerConfig
+from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from client.errors import ClientError
 from client.ledger import Ledger
+from client.metadata_cache import TopicPartition
 from client.outcomes import Outcome
 from client.producer import Producer, ProducerConfig
 from protocol.errors import ErrorCode
@@ -21,17 +23,46 @@ from runtime.api import Runtime
 from sim.choices import Stream, between
 
 TOPIC = "t"
+PLACES_PER_TOPIC = 1000
 LEDGER_FOLDER = "/ledger"
 _CREATE_ATTEMPT_MS = 2_000
+
+
+def topic_name(number: int) -> str:
+    """t, t1, t2, ..."""
+    return f"{TOPIC}{number or ''}"
+
+
+def place_of(topic: str, index: int) -> int | None:
+    """The number of a partition; None for topics without load."""
+    if not topic.startswith(TOPIC):
+        return None
+    return int(topic[len(TOPIC) :] or 0) * PLACES_PER_TOPIC + index
+
+
+def partition_at(place: int) -> TopicPartition:
+    """The partition with that number."""
+    return TopicPartition(topic_name(place // PLACES_PER_TOPIC), place % PLACES_PER_TOPIC)
 
 
 class Polled(NamedTuple):
     """A record as a consumer got it."""
 
+    #: its place
     partition: int
     offset: int
     leader_epoch: int
     value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic with load."""
+
+    name: str
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -39,7 +70,8 @@ class Load:
     """What all clients of a run share."""
 
     bootstrap: str
-    partitions: int
+    #: of the partitions that get records; grows
+    places: list[int]
     #: set when producers shall send no more
     is_over: bool = False
     #: set when the consumer shall stop
@@ -48,26 +80,35 @@ class Load:
     producers_running: int = 0
     #: of acks=all
     acknowledged_batches: int = 0
-    #: by session of the consumer
+    #: by session of a consumer
     polls: list[list[Polled]] = field(default_factory=list)
+    #: what consumers got since somebody looked
+    fresh: list[Polled] = field(default_factory=list)
     #: what a consumer reads from the beginning after everything was healed
     final_polls: list[Polled] = field(default_factory=list)
 
 
-def creator(load: Load, replicas: int, configs: dict[str, str]) -> Callable[[Runtime], object]:
-    """Makes the topic, however long it takes."""
+def creator(load: Load, topics: Sequence[NewTopic]) -> Callable[[Runtime], object]:
+    """Makes the topics, however long it takes."""
 
     async def run(runtime: Runtime) -> None:
         admin = Admin(runtime, load.bootstrap)
-        while not load.is_created:
-            try:
-                await admin.create_topic(
-                    TOPIC, load.partitions, replicas, configs=configs, timeout_ms=_CREATE_ATTEMPT_MS
-                )
-                load.is_created = True
-            except ClientError as error:
-                load.is_created = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
-                await runtime.clock.sleep(100)
+        for topic in topics:
+            while True:
+                try:
+                    await admin.create_topic(
+                        topic.name,
+                        topic.partitions,
+                        topic.replicas,
+                        configs=topic.configs,
+                        timeout_ms=_CREATE_ATTEMPT_MS,
+                    )
+                    break
+                except ClientError as error:
+                    if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                        break
+                    await runtime.clock.sleep(100)
+        load.is_created = True
         admin.close()
 
     return run
@@ -92,7 +133,8 @@ def producer(
             try:
                 for _ in range(between(work, 1, 3)):
                     pseq, value = ledger.next_value(40 + work.draw(200))
-                    await producer.send(TOPIC, value, partition=work.draw(load.partitions), tag=pseq)
+                    topic, index = partition_at(load.places[work.draw(len(load.places))])
+                    await producer.send(topic, value, partition=index, tag=pseq)
             except ClientError:
                 continue  # no metadata or no room for long: the record was not written down either
         await producer.close(timeout_ms=config.delivery_timeout_ms + 5_000)
@@ -106,10 +148,13 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
 
     async def run(runtime: Runtime) -> None:
         consumer = Consumer(runtime, ConsumerConfig(load.bootstrap))
-        consumer.assign((TOPIC, index) for index in range(load.partitions))
         session: list[Polled] = []
         load.polls.append(session)
+        assigned = 0
         while not load.is_read:
+            if assigned < len(load.places):
+                assigned = len(load.places)
+                consumer.assign(partition_at(place) for place in load.places)
             try:
                 records = await consumer.poll(timeout_ms=300)
             except ClientError:
@@ -117,27 +162,37 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
                 session = []
                 load.polls.append(session)
                 continue
-            session += [Polled(r.partition, r.offset, r.leader_epoch, r.value or b"") for r in records]
+            polled = [_polled(record) for record in records]
+            session += polled
+            load.fresh += polled
         consumer.close()
 
     return run
 
 
 def final_reader(load: Load, ends: dict[int, int]) -> Callable[[Runtime], object]:
-    """Reads everything below `ends`, {partition: offset}, from the beginning."""
+    """Reads everything below `ends`, {place: offset}, from the beginning."""
 
     async def run(runtime: Runtime) -> None:
         consumer = Consumer(runtime, ConsumerConfig(load.bootstrap))
-        missing = {index: end for index, end in ends.items() if end > 0}
-        consumer.assign((TOPIC, index) for index in missing)
+        missing = {place: end for place, end in ends.items() if end > 0}
+        consumer.assign(partition_at(place) for place in missing)
         while missing:
-            for r in await consumer.poll(timeout_ms=1_000):
-                load.final_polls.append(Polled(r.partition, r.offset, r.leader_epoch, r.value or b""))
-                if r.partition in missing and r.offset + 1 >= missing[r.partition]:
-                    del missing[r.partition]
+            for record in await consumer.poll(timeout_ms=1_000):
+                polled = _polled(record)
+                load.final_polls.append(polled)
+                load.fresh.append(polled)
+                if polled.partition in missing and polled.offset + 1 >= missing[polled.partition]:
+                    del missing[polled.partition]
         consumer.close()
 
     return run
+
+
+def _polled(record: ConsumerRecord) -> Polled:
+    place = place_of(record.topic, record.partition)
+    assert place is not None
+    return Polled(place, record.offset, record.leader_epoch, record.value or b"")
 
 
 def ledger_path(name: str) -> str:

@@ -70,6 +70,13 @@ class Inode:
         #: write-backs under way, oldest first
         self._writing: list[WriteBack] = []
 
+    def copied(self) -> "Inode":
+        """The same bytes, as processes see them, all durable."""
+        made = Inode()
+        made.cached, made.durable = bytearray(self.cached), bytearray(self.cached)
+        made.clean_size = len(self.cached)
+        return made
+
     def truncate(self, size: int) -> None:
         del self.cached[size:]
         self.clean_size = min(self.clean_size, size)
@@ -189,6 +196,14 @@ class Folder:
             self.cached[name] = node
         self.pending.append((name, node))
 
+    def copied(self) -> "Folder":
+        """The same names and bytes, as processes see them, all durable."""
+        made = Folder()
+        for name, node in self.cached.items():
+            made.cached[name] = node.copied()
+        made.sync()
+        return made
+
     def sync(self) -> None:
         self.durable = dict(self.cached)
         self.pending.clear()
@@ -246,6 +261,9 @@ class Platter:
         #: nothing completes before
         self._hangs_until_ns = 0
         self.flush_count = 0
+        #: the disk as it was after a stop, for a restore (P7)
+        self._copy: Folder | None = None
+        self.copies_next_exit = False
 
     # --- faults ----------------------------------------------------------------------------------------
 
@@ -260,7 +278,40 @@ class Platter:
     def process_ended(self, process: Process) -> None:
         """Locks are free. The page cache lives, with the pages of failed flushes, which count as clean."""
         self.suspects.clear()
+        if self.copies_next_exit:
+            self.copies_next_exit = False
+            self._copy = self.root.copied()
         self.locked = {path: owner for path, owner in self.locked.items() if owner is not process}
+
+    @property
+    def has_copy(self) -> bool:
+        return self._copy is not None
+
+    def restore(self) -> None:
+        """The whole disk is what it was when it was copied, all of it durable."""
+        assert self._copy is not None, "nothing was copied"
+        self.trace.add("restore", self.name)
+        self.root = self._copy.copied()
+
+    def flip_bit(self, stream: Stream) -> None:
+        """Turn one bit in the last page of a log that a power cut has left."""
+        logs = [
+            (f"/data/{folder}/{name}", node)
+            for folder in self.names("/data")
+            for name in self.names(f"/data/{folder}")[-8:]
+            if name.endswith(".log")
+            and isinstance(node := self.find(f"/data/{folder}/{name}"), Inode)
+            and node.durable
+        ]
+        if not logs:
+            return
+        path, inode = logs[stream.draw(len(logs))]
+        size = len(inode.durable)
+        at = size - 1 - stream.draw(min(size, PAGE_BYTES))
+        bit = 1 << stream.draw(8)
+        inode.durable[at] ^= bit
+        inode.cached[at] ^= bit
+        self.trace.add("flip", f"{self.name} {path} {at}")
 
     def fail(self, operation: str, path_part: str, errno: int = errno_module.EIO, times: int = 1) -> None:
         """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,

@@ -8,6 +8,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sim.admin_acts import Operations
 from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.network import Host
@@ -22,6 +23,32 @@ _RESTART_MS = 200
 _PER_WEIGHT = 20
 
 
+#: Played only by a plan that gives them a weight.
+MORE_FAULTS = (
+    "restart_broker",
+    "kill_site",
+    "lose_voter",
+    "fence_leader",
+    "mute_controllers",
+    "jump_clock",
+    "drift_clock",
+    "append_error",
+    "flip_bit",
+    "keep_copy",
+    "restore_copy",
+    "move_partition",
+    "move_back",
+    "cancel_move",
+    "change_min_isr",
+    "elect_preferred",
+    "add_partition",
+    "make_topic",
+    "drop_topic",
+    "change_flush",
+    "change_strategy",
+    "elect_unclean",
+    "switch_elr",
+)
 #: All faults.
 FAULT_NAMES = (
     "kill_broker",
@@ -54,6 +81,7 @@ FAULT_NAMES = (
     "io_error",
     "disk_full",
     "crash_at_point",
+    *MORE_FAULTS,
 )
 
 
@@ -65,7 +93,7 @@ class Plan:
     gap_ms: int = 1_500
     #: names of faults; empty: all
     only: tuple[str, ...] = ()
-    #: by name of a fault; those not named have 1
+    #: by name of a fault; those not named have 1, or 0 if they are among MORE_FAULTS
     weights: dict[str, int] = field(default_factory=dict)
 
 
@@ -82,9 +110,12 @@ class Faults:
         self._stream = self._order
         assert set(plan.only) | set(plan.weights) <= set(FAULT_NAMES), "a plan names faults that there are"
         self.budget = Budget(world)
+        self._operations = Operations(world, self.budget)
         self._is_over = False
         #: machines whose restart is on its way
         self._returning: set[str] = set()
+        #: controllers that stay down
+        self._lost_voters: set[str] = set()
         self._points = Points(world.trace)
         for node in world.nodes:
             node.on_exit = self._return_later
@@ -122,6 +153,21 @@ class Faults:
             "disk_full": self._disk_full,
             "crash_at_point": self._crash_at_point,
         }
+        self._table |= {
+            "restart_broker": lambda: self._restart(self._any(self._world.brokers)),
+            "kill_site": self._kill_site,
+            "lose_voter": lambda: self._lose_voter(self._any(self._world.controllers)),
+            "fence_leader": lambda: self._fence(self._leader()),
+            "mute_controllers": self._mute_controllers,
+            "jump_clock": self._jump_clock,
+            "drift_clock": self._drift_clock,
+            "append_error": self._append_error,
+            "flip_bit": self._flip_bit,
+            "keep_copy": self._keep_copy,
+            "restore_copy": self._restore_copy,
+        }
+        for name, act in self._operations.table.items():
+            self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES
 
     def start(self) -> None:
@@ -133,6 +179,7 @@ class Faults:
         self._is_over = True
         self._points.disarm()
         world = self._world
+        world.desk.clear()
         world.trace.add("heal", "")
         world.network.heal()
         for node in world.nodes:
@@ -170,7 +217,9 @@ class Faults:
         """A fault by its weight; None, the simplest choice, very rarely."""
         plan = self._plan
         weights = [
-            _PER_WEIGHT * plan.weights.get(name, 1) if not plan.only or name in plan.only else 0
+            _PER_WEIGHT * plan.weights.get(name, int(name in plan.only or name not in MORE_FAULTS))
+            if not plan.only or name in plan.only
+            else 0
             for name in self._table
         ]
         left = self._order.draw(1 + sum(weights))
@@ -219,6 +268,35 @@ class Faults:
         self.budget.killed(node)
         node.kill()
         self._return_later(node)
+        return True
+
+    def _restart(self, node: SimNode | None) -> bool:
+        """Killed and back before anybody has noticed."""
+        if node is None or not self.budget.may_kill(node):
+            return False
+        self.budget.killed(node)
+        node.kill()
+        self._returning.add(node.name)
+        self._at(between(self._stream, 1, 60), lambda: self._return(node))
+        return True
+
+    def _kill_site(self) -> bool:
+        """Every process of every machine at once."""
+        if not self._kill_all():
+            return False
+        for controller in self._world.controllers:
+            if controller.state is not State.DOWN:
+                controller.kill()
+                self._return_later(controller)
+        return True
+
+    def _lose_voter(self, node: SimNode | None) -> bool:
+        """A voter without power until all is healed; the others stay a majority."""
+        voters = self._world.controllers
+        if node is None or 2 * (len(self._lost_voters) + 1) >= len(voters):
+            return False
+        self._lost_voters.add(node.name)
+        node.lose_power()
         return True
 
     def _kill_all(self) -> bool:
@@ -279,6 +357,7 @@ class Faults:
     def _crash_at(self, node: SimNode, boots: int, name: str, loses_power: bool) -> None:
         if node.boots != boots or node.state not in (State.RUNNING, State.STOPPING):
             return
+        self.budget.update()
         if isinstance(node, SimBroker) and loses_power:
             if not self.budget.may_lose(node):
                 return
@@ -296,8 +375,8 @@ class Faults:
         self._return_later(node)
 
     def _power_all(self) -> bool:
-        """The whole site; with brokers only where they flush every write."""
-        is_whole = self._world.shape.every_write
+        """The whole site; with brokers only where they may lose what they have not flushed."""
+        is_whole = self.budget.may_lose_all()
         hit: list[SimNode] = [*self._world.controllers, *(self._world.brokers if is_whole else ())]
         for node in hit:
             if node.state is not State.DOWN:
@@ -328,7 +407,9 @@ class Faults:
 
     # --- network ---------------------------------------------------------------------------------------
 
-    def _cut_between(self, ones: list[Host], others: list[Host], *, one_way: bool = False) -> bool:
+    def _cut_between(
+        self, ones: list[Host], others: list[Host], *, one_way: bool = False, at_least_ms: int = 100
+    ) -> bool:
         """Cut every link from one side to the other for a while."""
         network = self._world.network
         for one in ones:
@@ -336,7 +417,7 @@ class Faults:
                 network.cut(one, other)
                 if not one_way:
                     network.cut(other, one)
-        self._at(between(self._stream, 100, 5_000), network.heal)
+        self._at(between(self._stream, at_least_ms, 5_000), network.heal)
         return True
 
     def _hosts(self) -> list[Host]:
@@ -380,6 +461,19 @@ class Faults:
             [broker.machine.host], [c.machine.host for c in self._world.controllers]
         )
 
+    def _fence(self, node: SimNode | None) -> bool:
+        """A broker is out of sight of the controllers for longer than its session; everything else works."""
+        return node is not None and self._cut_between(
+            [node.machine.host], [c.machine.host for c in self._world.controllers], at_least_ms=1_600
+        )
+
+    def _mute_controllers(self) -> bool:
+        """A broker's heartbeats arrive, and it hears nothing of the controllers."""
+        broker = self._any(self._world.brokers)
+        return broker is not None and self._cut_between(
+            [c.machine.host for c in self._world.controllers], [broker.machine.host], one_way=True
+        )
+
     def _cut_clients(self) -> bool:
         """Clients do not reach a broker that everybody else reaches."""
         broker = self._any(self._world.brokers)
@@ -400,6 +494,20 @@ class Faults:
         links = self._world.network.links()
         _, _, link = links[self._stream.draw(len(links))]
         link.clogged_until_ns = self._world.loop.now_ns + between(self._stream, 50, 3_000) * _MS
+        return True
+
+    # --- clocks ----------------------------------------------------------------------------------------
+
+    def _jump_clock(self) -> bool:
+        """The wall clock of a machine is put forward or back."""
+        node, hours = self._node(), between(self._stream, -48, 48)
+        node.set_wall(hours * 3_600_000)
+        return True
+
+    def _drift_clock(self) -> bool:
+        """A machine's clock runs faster or slower by up to a tenth from now on."""
+        node = self._node()
+        node.set_drift(between(self._stream, -100_000, 100_000))
         return True
 
     # --- disks -----------------------------------------------------------------------------------------
@@ -429,6 +537,51 @@ class Faults:
         self.budget.lost(broker)
         broker.machine.platter.fail("flush", "/data", errno.EIO)
         return True
+
+    def _append_error(self) -> bool:
+        """An append to a log fails, and the process ends; what was there before stays."""
+        node = self._node()
+        if not self.budget.may_kill(node):
+            return False
+        self.budget.killed(node)
+        node.machine.platter.fail("append", ".log", errno.EIO)
+        return True
+
+    def _flip_bit(self) -> bool:
+        """P7: a machine without power comes back with a bit turned in what was flushed of a log."""
+        broker = self._any(self._world.brokers)
+        if not isinstance(broker, SimBroker) or not self._may_rot(broker):
+            return False
+        self.budget.lost(broker)
+        broker.lose_power()
+        broker.machine.platter.flip_bit(self._stream)
+        self._return_later(broker)
+        return True
+
+    def _keep_copy(self) -> bool:
+        """P7: a machine that was stopped cleanly is copied, its mark of a clean stop included."""
+        broker = self._any(self._world.brokers)
+        if not isinstance(broker, SimBroker) or not self._world.shape.disks_lie:
+            return False
+        broker.machine.platter.copies_next_exit = True
+        broker.stop()
+        return True
+
+    def _restore_copy(self) -> bool:
+        """P7: a machine goes down and comes back with the copy; the mark tells of an old stop."""
+        copied = [b for b in self._world.brokers if b.is_up and b.machine.platter.has_copy]
+        broker = self._any(copied)
+        if not isinstance(broker, SimBroker) or not self._may_rot(broker):
+            return False
+        self.budget.lost(broker)
+        broker.lose_power()
+        broker.machine.platter.restore()
+        self._return_later(broker)
+        return True
+
+    def _may_rot(self, broker: SimBroker) -> bool:
+        """The map of faults: enough replicas stay whole that what must survive is known."""
+        return self._world.shape.disks_lie and self.budget.may_rot(broker)
 
     def _disk_full(self) -> bool:
         """An append or a new file finds no room, and the process ends."""

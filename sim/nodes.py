@@ -19,7 +19,7 @@ from runtime.api import DiskError, NetworkError, Runtime
 from runtime.tasks import HeldTasks
 from sim.loop import Process, SimLoop
 from sim.network import SimNetwork
-from sim.runtime import Machine, make_runtime
+from sim.runtime import Machine, SimClock, make_runtime
 from sim.trace import Trace
 from storage.config import LogConfig
 from storage.files import METADATA_FOLDER
@@ -64,6 +64,8 @@ class SimNode:
         self.state = State.DOWN
         self.boots = 0
         self.drift_ppm = 0
+        self.wall_shift_ms = 0
+        self._clock: SimClock | None = None
         self.process: Process
         self.tasks: HeldTasks
         #: exit code of the last process that ended by itself
@@ -97,8 +99,15 @@ class SimNode:
             self.process.after_step = around.watch(self)
         seed = f"{around.seed}:{self.name}:{self.boots}"
         runtime, self.tasks = make_runtime(
-            around.network, self.machine, self.process, seed, drift_ppm=self.drift_ppm
+            around.network,
+            self.machine,
+            self.process,
+            seed,
+            drift_ppm=self.drift_ppm,
+            wall_shift_ms=self.wall_shift_ms,
         )
+        assert isinstance(runtime.clock, SimClock)
+        self._clock = runtime.clock
         self.state = State.RUNNING
         around.trace.add("boot", self.process.name)
         self.process.call(self._begin, runtime, self.tasks)
@@ -139,6 +148,18 @@ class SimNode:
         self._around.trace.add("resume", self.process.name)
         self.state = State.RUNNING
         self.process.resume()
+
+    def set_wall(self, shift_ms: int) -> None:
+        """The machine's wall clock is off by so much from now on."""
+        self.wall_shift_ms = shift_ms
+        if self._clock is not None:
+            self._clock.wall_shift_ms = shift_ms
+
+    def set_drift(self, drift_ppm: int) -> None:
+        """The machine's clock runs faster by so much from now on."""
+        self.drift_ppm = drift_ppm
+        if self._clock is not None:
+            self._clock.set_drift(drift_ppm)
 
     def _end(self) -> None:
         if self._around.ending is not None:

@@ -26,17 +26,26 @@ class SimClock:
         self._loop: SimLoop = process.loop
         self._process = process
         self._drift_ppm = drift_ppm
-        self._wall_shift_ms = wall_shift_ms
+        self.wall_shift_ms = wall_shift_ms
+        #: the world's time, and this clock's, when it began to run as it does
+        self._since_ns = self._base_ns = 0
+
+    def set_drift(self, drift_ppm: int) -> None:
+        """Run at another speed from now on; timers that are set stay."""
+        self._base_ns, self._since_ns = self.now_ns(), self._loop.now_ns
+        self._drift_ppm = drift_ppm
 
     def now_ms(self) -> int:
         return self.now_ns() // _MS
 
     def now_ns(self) -> int:
-        now_ns = self._loop.now_ns
-        return now_ns + now_ns * self._drift_ppm // 1_000_000 if self._drift_ppm else now_ns
+        passed_ns = self._loop.now_ns - self._since_ns
+        if self._drift_ppm:
+            passed_ns += passed_ns * self._drift_ppm // 1_000_000
+        return self._base_ns + passed_ns
 
     def wall_ms(self) -> int:
-        return _EPOCH_MS + self.now_ms() + self._wall_shift_ms
+        return _EPOCH_MS + self.now_ms() + self.wall_shift_ms
 
     async def sleep(self, duration_ms: float) -> None:
         wake: asyncio.Future[None] = self._loop.create_future()

@@ -16,7 +16,7 @@ class Trace:
     """Events in order of virtual time."""
 
     def __init__(self, now_ns: Callable[[], int], sink: Callable[[str], object] | None = None) -> None:
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._sink = sink
         self._hash = hashlib.blake2b(digest_size=8)
         self._pending: list[str] = []
@@ -30,7 +30,7 @@ class Trace:
     def add(self, kind: str, text: str) -> None:
         """One event. `kind` is a word that is counted."""
         self.counts[kind] += 1
-        line = f"{self._now_ns()} {kind} {text}"
+        line = f"{self.now_ns()} {kind} {text}"
         self._pending.append(line)
         if len(self._pending) >= _PENDING_MAX:
             self._flush()

@@ -15,6 +15,7 @@ from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration
 from runtime.api import Runtime
 from sim import clients
+from sim.admin import Desk
 from sim.choices import Choices, one_in
 from sim.disk import Personality, Platter
 from sim.loop import make_loop
@@ -30,6 +31,8 @@ FIRST_VOTER = 101
 _STRICT = (Personality.STRICT, Personality.EXT4, Personality.NODELALLOC, Personality.XFS)
 IN_BUDGET = (*_STRICT, Personality.JOURNALLED, Personality.METADATA, Personality.ADVERSARIAL)
 
+#: of topics that count what is not durable
+_FLUSH_POLICIES = (("flush.ms", "9223372036854775807"), ("flush.ms", "50"), ("flush.messages", "3"))
 #: Kafka's durations, made short. Ratios between them stay about the same.
 BROKER_PROPERTIES = {
     "broker.heartbeat.interval.ms": "300",
@@ -62,16 +65,46 @@ class Shape:
     replicas: int = 3
     min_isr: int = 2
     producers: int = 4
+    #: those beyond the first have sizes of their own, drawn
+    topics: int = 1
+    readers: int = 1
+    #: brokers are spread over so many; 0: they know of none
+    racks: int = 0
     #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
     every_write: bool = False
     #: logs are compared before an unclean election
     recovery_manager: bool = False
     #: eligible leader replicas are on; without them the last replica standing leads
     elr: bool = True
+    #: ELR is switched off and on while the cluster runs; what is lost meanwhile is as without it
+    switches_elr: bool = False
     #: any broker may lose what it has not flushed, at any time (B-4)
     over_budget: bool = False
+    #: beyond the budget, but by one broker only
+    on_edge: bool = False
     #: over the budget: one flush in three of a broker's log is a lie (P7)
     disks_lie: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic with load as it is made."""
+
+    number: int
+    partitions: int
+    replicas: int
+    min_isr: int
+    #: every write is flushed before it counts
+    every_write: bool
+    configs: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return clients.topic_name(self.number)
+
+    @property
+    def first_place(self) -> int:
+        return self.number * clients.PLACES_PER_TOPIC
 
 
 class Violation(AssertionError):
@@ -103,13 +136,34 @@ class World:
         self.controllers = [self._controller(voter) for voter in voters]
         self.brokers = [self._broker(number) for number in range(1, shape.brokers + 1)]
         self.nodes: list[SimNode] = [*self.controllers, *self.brokers]
+        self.topics = [self._topic(number) for number in range(shape.topics)]
         self.load = clients.Load(
-            ",".join(f"{broker.name}:{BROKER_PORT}" for broker in self.brokers), shape.partitions
+            ",".join(f"{broker.name}:{BROKER_PORT}" for broker in self.brokers),
+            [t.first_place + index for t in self.topics for index in range(t.partitions)],
         )
+        self.desk = Desk(self.trace, self.load.bootstrap)
         self.clients: list[SimClient] = []
         self.producer_machines: dict[str, Machine] = {}
         #: ERROR lines of nodes, for the report
         self.errors: list[str] = []
+
+    def _topic(self, number: int) -> Topic:
+        shape = self.shape
+        if number == 0:
+            configs = {"flush.messages": "1"} if shape.every_write else {}
+            return Topic(0, shape.partitions, shape.replicas, shape.min_isr, shape.every_write, configs)
+        draw = self.choices.stream("topics").draw
+        replicas = min((3, 3, 2, 4, 1)[draw(5)], shape.brokers)
+        min_isr = 1 + draw(replicas)
+        # One whose copy is not durable may be the only one to have a record: no power cut was in budget.
+        every_write = shape.every_write or min_isr == 1 or draw(4) == 3
+        configs = {"min.insync.replicas": str(min_isr)}
+        if every_write:
+            configs["flush.messages"] = "1"
+        else:
+            key, value = _FLUSH_POLICIES[draw(len(_FLUSH_POLICIES))]
+            configs[key] = value
+        return Topic(number, 1 + draw(2), replicas, min_isr, every_write, configs)
 
     # --- machines --------------------------------------------------------------------------------------
 
@@ -139,6 +193,8 @@ class World:
             "log.dirs": "/data",
             "metadata.log.dir": "/metadata",
         }
+        if self.shape.racks:
+            properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
         broker.drift_ppm = self._drift_ppm()
         if self.shape.disks_lie:
@@ -150,7 +206,7 @@ class World:
             **self._common,
             **CONTROLLER_PROPERTIES,
             "unclean.recovery.manager.enabled": str(self.shape.recovery_manager).lower(),
-            "eligible.leader.replicas.enabled": str(self.shape.elr).lower(),
+            "eligible.leader.replicas.enabled": str(self.shape.elr or self.shape.switches_elr).lower(),
             "node.id": str(voter),
             "process.roles": "controller",
             "listeners": f"CONTROLLER://c{voter}:{CONTROLLER_PORT}",
@@ -171,20 +227,20 @@ class World:
     # --- life ------------------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start every node and make the topic. Raises: Violation when it does not come to be."""
+        """Start every node and make the topics. Raises: Violation when they do not come to be."""
         for node in self.nodes:
             node.boot()
         self.eventually("L-1 the cluster comes up", lambda: all(broker.is_ready for broker in self.brokers))
-        configs = {"flush.messages": "1"} if self.shape.every_write else {}
-        self.start_client("admin", clients.creator(self.load, self.shape.replicas, configs))
+        topics = [clients.NewTopic(t.name, t.partitions, t.replicas, t.configs) for t in self.topics]
+        self.start_client("admin", clients.creator(self.load, topics))
         self.eventually("L-9 the topic is made", lambda: self.load.is_created and self._has_leaders())
 
     def _has_leaders(self) -> bool:
         rows = self.partitions()
-        return bool(rows) and all(row.leader is not None for _, row in rows)
+        return len(rows) >= len(self.load.places) and all(row.leader is not None for _, row in rows)
 
     def start_load(self) -> None:
-        """Producers of every kind in turn, and a consumer."""
+        """Producers of every kind in turn, consumers, and operators who wait to be asked."""
         kinds = ((-1, True), (-1, False), (-1, True), (1, True), (0, False))
         work = self.choices.stream("work")
         for number in range(self.shape.producers):
@@ -202,7 +258,9 @@ class World:
             gap_ms = (350, 350, 350, 60)[work.draw(4)]
             program = clients.producer(self.load, name, work, config, gap_ms)
             self.producer_machines[name] = self.start_client(name, program).machine
-        self.start_client("reader", clients.consumer(self.load))
+        for number in range(self.shape.readers):
+            self.start_client(f"reader{number or ''}", clients.consumer(self.load))
+        self.desk.open(self.start_client("operators", self.desk.program))
 
     def pass_time(self, duration_ms: float) -> None:
         """Let so much virtual time pass."""
@@ -240,19 +298,24 @@ class World:
         return None if controller is None or controller.server is None else controller.server.core.committed
 
     def partitions(self) -> list[tuple[int, PartitionRegistration]]:
-        """(index, registration) of the topic's partitions as committed; none without an active controller."""
+        """(place, registration) of partitions with load as committed; none without an active controller."""
         image = self.image()
-        topic_id = None if image is None else image.topic_ids.get(clients.TOPIC)
-        if image is None or topic_id is None:
+        if image is None:
             return []
-        return image.topics[topic_id].sorted_partitions()
+        return [
+            (topic.first_place + index, row)
+            for topic in self.topics
+            if topic.name in image.topic_ids
+            for index, row in image.topics[image.topic_ids[topic.name]].sorted_partitions()
+        ]
 
-    def replica(self, broker: SimBroker, index: int) -> Partition | None:
-        """A broker's live replica of a partition of the topic."""
+    def replica(self, broker: SimBroker, place: int) -> Partition | None:
+        """A broker's live replica of a partition."""
         node, image = broker.node, self.image()
         if not broker.is_up or node is None or not hasattr(node, "core") or image is None:
             return None
-        return node.core.partitions.get(TopicPartition(image.topic_ids[clients.TOPIC], index))
+        topic, index = clients.partition_at(place)
+        return node.core.partitions.get(TopicPartition(image.topic_ids[topic], index))
 
     def close(self) -> None:
         """End the run; nothing may be asked of it afterwards."""

@@ -133,7 +133,7 @@ class CleanIsTruth(Property):
             for topic, index, row in before.partitions_of(record.broker_id):
                 if before.elr_enabled and record.broker_id in (*row.isr, *row.elr):
                     story = f"broker {record.broker_id} registers uncleanly and is in {row}"
-                    seen.broken(self, index if topic.topic_id == seen.topic_id else None, story)
+                    seen.broken(self, seen.place(topic.topic_id, index), story)
             return
         for index, replicas in seen.replicas.items():
             view = replicas.get(record.broker_id)

@@ -24,7 +24,7 @@ from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, is_marked
 from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
-from sim.clients import TOPIC
+from sim.clients import place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import Violation, World
 
@@ -51,9 +51,10 @@ class Observer:
         self.world = world
         self.marks = Marks()
         self.quorum = QuorumLog()
-        self.topic_id: bytes | None = None
+        #: place of partition 0 of each topic that has load
+        self.topics: dict[bytes, int] = {}
         self.ghosts: dict[int, Ghost] = {}
-        #: {index: {broker id: its replica}}, also of brokers that are down
+        #: {place: {broker id: its replica}}, also of brokers that are down
         self.replicas: dict[int, dict[int, ReplicaView]] = {}
         #: looks that found something new
         self.changes = 0
@@ -64,7 +65,8 @@ class Observer:
         #: what a voter looked like after its last step
         self._voters: dict[int, tuple[object, int, int, bool]] = {}
         self._images: dict[str, MetadataImage] = {}
-        self._polled = [0, 0]
+        #: topics that the quorum has committed
+        self._topics_known = 0
 
         def hooks(name: str) -> list[Callable[..., None]]:
             silent = getattr(Property, name)
@@ -115,7 +117,7 @@ class Observer:
             self._voters.pop(node.node_id, None)
             heard = _Heard()
             return lambda: self._look_at_controller(node, heard)
-        if node.name in ("reader", "last"):
+        if node.name.startswith(("reader", "last")):
             return self._look_at_polls
         return None
 
@@ -161,12 +163,12 @@ class Observer:
             self._images[broker.name] = image
             for hook in self._on_image:
                 hook(self, broker, image)
-        if self.topic_id is None:
-            return
+        topics = self.topics
         for key, replica in core.partitions.items():
-            if key.topic_id != self.topic_id:
+            first = topics.get(key.topic_id)
+            if first is None:
                 continue
-            view = self.replicas.setdefault(key.partition_index, {}).get(broker.node_id)
+            view = self.replicas.setdefault(first + key.partition_index, {}).get(broker.node_id)
             if view is None or view.replica is not replica:
                 self._load(broker, key, replica, view)
             elif _has_changed(view, replica):
@@ -181,7 +183,7 @@ class Observer:
         log = broker.node.log_manager.logs.get((key.topic_id, key.partition_index))
         if log is None:
             return
-        index = key.partition_index
+        index = self.topics[key.topic_id] + key.partition_index
         incarnation_id = broker.node.core.lifecycle.identity.incarnation_id
         view = ReplicaView(broker, broker.process, index, replica, log, History(log), incarnation_id)
         if prior is not None and prior.process is not view.process:
@@ -238,19 +240,28 @@ class Observer:
     def _tell_answers(self, broker: SimBroker, heard: _Heard) -> None:
         for response in heard.acknowledged:
             for row in response.partitions:
-                view = self.replicas.get(row.partition_index, {}).get(broker.node_id)
-                if row.error_code == ErrorCode.NONE and row.topic_id == self.topic_id and view is not None:
+                view = self._view(row.topic_id, row.partition_index, broker)
+                if row.error_code == ErrorCode.NONE and view is not None:
                     for hook in self._on_acknowledged:
                         hook(self, view, row.base_offset, row.leader_epoch)
         for answer in heard.rows:
             for read in answer.rows:
-                view = self.replicas.get(read.partition_index, {}).get(broker.node_id)
+                view = self._view(read.topic_id, read.partition_index, broker)
                 # Only followers are told the log end.
-                if read.log_end_offset < 0 and read.topic_id == self.topic_id and view is not None:
+                if read.log_end_offset < 0 and view is not None:
                     for hook in self._on_shown:
                         hook(self, view, read)
         heard.acknowledged.clear()
         heard.rows.clear()
+
+    def place(self, topic_id: bytes, index: int) -> int | None:
+        """The number of a partition; None for topics without load."""
+        first = self.topics.get(topic_id)
+        return None if first is None else first + index
+
+    def _view(self, topic_id: bytes, index: int, broker: SimBroker) -> ReplicaView | None:
+        first = self.topics.get(topic_id)
+        return None if first is None else self.replicas.get(first + index, {}).get(broker.node_id)
 
     def _ends(self, node: SimNode, is_power_lost: bool) -> None:
         """A process is about to end, or a machine that is down loses what it has not flushed."""
@@ -308,8 +319,9 @@ class Observer:
             for offset, record, change in self.quorum.replay(batch):
                 for hook in self._on_record:
                     hook(self, offset, record, self.quorum.before)
-                if change is not None and change[0][0] == self.topic_id:
-                    self._partition_changed(change[0][1], change[1])
+                place = None if change is None else self.place(*change[0])
+                if change is not None and place is not None:
+                    self._partition_changed(place, change[1])
             self._rows_committed()
             for hook in self._on_metadata:
                 hook(self)
@@ -324,27 +336,25 @@ class Observer:
 
     def _rows_committed(self) -> None:
         image = self.quorum.image
-        self.topic_id = image.topic_ids.get(TOPIC)
-        if self.topic_id is not None:
-            for index, row in image.topics[self.topic_id].sorted_partitions():
-                self.ghosts.setdefault(index, Ghost()).row = row
+        if len(image.topic_ids) != self._topics_known:
+            self._topics_known = len(image.topic_ids)
+            for name, topic_id in sorted(image.topic_ids.items()):
+                first = place_of(name, 0)
+                if first is not None:
+                    self.topics[topic_id] = first
+        for topic_id, first in self.topics.items():
+            for index, row in image.topics[topic_id].sorted_partitions():
+                self.ghosts.setdefault(first + index, Ghost()).row = row
 
     # --- clients ---------------------------------------------------------------------------------------
 
     def _look_at_polls(self) -> None:
-        sessions = self.world.load.polls
-        session, position = self._polled
-        while session < len(sessions):
-            polls = sessions[session]
-            if position < len(polls):
-                for polled in polls[position:]:
-                    for hook in self._on_consumed:
-                        hook(self, polled)
-                position = len(polls)
-            if session + 1 == len(sessions):
-                break
-            session, position = session + 1, 0
-        self._polled = [session, position]
+        fresh = self.world.load.fresh
+        if fresh:
+            for polled in fresh:
+                for hook in self._on_consumed:
+                    hook(self, polled)
+            fresh.clear()
 
 
 def _commit(ghost: Ghost, batches: Sequence[BatchMark]) -> None:

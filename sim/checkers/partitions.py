@@ -8,6 +8,7 @@ from metadata.records import MetadataRecord, RegisterBrokerRecord
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from sim.checkers.observer import Observer
 from sim.checkers.views import Change, Property
+from sim.clients import partition_at
 
 _RECOVERY = (ElectionReason.LONGEST_LOG, ElectionReason.LAST_KNOWN_LEADER)
 #: Causes that may take members away for good (A-10).
@@ -118,14 +119,15 @@ class ProposalsAreChecked(Property):
         self, seen: Observer, request: AlterPartitionRequest, before: MetadataImage, after: MetadataImage
     ) -> None:
         for row in request.partitions:
-            if row.topic_id == seen.topic_id:
+            place = seen.place(row.topic_id, row.partition_index)
+            if place is not None:
                 old = before.partition(row.topic_id, row.partition_index)
                 new = after.partition(row.topic_id, row.partition_index)
                 if old is not None and new is not None and new.partition_epoch > old.partition_epoch:
                     problem = self._problem(request, row, before)
                     if problem is not None:
                         story = f"{problem}: {request.broker_id} asked for {row}, before it was {old}"
-                        seen.broken(self, row.partition_index, story)
+                        seen.broken(self, place, story)
 
     @staticmethod
     def _problem(
@@ -324,7 +326,7 @@ class BestLogWins(Property):
         logs = {log.replica: (log.last_epoch, log.end_offset) for log in change.decision.cause.logs}
         leader = change.after.leader
         missing = [b for b in change.before.last_known_elr if b not in logs]
-        unclean = seen.image.topic_config("t", "unclean.leader.election.enable")
+        unclean = seen.image.topic_config(partition_at(index).topic, "unclean.leader.election.enable")
         known = [logs[b] for b in change.before.last_known_elr if b in logs]
         # a later epoch from outside the last known ELR proves nothing
         last_epoch = max(logs.values())[0] if unclean or not known else max(known)[0]

@@ -90,7 +90,7 @@ class Scene:
         self.world = World(shape or Shape(), Choices("scene"))
         self.property = one
         self.seen = Observer(self.world, [one])
-        self.seen.topic_id = TOPIC_ID
+        self.seen.topics = {TOPIC_ID: 0}
         self.ghost = self.seen.ghosts[0] = Ghost(row=row())
         self.set_image(image(row=self.ghost.row))
 

@@ -1,0 +1,198 @@
+"""What operators are asked to do to a simulated cluster: drawn like faults, kept within the fault budget.
+
+Owns the choice of an act from what is committed now. The acts themselves are in `sim.admin`.
+"""
+
+from collections.abc import Callable
+
+from client.admin_configs import Resource
+from metadata.partition import PartitionRegistration
+from protocol.messages.elect_leaders import ElectionKind
+from sim import admin
+from sim.budget import Budget
+from sim.choices import Stream, one_in
+from sim.clients import partition_at
+from sim.world import Topic, World
+
+#: of all topics together
+_PARTITIONS_MAX = 12
+_SCRATCH_MAX = 3
+#: how often writes of a topic are flushed that counts what is not durable
+_FLUSH_MESSAGES = (None, "2", "20")
+_STRATEGIES = ("Aggressive", "Balanced", None)
+
+
+class Operations:
+    """Chooses acts and puts them on the desk. Each method returns whether it could."""
+
+    def __init__(self, world: World, budget: Budget) -> None:
+        self._world = world
+        self._budget = budget
+        #: {place: its replicas before it was moved}
+        self._homes: dict[int, tuple[int, ...]] = {}
+        #: topics without load
+        self._scratch: list[str] = []
+        self._scratch_made = 0
+        self._min_isrs = {topic.name: topic.min_isr for topic in world.topics}
+        self.table: dict[str, Callable[[Stream], bool]] = {
+            "move_partition": self._move,
+            "move_back": self._move_back,
+            "cancel_move": self._cancel,
+            "change_min_isr": self._change_min_isr,
+            "elect_preferred": self._elect_preferred,
+            "add_partition": self._add_partition,
+            "make_topic": self._make_topic,
+            "drop_topic": self._drop_topic,
+            "change_flush": self._change_flush,
+            "change_strategy": self._change_strategy,
+            "elect_unclean": self._elect_unclean,
+            "switch_elr": self._switch_elr,
+        }
+
+    # --- partitions ------------------------------------------------------------------------------------
+
+    def _row(self, stream: Stream, *, moving: bool = False) -> tuple[int, PartitionRegistration] | None:
+        rows = self._world.partitions()
+        if moving:
+            rows = [(place, row) for place, row in rows if row.adding_replicas or row.removing_replicas]
+        return rows[stream.draw(len(rows))] if rows and not self._world.desk.is_busy else None
+
+    def _move(self, stream: Stream) -> bool:
+        """To other brokers, now and then to more or fewer; also one that is on its way elsewhere."""
+        found = self._row(stream)
+        if found is None:
+            return False
+        place, row = found
+        left = [broker.node_id for broker in self._world.brokers]
+        target = tuple(b for b in row.replicas if b not in row.adding_replicas)
+        count = len(target) + (0, 0, 0, 1, -1)[stream.draw(5)]
+        # With fewer replicas than min ISR asks for, a lower one would count.
+        count = max(self._min_isrs[partition_at(place).topic], min(count, len(left)))
+        replicas = [left.pop(stream.draw(len(left))) for _ in range(count)]
+        self._homes.setdefault(place, target)
+        self._world.desk.put(f"move {place} to {replicas}", admin.move(partition_at(place), replicas))
+        return True
+
+    def _move_back(self, stream: Stream) -> bool:
+        places = sorted(self._homes)
+        if not places or self._world.desk.is_busy:
+            return False
+        place = places[stream.draw(len(places))]
+        home = self._homes.pop(place)
+        if len(home) < self._min_isrs[partition_at(place).topic]:
+            return False
+        self._world.desk.put(f"move {place} back to {home}", admin.move(partition_at(place), home))
+        return True
+
+    def _cancel(self, stream: Stream) -> bool:
+        found = self._row(stream, moving=True)
+        if found is None:
+            return False
+        self._world.desk.put(f"cancel the move of {found[0]}", admin.move(partition_at(found[0]), None))
+        return True
+
+    def _elect_preferred(self, stream: Stream) -> bool:
+        found = self._row(stream)
+        if found is None:
+            return False
+        one = None if one_in(stream, 2) else partition_at(found[0])
+        self._world.desk.put("elect preferred leaders", admin.elect(ElectionKind.PREFERRED, one))
+        return True
+
+    def _elect_unclean(self, stream: Stream) -> bool:
+        """Whoever is alive leads: only where losses are allowed."""
+        found = self._row(stream)
+        if found is None or not self._world.shape.over_budget:
+            return False
+        kinds = (ElectionKind.UNCLEAN, ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED)
+        kind = kinds[stream.draw(len(kinds))]
+        self._world.desk.put(f"elect by {kind.name}", admin.elect(kind, partition_at(found[0])))
+        return True
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    def _topic(self, stream: Stream) -> Topic | None:
+        topics = self._world.topics
+        return None if self._world.desk.is_busy else topics[stream.draw(len(topics))]
+
+    def _add_partition(self, stream: Stream) -> bool:
+        topic, rows = self._topic(stream), self._world.partitions()
+        if topic is None or not rows or len(rows) >= _PARTITIONS_MAX:
+            return False
+        count = sum(partition_at(place).topic == topic.name for place, _ in rows)
+        began = admin.begin_load(self._world.load, topic.name, count)
+        self._world.desk.put(
+            f"add a partition to {topic.name}", admin.add_partition(topic.name, count + 1), began
+        )
+        return True
+
+    def _make_topic(self, stream: Stream) -> bool:
+        if self._world.desk.is_busy or len(self._scratch) >= _SCRATCH_MAX:
+            return False
+        self._scratch_made += 1
+        name = f"x{self._scratch_made}"
+        self._scratch.append(name)
+        replicas = 1 + stream.draw(len(self._world.brokers))
+        act = admin.make_topic(name, 1 + stream.draw(3), replicas)
+        self._world.desk.put(f"make {name}", act)
+        return True
+
+    def _drop_topic(self, stream: Stream) -> bool:
+        if self._world.desk.is_busy or not self._scratch:
+            return False
+        name = self._scratch.pop(stream.draw(len(self._scratch)))
+        self._world.desk.put(f"drop {name}", admin.drop_topic(name))
+        return True
+
+    # --- configuration ---------------------------------------------------------------------------------
+
+    def _change_min_isr(self, stream: Stream) -> bool:
+        """Up or down by one, as far as the replicas go."""
+        topic, rows = self._topic(stream), self._world.partitions()
+        sizes = [
+            len(r.replicas) - len(r.adding_replicas)
+            for p, r in rows
+            if topic and partition_at(p).topic == topic.name
+        ]
+        if topic is None or not sizes:
+            return False
+        now = self._min_isrs[topic.name]
+        # Without a flush before each acknowledgement one copy is none: no power cut was in budget then.
+        lowest = 1 if topic.every_write else 2
+        values = [value for value in (now - 1, now + 1) if lowest <= value <= min(sizes)]
+        if not values:
+            return False
+        value = values[stream.draw(len(values))]
+        if not self._budget.may_set_min_isr(topic.name, value):
+            return False
+        self._min_isrs[topic.name] = value
+        act = admin.set_config(Resource.topic(topic.name), "min.insync.replicas", str(value))
+        self._world.desk.put(f"min ISR of {topic.name} from {now} to {value}", act)
+        return True
+
+    def _change_flush(self, stream: Stream) -> bool:
+        """Of a topic whose acknowledged records need not be durable; they need not afterwards."""
+        topic = self._topic(stream)
+        if topic is None or topic.every_write:
+            return False
+        value = _FLUSH_MESSAGES[stream.draw(len(_FLUSH_MESSAGES))]
+        act = admin.set_config(Resource.topic(topic.name), "flush.messages", value)
+        self._world.desk.put(f"flush.messages of {topic.name}: {value}", act)
+        return True
+
+    def _change_strategy(self, stream: Stream) -> bool:
+        """What is done when nobody is complete: only where losses are allowed."""
+        topic = self._topic(stream)
+        if topic is None or not self._world.shape.over_budget:
+            return False
+        value = _STRATEGIES[stream.draw(len(_STRATEGIES))]
+        act = admin.set_config(Resource.topic(topic.name), "unclean.recovery.strategy", value)
+        self._world.desk.put(f"strategy of {topic.name}: {value}", act)
+        return True
+
+    def _switch_elr(self, stream: Stream) -> bool:
+        if self._world.desk.is_busy or not self._world.shape.switches_elr:
+            return False
+        level = 1 - stream.draw(2)
+        self._world.desk.put(f"ELR level {level}", admin.set_elr_level(level))
+        return True
