@@ -44,21 +44,26 @@ class FailStop(Property):
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        if view.log.failure is not None and appended and view.end_offset > self._end_at(view, before):
+        if self._has_failed(view) and appended:
             story = f"{view.broker.name} appended up to {view.end_offset} after its disk had failed"
             seen.broken(self, view.index, story)
 
     def acknowledged(self, seen: Observer, view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
-        if view.log.failure is not None and (view.process.name, view.index) in self._ends:
+        if self._has_failed(view):
             story = f"{view.broker.name} acknowledged {base_offset} after its disk had failed"
             seen.broken(self, view.index, story)
 
     def __init__(self) -> None:
-        #: {(process, partition): log end when its disk was first seen to have failed}
-        self._ends: dict[tuple[str, int], int] = {}
+        #: (process, partition) of logs whose disk had failed when they were looked at
+        self._failed: set[tuple[str, int]] = set()
 
-    def _end_at(self, view: ReplicaView, before: Before) -> int:
-        return self._ends.setdefault((view.process.name, view.index), view.end_offset)
+    def _has_failed(self, view: ReplicaView) -> bool:
+        """In an earlier step: what else happened in the same one may have come first."""
+        key = view.process.name, view.index
+        if view.log.failure is None or key in self._failed:
+            return view.log.failure is not None
+        self._failed.add(key)
+        return False
 
 
 class RecoveredLog(Property):
@@ -79,6 +84,9 @@ class RecoveredLog(Property):
                 story = f"{view.broker.name} had {batch}, durable up to {prior.survives}, and finds {found}"
                 seen.broken(self, view.index, story)
                 return
+        if len(new) > len(old) and not prior.is_cut_under_way:
+            story = f"{view.broker.name} ended at {prior.end_offset} and finds {new[len(old)]} behind it"
+            seen.broken(self, view.index, story)
 
 
 class CleanFileDiscipline(Property):

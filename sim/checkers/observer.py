@@ -12,7 +12,7 @@ from typing import Any
 from broker.broker import Broker
 from broker.events import AnswerFetch, Requested, Respond
 from broker.partition import Partition, Role, TopicPartition
-from controller.events import RequestArrived
+from controller.events import RequestArrived, Resign
 from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ from sim.world import Violation, World
 class _Heard:
     """What a node's core was asked and has answered since the node was looked at."""
 
-    __slots__ = ("acknowledged", "is_called", "proposals", "rows")
+    __slots__ = ("acknowledged", "bugs", "is_called", "proposals", "rows")
 
     def __init__(self) -> None:
         self.is_called = True
@@ -40,6 +40,8 @@ class _Heard:
         self.acknowledged: list[ProduceResponse] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
+        #: why the core has given up by itself (D7)
+        self.bugs: list[str] = []
         #: requests with the image before and after them
         self.proposals: list[tuple[AlterPartitionRequest, MetadataImage, MetadataImage]] = []
 
@@ -158,6 +160,8 @@ class Observer:
         if "handle" not in vars(core):
             _listen_to_broker(core, heard)
         heard.is_called = False
+        if core.counts.metadata_violations:
+            raise Violation(f"OwnBug {broker.name}: a committed record did not fit (D7)")
         image = core.image
         if image is not self._images.get(broker.name):
             self._images[broker.name] = image
@@ -275,7 +279,11 @@ class Observer:
                 continue
             is_cache_lost = is_power_lost or has_dropped_pages(node.machine.platter, view.log.folder)
             if view.survives is None and view.process is node.process:
+                if view.log.log_end_offset != view.history.end_offset:
+                    view.history.follow()
+                    view.end_offset = view.log.log_end_offset
                 view.flushed_offset = view.log.flushed_offset
+                view.is_cut_under_way = view.log._guard.changing is not None
                 view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
                 # Cut off behind the mark's name it may be found, and is true.
                 view.ended_cleanly = node.exit_code == 0 or is_marked(node)
@@ -291,6 +299,8 @@ class Observer:
         core, driver = server.core, server.driver
         if "handle" not in vars(core):
             _listen_to_controller(core, heard, self.marks)
+        if heard.bugs or core.counts.replay_violations:
+            raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         for proposal in heard.proposals:
             for hook in self._on_proposal:
                 hook(self, *proposal)
@@ -417,6 +427,7 @@ def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -
             if core.is_active:
                 heard.proposals.append((event.message, before, core.latest))
         marks.controller_said(effects)
+        heard.bugs += [effect.reason for effect in effects if type(effect) is Resign]
         return effects
 
     core.handle = listen  # type: ignore[method-assign]

@@ -61,6 +61,8 @@ class ReplicaView:
     compared: int = 0
     #: None while the process runs; then the end of what is surely still there
     survives: int | None = None
+    #: its process has ended inside of a truncation, whose tail may come back
+    is_cut_under_way: bool = False
     #: the process has ended by itself, after a clean stop
     ended_cleanly: bool = False
     #: so had the process before this one, or there was none, and all of its log was still there
