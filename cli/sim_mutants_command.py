@@ -16,8 +16,10 @@ from cli.options import output
 if TYPE_CHECKING:
     from sim.mutants.hunt import Verdict
 
-_RECORD = Path("docs/mutants.json")
-_PAGE = Path("docs/mutants.md")
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+#: killing seeds, and the page that is made of them
+RECORD = _DOCS / "mutants.json"
+PAGE = _DOCS / "mutants.md"
 
 
 @click.command()
@@ -45,9 +47,9 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, write: bool, output: s
         found[verdict.mutant] = verdict
         _tell(verdict, MUTANTS[verdict.mutant].masked, output)
         if write:
-            record = hunt.load(_RECORD) | found
-            hunt.save(_RECORD, record)
-            _PAGE.write_text(page.page(hunt.load(_RECORD)), encoding="utf-8")
+            record = hunt.load(RECORD) | found
+            hunt.save(RECORD, record)
+            PAGE.write_text(page.page(hunt.load(RECORD)), encoding="utf-8")
     sys.exit(any(not one.is_killed and not MUTANTS[name].masked for name, one in found.items()))
 
 

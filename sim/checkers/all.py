@@ -10,6 +10,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     replicas.ValidFetcherState,
     partitions.ValidControllerState,
     partitions.ValidIsrElr,
+    replicas.RegistrationsAreCommitted,
     replicas.ReplicationQuorumSuperset,
     replicas.HighWatermarkNeedsMinIsr,
     logs.LeaderCandidateCompleteness,

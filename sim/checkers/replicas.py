@@ -92,6 +92,23 @@ class ValidFetcherState(Property):
             seen.broken(self, view.index, story)
 
 
+class RegistrationsAreCommitted(Property):
+    """A broker takes no state of a partition that the quorum has not agreed on, and none older than its."""
+
+    name = "D-5 RegistrationsAreCommitted"
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        row, old, truth = view.registration, before.registration, seen.ghosts[view.index].row
+        if row is None or row is old:
+            return
+        if truth is not None and row.partition_epoch > truth.partition_epoch:
+            seen.broken(self, view.index, f"{view.broker.name} believes in {row}, committed is {truth}")
+        if old is not None and row.partition_epoch < old.partition_epoch:
+            seen.broken(self, view.index, f"{view.broker.name} goes back from {old} to {row}")
+
+
 class ReplicationQuorumSuperset(Property):
     """A current leader waits for everybody whom the controller may elect."""
 

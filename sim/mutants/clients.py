@@ -38,15 +38,13 @@ SILENCE = Setting(
 )
 
 
-@mutant(
-    sender, "refused_before_append", row=36, breaks="A-18", by="failed-but-stored phantom rule", setting=BELOW
-)
+@mutant(sender, "refused_before_append", row=36, breaks="A-18", by="unexpected", setting=BELOW)
 def takes_unknown_for_failed(original: Any, reaction: Any) -> Any:
     """A refusal after the append counts as a definite failure."""
     return original(reaction) or reaction in (Reaction.UNKNOWN, Reaction.UNKNOWN_MOVED)
 
 
-@mutant(sender, "outcome_without_ack", breaks="A-18", by="failed", setting=SILENCE)
+@mutant(sender, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
 def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
     """A write without an answer counts as a definite failure."""
     return Outcome.FAIL
@@ -69,7 +67,7 @@ def takes_silence_for_stored(
     self._after_return(queue, effects)
 
 
-@mutant(PartitionQueue, "__init__", breaks="D12, R90", by="duplicate reordered", setting=RETRIES)
+@mutant(PartitionQueue, "__init__", breaks="D12, R90", by="doubled reordered", setting=RETRIES)
 def never_idempotent(
     original: Any, self: Any, topic: str, partition: int, *, idempotent: bool, in_flight_max: int = 5
 ) -> Any:
@@ -77,7 +75,7 @@ def never_idempotent(
     original(self, topic, partition, idempotent=False, in_flight_max=in_flight_max)
 
 
-@mutant(PartitionQueue, "settle", breaks="R93", by="duplicate", setting=RETRIES)
+@mutant(PartitionQueue, "settle", breaks="R93", by="doubled", setting=RETRIES)
 def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     """After a gap, batches that may be stored are sent again under the next epoch."""
     for batch in self.sent:
@@ -85,13 +83,13 @@ def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     return original(self)
 
 
-@mutant(Batch, "seal", breaks="R90, R91", by="duplicate reordered", setting=RETRIES)
+@mutant(Batch, "seal", breaks="R90, R91", by="doubled reordered", setting=RETRIES)
 def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_sequence: int) -> Any:
     """Every batch has sequence 0."""
     return original(self, identity, min(base_sequence, 0))
 
 
-@mutant(PartitionQueue, "next_batch", breaks="R93", by="reordered duplicate", setting=RETRIES)
+@mutant(PartitionQueue, "next_batch", breaks="R93", by="reordered doubled", setting=RETRIES)
 def fills_pipeline_before_proof(
     original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int
 ) -> Any:
@@ -107,7 +105,7 @@ def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
     self.retired = False
 
 
-@mutant(Fetcher, "_keep", breaks="§2 redelivery", by="redelivered", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="§2 redelivery", by="skipped unseen", setting=RETRIES)
 def consumer_does_not_move(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:
@@ -118,7 +116,7 @@ def consumer_does_not_move(
         part.fetch_offset = offset
 
 
-@mutant(Fetcher, "_keep", breaks="§2 skipped", by="skipped", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="§2 skipped", by="skipped unseen", setting=RETRIES)
 def consumer_skips_batches(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:

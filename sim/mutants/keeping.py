@@ -26,8 +26,23 @@ FLUSHED_POWER = Setting(
 )
 #: killed, then without power: what the page cache still had is gone only the second time
 TWICE = Setting(faults={"kill_broker": 5, "kill_leader": 4, "power_broker": 4, "power_leader": 4}, gap_ms=300)
+#: nothing is flushed but what is full
+ROLLING = Setting(faults={"power_broker": 2, "kill_leader": 1}, shape={"every_write": False}, seconds=30)
+#: logs are cut, then their brokers stop in order and lose power
+CUT_AND_STOPPED = Setting(
+    faults={
+        "kill_busy_leader": 4,
+        "isolate_leader": 4,
+        "pause_leader": 3,
+        "stop_broker": 4,
+        "power_broker": 3,
+        "power_leader": 2,
+    },
+    shape={"every_write": False},
+    gap_ms=400,
+)
 FAILING_DISKS = Setting(
-    faults={"io_error": 8, "power_broker": 3, "power_leader": 3}, shape={"every_write": True}, gap_ms=500
+    faults={"io_error": 3, "power_broker": 3, "power_leader": 3}, shape={"every_write": True}, gap_ms=500
 )
 #: sequences have gaps and repetitions while leaders change
 RETRIES = Setting(
@@ -39,6 +54,21 @@ RETRIES = Setting(
         "cut_clients": 2,
         "clog": 2,
     }
+)
+
+#: the ISR is now below min ISR, now not, while many batches are on their way
+FLAPPING = Setting(
+    faults={
+        "kill_broker": 4,
+        "isolate_broker": 4,
+        "clog": 4,
+        "cut_clients": 3,
+        "reset": 3,
+        "isolate_leader": 2,
+    },
+    shape={"producers": 8},
+    seconds=30,
+    gap_ms=400,
 )
 
 
@@ -59,7 +89,7 @@ async def flush_writes_nothing(original: Any, self: Any) -> Any:
     self.flushed_size = self.size
 
 
-@mutant(Flusher, "rolled", breaks="D6, A-21", by="B-3 FlushedIsDurable", setting=FLUSHED_POWER)
+@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 B-3", setting=ROLLING)
 def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
     """A flush covers the active segment only, not the one that was rolled before."""
 
@@ -69,17 +99,24 @@ async def names_not_durable(original: Any, self: Any) -> Any:
     """The folder is not synced after a new segment was made."""
 
 
-async def _never_mind(original: Any, self: Any) -> Any:
+@mutant(Segment, "flush", row=32, breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS)
+async def retries_failed_flush(original: Any, self: Any) -> Any:
+    """EIO on fsync is retried, and a later one succeeds."""
+    for _ in range(5):
+        try:
+            return await original(self)
+        except DiskError:
+            continue
+    await original(self)
+
+
+@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS)
+async def ignores_failed_flush(original: Any, self: Any) -> Any:
+    """EIO on fsync is logged at most, and the log goes on."""
     try:
         await original(self)
     except DiskError:
-        await original(self)
-
-
-@mutant(Segment, "flush", row=32, breaks="A-20", by="A-20 B-3 I-16", setting=FAILING_DISKS)
-async def retries_failed_flush(original: Any, self: Any) -> Any:
-    """EIO on fsync is retried, and the second one succeeds."""
-    await _never_mind(original, self)
+        return
 
 
 def _not_offline(original: Any, self: Any, log_dir: Any, error: Any) -> Any:
@@ -90,12 +127,14 @@ def _not_offline(original: Any, self: Any, log_dir: Any, error: Any) -> Any:
     LogGuard,
     "fail",
     breaks="A-20",
-    by="A-20 B-3 OwnBug",
+    by="A-20 A-21",
     setting=FAILING_DISKS,
     more=(Patch(LogManager, "_dir_failed", _not_offline),),
+    masked="the error itself goes on up, and a task of a broker that fails ends the process; "
+    "retries-failed-flush and ignores-failed-flush are the pairs",
 )
-def goes_on_after_disk_error(original: Any, self: Any, error: Any) -> Any:
-    """A log whose flush failed takes appends and flushes again."""
+def log_takes_no_offence(original: Any, self: Any, error: Any) -> Any:
+    """A log whose flush failed does not refuse to go on, and its folder stays online."""
 
 
 # --- recovery ----------------------------------------------------------------------------------------------
@@ -112,11 +151,41 @@ async def recovery_leaves_tail(original: Any, self: Any) -> Any:
     """Bytes behind the last valid batch stay in the file (a NUL tail, a torn batch)."""
 
 
-@mutant(recovery, "_make_durable", breaks="R86", by="B-3 FlushedIsDurable A-22", setting=TWICE)
+class _Believing:
+    """A file whose page cache is believed."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    async def drop_cache(self) -> None:
+        return None
+
+
+async def _scan_page_cache(original: Any, found: Any, segment: Any) -> Any:
+    file, segment.log = segment.log, _Believing(segment.log)
+    try:
+        await original(found, segment)
+    finally:
+        segment.log = file
+
+
+@mutant(
+    recovery,
+    "_make_durable",
+    breaks="R86",
+    by="A-21 A-22 I-13",
+    setting=TWICE,
+    more=(Patch(recovery, "_scan", _scan_page_cache),),
+)
 async def recovered_not_durable(
     original: Any, disk: Any, folder: str, found: Any, names_changed: bool
 ) -> Any:
-    """Recovery takes for durable what it read from the page cache."""
+    """Recovery takes for durable what it reads from the page cache."""
+    for segment in found.segments:
+        segment.flushed_size = segment.size
 
 
 @mutant(LogManager, "_log_offsets", breaks="R87", by="A-22 I-10 B-3", setting=POWER)
@@ -157,7 +226,7 @@ def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
     """The leader epochs are not cut with the log."""
 
 
-@mutant(Segment, "trim", breaks="R81", by="B-3 A-22 FlushedIsDurable", setting=DIVERGING)
+@mutant(Segment, "trim", breaks="R81", by="A-21 I-17 A-14", setting=CUT_AND_STOPPED)
 async def cut_not_durable(original: Any, self: Any) -> Any:
     """What is left after a cut counts as flushed without a flush."""
     await self.index.trim()
@@ -202,14 +271,14 @@ async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str
 # --- producers ---------------------------------------------------------------------------------------------
 
 
-@mutant(ProducerState, "check", breaks="R91", by="duplicate", setting=RETRIES)
+@mutant(ProducerState, "check", breaks="R91", by="doubled", setting=RETRIES)
 def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
     """A repeated batch of an idempotent producer is appended again."""
     verdict = original(self, header)
     return verdict if isinstance(verdict, Rejected) else None
 
 
-@mutant(ProducerState, "check", breaks="R92", by="reordered duplicate", setting=RETRIES)
+@mutant(ProducerState, "check", breaks="R92", by="reordered doubled", setting=FLAPPING)
 def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
     """A batch is appended though the one before it is missing."""
     verdict = original(self, header)
@@ -220,7 +289,7 @@ def _forgets_as_follower(original: Any, self: Any, header: Any, base_offset: int
     return original(self, header, base_offset)
 
 
-@mutant(Log, "append_as_follower", breaks="R94", by="duplicate reordered", setting=RETRIES)
+@mutant(Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES)
 def followers_forget_producers(original: Any, self: Any, records: Any, *, leader_epoch: Any = None) -> Any:
     """Followers do not remember producers: a new leader takes repetitions for new."""
     kept, self._producers = self._producers, ProducerState()
@@ -230,7 +299,7 @@ def followers_forget_producers(original: Any, self: Any, records: Any, *, leader
         self._producers = kept
 
 
-@mutant(snapshots, "load", breaks="R94", by="duplicate reordered", setting=RETRIES)
+@mutant(snapshots, "load", breaks="R94", by="doubled reordered", setting=RETRIES)
 async def starts_without_producers(original: Any, disk: Any, folder: str, segments: Any) -> Any:
     """A log that is opened, or cut, has forgotten its producers."""
     return ProducerState()

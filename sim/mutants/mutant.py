@@ -140,6 +140,9 @@ class Mutant:
     #: why no seed is known that kills it, and what would: a defect of the simulator
     gap: str = ""
 
+    def __str__(self) -> str:
+        return self.name
+
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Wrong inside, right again afterwards."""

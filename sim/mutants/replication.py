@@ -42,6 +42,18 @@ FLUSHED = Setting(
     faults={"power_all": 5, "power_broker": 2, "power_leader": 2, "slow_disk": 3, "kill_busy_leader": 1},
     shape={"every_write": True},
 )
+#: without ELR the last replica standing leads: logs are cut below the high watermark
+LOSING = Setting(
+    band="no-elr",
+    faults={
+        "power_leader": 5,
+        "power_broker": 5,
+        "kill_leader": 3,
+        "kill_all_brokers": 2,
+        "isolate_leader": 2,
+    },
+    gap_ms=400,
+)
 
 
 # --- the high watermark ------------------------------------------------------------------------------------
@@ -353,7 +365,7 @@ def truncates_everything(original: Any, self: Partition, diverging_epoch: int, l
     return self.log.log_start_offset
 
 
-@mutant(Partition, "log_was_cut", breaks="R81", by="ValidReplicaState I-1 TypeOK", setting=DIVERGING)
+@mutant(Partition, "log_was_cut", breaks="R81", by="I-1", setting=LOSING)
 def keeps_high_watermark_when_cut(original: Any, self: Partition) -> Any:
     """The high watermark stays where it was when the log is cut below it."""
 

@@ -1,0 +1,75 @@
+"""Wrong code on purpose is noticed: each mutant by its killing seed, and each still replaces what it names."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from broker.partition import Partition
+from cli.sim_mutants_command import PAGE, RECORD
+from sim.mutants import hunt
+from sim.mutants.mutant import Mutant, Patch
+from sim.mutants.page import page
+from sim.mutants.table import MUTANTS, PARTS
+
+VERDICTS = hunt.load(RECORD)
+KILLED = [name for name, verdict in VERDICTS.items() if verdict.is_killed]
+#: one or two of each part that every other seed kills, for every run of the tests
+HANDFUL = (
+    "no-gate",
+    "shrinks-before-confirmed",
+    "unclean-stays-in-elr",
+    "stops-without-flush",
+    "flush-writes-nothing",
+    "wins-without-majority",
+    "takes-silence-for-stored",
+    "recovers-at-random",
+)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=str)
+def test_a_mutant_replaces_what_is_there_and_puts_it_back(mutant: Mutant) -> None:
+    before = [vars(patch.owner)[patch.name] for patch in mutant.patches]
+    with mutant.applied():
+        assert all(
+            vars(patch.owner)[patch.name] is not was
+            for patch, was in zip(mutant.patches, before, strict=True)
+        )
+    assert [vars(patch.owner)[patch.name] for patch in mutant.patches] == before
+    assert mutant.part in PARTS and mutant.breaks and mutant.by
+
+
+def test_a_mutant_that_a_refactoring_made_void_is_an_error() -> None:
+    def wrong(original: object, self: object, now_ms: int) -> bool:
+        return True
+
+    Patch(Partition, "advance_high_watermark", wrong).replacement()
+    with pytest.raises(AssertionError, match="not there any more"):
+        Patch(Partition, "advance_mark", wrong).replacement()
+    with pytest.raises(AssertionError, match="takes .*'partition_epoch'"):
+        renamed = SimpleNamespace(__name__="renamed", advance=lambda self, partition_epoch: None)
+        Patch(renamed, "advance", wrong).replacement()
+
+
+def test_every_mutant_has_its_verdict_or_a_reason_and_the_page_tells() -> None:
+    alive = [name for name, one in MUTANTS.items() if name not in KILLED and not one.masked and not one.gap]
+    assert alive == [], "run `holdfast sim mutants --only NAME --write`, or say what would unmask it"
+    assert PAGE.read_text(encoding="utf-8") == page(VERDICTS), "run `holdfast sim mutants --write`"
+
+
+@pytest.mark.parametrize("name", HANDFUL)
+def test_a_killing_seed_still_kills(name: str) -> None:
+    _replay(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in KILLED if name not in HANDFUL])
+def test_each_killing_seed_still_kills(name: str) -> None:
+    _replay(name)
+
+
+def _replay(name: str) -> None:
+    seed = VERDICTS[name].seed
+    assert seed is not None
+    violation = hunt.violation_of(MUTANTS[name], seed)
+    again = f"seed {seed} does not kill {name} any more: `holdfast sim mutants --only {name} --write`"
+    assert violation is not None, again
