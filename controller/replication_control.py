@@ -290,6 +290,10 @@ def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
         loss = change.decision.cause.predicted_loss(change.after.leader)
         if loss is not None:
             text += f"; predicted loss {loss} records"
+            compared = {log.replica for log in change.decision.cause.logs}
+            silent = tuple(replica for replica in change.dropped if replica not in compared)
+            if silent:
+                text += f", not counting what {ids_text(silent)} alone may hold"
         return f"{text})", Severity.WARNING
     if change.reason is not None:
         return f"{text}; elected as {change.reason.value})", Severity.INFO

@@ -223,6 +223,18 @@ def test_the_prediction_of_the_loss_is_told_and_stored(quorum: Quorum) -> None:
     assert cause.predicted_loss(3) == 10
 
 
+def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -> None:
+    """R68: Aggressive asks who is there. That one misses nothing that it knows of says little of the others."""
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
+    for broker_id in (2, 3, 1):
+        quorum.vanish(broker_id)
+    quorum.register(2)
+    quorum.heartbeat(2)
+    reply(quorum, questions(quorum)[2], 5, high_watermark=5, flushed_offset=5)
+    assert quorum.partition("t").leader == 2
+    assert "predicted loss 0 records, not counting what (1,3) alone may hold" in quorum.notes[-1].text
+
+
 @pytest.mark.parametrize(
     ("logs", "leader", "loss"),
     [
