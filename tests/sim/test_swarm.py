@@ -159,6 +159,7 @@ def test_the_command_keeps_rows_and_sums_and_report_reads_them(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_short_swarm_keeps_every_promise(tmp_path: Path) -> None:
     """What `make test` plays each time: the seeds of the first minute, in one process a core."""
     arguments = ["--seeds", "10000..10999", "--seconds", "15", "--minutes", "1", "--dir", str(tmp_path)]
