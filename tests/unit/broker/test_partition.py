@@ -50,6 +50,13 @@ def test_nothing_below_the_log_start_is_asked_to_be_cut() -> None:
     assert scenario.partition.truncation_offset(3, 5) == 10
 
 
+def test_the_leaders_end_of_an_epoch_that_we_do_not_have_says_nothing_about_ours() -> None:
+    """A-16: ours of the next lower epoch is kept for the next answer, which is about that one."""
+    scenario = LonePartition(log=MemoryLog(20, 2))
+    scenario.register(registration(leader=2, leader_epoch=4))
+    assert scenario.partition.truncation_offset(3, 5) == 20
+
+
 def test_a_stored_high_watermark_stays_within_the_log() -> None:
     assert LonePartition(log=MemoryLog(10, 0), high_watermark=25).partition.high_watermark == 10
     assert LonePartition(log=MemoryLog(10, 0, 5), high_watermark=2).partition.high_watermark == 5

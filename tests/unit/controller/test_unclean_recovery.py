@@ -224,7 +224,7 @@ def test_the_prediction_of_the_loss_is_told_and_stored(quorum: Quorum) -> None:
 
 
 def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -> None:
-    """R68: Aggressive asks who is there. That one misses nothing that it knows of says little of the others."""
+    """R68: Aggressive asks who is there; a log that misses nothing it knows of says little of the others."""
     quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
     for broker_id in (2, 3, 1):
         quorum.vanish(broker_id)
