@@ -531,8 +531,8 @@ class Partition:
 
     def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int:
         """Where to cut after a diverging answer (R81, A-16): own end of that epoch, never above the leader's
-        of the same epoch; where we do not have it own end of the next lower one. The log start when no epoch so low is known:
-        everything goes (D8)."""
+        of the same epoch; where we do not have it own end of the next lower one. The log start when no epoch
+        so low is known: everything goes (D8)."""
         found = self.log.end_offset_for_epoch(diverging_epoch)
         if found is None:
             return self.log.log_start_offset
