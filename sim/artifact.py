@@ -136,7 +136,11 @@ def _made(kind: Any, row: dict[str, Any]) -> Any:
     strangers = sorted(set(row) - {field.name for field in fields(kind)})
     if strangers:
         raise ValueError(f"{kind.__name__} has no {', '.join(strangers)}: another version wrote this")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    return kind(**{name: _as_tuples(value) for name, value in row.items()})
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _packed(values: "array[int]") -> str:

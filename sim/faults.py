@@ -7,6 +7,7 @@ broken is mended. Stays within the fault budget. A fault that cannot be played n
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from sim.admin_acts import Operations
 from sim.budget import Budget
@@ -83,6 +84,8 @@ FAULT_NAMES = (
     "crash_at_point",
     *MORE_FAULTS,
 )
+#: What may befall a node that is named.
+NODE_FAULTS = ("kill", "power", "stop", "pause", "isolate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ class Plan:
     only: tuple[str, ...] = ()
     #: by name of a fault; those not named have 1, or 0 if they are among MORE_FAULTS
     weights: dict[str, int] = field(default_factory=dict)
+    #: instead of all that: (ms after the load has begun, name of a fault, or what befalls a node: "kill b2")
+    script: tuple[tuple[int, str], ...] = ()
 
 
 class Faults:
@@ -169,10 +174,23 @@ class Faults:
         for name, act in self._operations.table.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES
+        self._at_nodes: dict[str, Callable[[SimNode], bool]] = {
+            "kill": self._kill,
+            "power": lambda node: (
+                self._power(node) if isinstance(node, SimBroker) else self._power_controller(node)
+            ),
+            "stop": self._stop,
+            "pause": self._pause,
+            "isolate": self._isolate,
+        }
+        assert tuple(self._at_nodes) == NODE_FAULTS
 
     def start(self) -> None:
-        """Play the first fault before long."""
-        self._next()
+        """Play the first fault before long, or those of a script each at its time."""
+        for number, (after_ms, name) in enumerate(self._plan.script):
+            self._at(after_ms, partial(self._play_scripted, number, name))
+        if not self._plan.script:
+            self._next()
 
     def heal(self) -> None:
         """Everything works again: links, disks, processes. Machines that are down boot."""
@@ -212,6 +230,21 @@ class Faults:
                 self.counts[name] = self.counts.get(name, 0) + 1
         self._played += 1
         self._next()
+
+    def _play_scripted(self, number: int, name: str) -> None:
+        if self._is_over:
+            return
+        self.budget.update()
+        self._world.trace.add("fault", name)
+        self._stream = self._world.choices.stream(f"fault.{number}")
+        what, _, whom = name.partition(" ")
+        if whom:
+            node = next(node for node in self._world.nodes if node.name == whom)
+            is_played = node.is_up and self._at_nodes[what](node)
+        else:
+            is_played = self._table[name]()
+        if is_played:
+            self.counts[name] = self.counts.get(name, 0) + 1
 
     def _pick(self) -> str | None:
         """A fault by its weight; None, the simplest choice, very rarely."""
