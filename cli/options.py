@@ -43,7 +43,8 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
 def one_action(chosen: tuple[str, ...], actions: Sequence[str]) -> str:
     """The one of `--create`, `--list`, ... that was given. Raises: click.UsageError."""
     if len(set(chosen)) != 1:
-        raise click.UsageError("exactly one of " + ", ".join(f"--{action}" for action in actions) + " is needed")
+        every = ", ".join(f"--{action}" for action in actions)
+        raise click.UsageError(f"exactly one of {every} is needed")
     return chosen[0]
 
 
