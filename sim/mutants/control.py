@@ -6,6 +6,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
+from broker.partition import Partition
 from controller import partition_change, replication_control
 from controller.cluster_control import ClusterControl
 from controller.election import Candidates, Elected, ElectionMode, ElectionReason
@@ -18,6 +19,7 @@ from metadata.partition import PartitionRegistration
 from metadata.records import FenceBrokerRecord
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
+from sim.mutants.replication import BRIDGED
 
 #: the ISR falls below min ISR, the ELR fills, and members of it die and return
 BELOW_MIN_ISR = Setting(
@@ -37,6 +39,12 @@ PROPOSALS = Setting(
         "pause_broker": 3,
         "isolate_broker": 2,
     }
+)
+#: with min ISR 3 of 3 the ELR fills while two are in sync
+TALL = Setting(
+    faults={"isolate_broker": 4, "isolate_leader": 3, "kill_broker": 3, "kill_leader": 4, "pause_leader": 2},
+    shape={"min_isr": 3},
+    gap_ms=400,
 )
 #: brokers stop in order and return
 STOPS = Setting(faults={"stop_broker": 5, "kill_broker": 2, "kill_leader": 2, "power_broker": 2})
@@ -257,7 +265,7 @@ def last_known_leader_before_elr(original: Any, candidates: Any, mode: ElectionM
     return Elected(known, ElectionReason.LAST_KNOWN_LEADER) if candidates.is_active(known) else election
 
 
-@mutant(Candidates, "verdict_on", breaks="R12", by="A-12", setting=BELOW_MIN_ISR)
+@mutant(Candidates, "verdict_on", breaks="R12", by="A-13 A-3", setting=TALL)
 def elects_elr_before_isr(original: Any, self: Candidates, replica: int) -> Any:
     """Members of the ELR are candidates while the ISR has active ones."""
     if replica in self.elr and replica in self.replicas and self.is_active(replica):
@@ -287,13 +295,22 @@ def partition_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
 # --- AlterPartition ----------------------------------------------------------------------------------------
 
 
+def _in_any_incarnation(original: Any, self: Any, progress: Any) -> Any:
+    return progress.replica_id in self._brokers.acceptable and progress.broker_epoch >= 0
+
+
 @mutant(
-    replication_control, "_proposal_error", breaks="R41, KAFKA-15221", by="A-4 A-3 I-8", setting=PROPOSALS
+    replication_control,
+    "_proposal_error",
+    breaks="R41, R50, KAFKA-15221",
+    by="A-4 A-5 I-8",
+    setting=BRIDGED,
+    more=(Patch(Partition, "_is_eligible", _in_any_incarnation),),
 )
 def accepts_stale_broker_epochs(
     original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
 ) -> Any:
-    """AlterPartition does not compare the members' broker epochs."""
+    """Neither the leader nor AlterPartition compares the members' broker epochs."""
     members = tuple(replace(member, broker_epoch=-1) for member in proposal.new_isr)
     return original(image, partition, sender_id, replace(proposal, new_isr=members))
 

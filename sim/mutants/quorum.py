@@ -34,6 +34,17 @@ VOTES = Setting(
     faults={"crash_at_point": 6, "power_controller": 6, "kill_active": 4, "isolate_active": 3, "split": 2},
     gap_ms=300,
 )
+#: voters come back with old logs just when the leader is gone
+STALE = Setting(
+    faults={
+        "kill_controller": 5,
+        "kill_active": 5,
+        "power_controller": 3,
+        "kill_broker": 5,
+        "isolate_active": 2,
+    },
+    gap_ms=250,
+)
 #: a leader of the quorum writes what nobody gets
 PARTED = Setting(
     faults={
@@ -59,7 +70,14 @@ def votes_twice(original: Any, state: Any, candidate_id: int, own: Any, candidat
     return original(state, candidate_id, own, candidate)
 
 
-@mutant(election, "may_grant_vote", breaks="K5", by="Q-3 OwnBug Q-2 I-13", setting=PARTED)
+@mutant(
+    election,
+    "may_grant_vote",
+    breaks="K5",
+    by="Q-3 OwnBug Q-2 I-13",
+    setting=STALE,
+    masked="a pre-vote asks the same question first (K4); the pair is elects-shorter-logs",
+)
 def votes_for_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
     """A vote does not depend on the candidate's log."""
     return state.leader_id is None and state.voted_for in (None, candidate_id)
@@ -78,7 +96,7 @@ def _any_log(original: Any, state: Any, candidate_id: int, own: Any, candidate: 
     "may_grant_vote",
     breaks="K5, K4",
     by="Q-3 OwnBug Q-2 I-13",
-    setting=PARTED,
+    setting=STALE,
     more=(Patch(election, "may_grant_pre_vote", _any_log_pre),),
 )
 def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:

@@ -42,6 +42,8 @@ FLUSHED = Setting(
     faults={"power_all": 5, "power_broker": 2, "power_leader": 2, "slow_disk": 3, "kill_busy_leader": 1},
     shape={"every_write": True},
 )
+#: a broker returns, is unfenced, and does not reach the leader that knows its last life
+BRIDGED = Setting(faults={"bridge": 6, "kill_broker": 4, "power_broker": 4}, seconds=30, gap_ms=350)
 #: without ELR the last replica standing leads: logs are cut below the high watermark
 LOSING = Setting(
     band="no-elr",
@@ -249,8 +251,8 @@ def _member_epoch_of_metadata(original: Any, self: Partition, leadership: Any, r
     Partition,
     "_is_eligible",
     breaks="R50, KAFKA-15221",
-    by="I-8 A-5 I-9",
-    setting=POWER,
+    by="A-5 I-8",
+    setting=BRIDGED,
     more=(Patch(Partition, "_member_epoch", _member_epoch_of_metadata),),
 )
 def joins_in_old_incarnation(original: Any, self: Partition, progress: Any) -> Any:
@@ -291,7 +293,15 @@ def takes_old_registrations(original: Any, self: Partition, registration: Any, n
     return original(self, registration, now_ms)
 
 
-@mutant(Partition, "maybe_shrink", breaks="R51", by="L-", setting=LAGGING)
+@mutant(
+    Partition,
+    "maybe_shrink",
+    breaks="R51",
+    by="L-",
+    setting=LAGGING,
+    gap="after healing everybody catches up; a core without a follower that heartbeats and does not fetch, "
+    "in which writes must go on (L-5), would unmask it",
+)
 def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
     """Who lags stays in the ISR for ever."""
     return None
