@@ -167,6 +167,8 @@ class Observer:
             self._images[broker.name] = image
             for hook in self._on_image:
                 hook(self, broker, image)
+            if core.has_roles:
+                self._forget_moved(broker, core)
         topics = self.topics
         for key, replica in core.partitions.items():
             first = topics.get(key.topic_id)
@@ -180,6 +182,15 @@ class Observer:
         if heard.acknowledged or heard.rows:
             self._tell_answers(broker, heard)
 
+    def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
+        """Replicas that were moved away are gone; what comes back one day is a new one."""
+        for replicas in self.replicas.values():
+            view = replicas.get(broker.node_id)
+            if view is not None and view.replica.key not in core.partitions:
+                row = core.image.partition(*view.replica.key)
+                if row is None or broker.node_id not in row.replicas:
+                    del replicas[broker.node_id]
+
     def _load(
         self, broker: SimBroker, key: TopicPartition, replica: Partition, prior: ReplicaView | None
     ) -> None:
@@ -187,6 +198,8 @@ class Observer:
         log = broker.node.log_manager.logs.get((key.topic_id, key.partition_index))
         if log is None:
             return
+        if prior is not None and prior.process is broker.process:
+            prior = None  # moved away and back
         index = self.topics[key.topic_id] + key.partition_index
         incarnation_id = broker.node.core.lifecycle.identity.incarnation_id
         view = ReplicaView(broker, broker.process, index, replica, log, History(log), incarnation_id)
