@@ -40,6 +40,8 @@ class Row:
     wall_seconds: float
     cpu_seconds: float
     acknowledged_batches: int
+    #: different states of a partition that were seen, numbers left out
+    fingerprints: int
     #: by name, so often played
     faults: dict[str, int] = field(default_factory=dict)
     #: rare states, so often met; zeros too
@@ -60,7 +62,7 @@ class Row:
 
 def broken_row(seed: int, story: Story, defect: str) -> Row:
     """The row of a run that the simulator could not play to its end."""
-    return Row(seed, story.band, story.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0)
+    return Row(seed, story.band, story.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0, 0)
 
 
 def row_of(
@@ -81,6 +83,7 @@ def row_of(
         wall_seconds=round(wall_seconds, 3),
         cpu_seconds=round(cpu_seconds, 3),
         acknowledged_batches=result.acknowledged_batches,
+        fingerprints=result.fingerprints,
         faults=dict(sorted(result.faults.items())),
         marks=dict(sorted(result.marks.items())),
         allowed=dict(sorted(result.allowed.items())),

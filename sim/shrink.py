@@ -81,7 +81,7 @@ class Shrinker:
     def _earlier(self) -> None:
         """Drop the time that passes before faults which are left out."""
         shorter = without_gaps(self.best.tape)
-        if len(shorter[_FAULTS]) < len(self.best.tape[_FAULTS]):
+        if len(shorter[_FAULTS]) < len(self.best.tape.get(_FAULTS, ())):
             self._try("faults sooner", self.best.story, shorter)
 
     def _seconds(self) -> None:

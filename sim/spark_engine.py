@@ -17,8 +17,8 @@ from sim.swarm import play_seed
 SCHEMA = (
     "seed bigint, band string, mix string, violated string, violation string, defect string, "
     "trace_hash string, steps bigint, changes bigint, simulated_seconds double, wall_seconds double, "
-    "cpu_seconds double, acknowledged_batches bigint, faults map<string,bigint>, marks map<string,bigint>, "
-    "allowed map<string,bigint>"
+    "cpu_seconds double, acknowledged_batches bigint, fingerprints bigint, faults map<string,bigint>, "
+    "marks map<string,bigint>, allowed map<string,bigint>"
 )
 #: seeds of a task: few, so that no executor is left alone with the last ones
 _SEEDS_PER_TASK = 4

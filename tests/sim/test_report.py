@@ -28,6 +28,7 @@ ROW = Row(
     wall_seconds=4.0,
     cpu_seconds=1.5,
     acknowledged_batches=600,
+    fingerprints=40,
     faults={"kill_broker": 12},
     marks={"ISR empty": 2, "ELR of one": 0},
     allowed={},
