@@ -10,7 +10,7 @@ from metadata.partition import PartitionRegistration
 from protocol.messages.elect_leaders import ElectionKind
 from sim import admin
 from sim.budget import Budget
-from sim.choices import Stream, one_in
+from sim.choices import Stream, between, one_in
 from sim.clients import partition_at
 from sim.world import Topic, World
 
@@ -25,8 +25,10 @@ _STRATEGIES = ("Aggressive", "Balanced", None)
 class Operations:
     """Chooses acts and puts them on the desk. Each method returns whether it could."""
 
-    def __init__(self, world: World, budget: Budget) -> None:
+    def __init__(self, world: World, budget: Budget, at: Callable[[int, Callable[[], None]], None]) -> None:
         self._world = world
+        #: calls something after so many ms
+        self._at = at
         self._budget = budget
         #: {place: its replicas before it was moved}
         self._homes: dict[int, tuple[int, ...]] = {}
@@ -71,18 +73,33 @@ class Operations:
         replicas = [left.pop(stream.draw(len(left))) for _ in range(count)]
         self._homes.setdefault(place, target)
         self._world.desk.put(f"move {place} to {replicas}", admin.move(partition_at(place), replicas))
+        follow = stream.draw(3)
+        if follow:
+            wait_ms = between(stream, 20, 1_500)
+            self._at(wait_ms, lambda: self._change_mind(place, is_back=follow == 1))
+        return True
+
+    def _change_mind(self, place: int, *, is_back: bool) -> None:
+        """A move that was just begun goes back home, or is called off."""
+        if self._world.load.is_over or self._world.desk.is_busy:
+            return
+        if is_back:
+            self._go_home(place)
+        else:
+            self._world.desk.put(f"cancel the move of {place}", admin.move(partition_at(place), None))
+
+    def _go_home(self, place: int) -> bool:
+        home = self._homes.pop(place, ())
+        if len(home) < self._min_isrs[partition_at(place).topic]:
+            return False
+        self._world.desk.put(f"move {place} back to {home}", admin.move(partition_at(place), home))
         return True
 
     def _move_back(self, stream: Stream) -> bool:
         places = sorted(self._homes)
         if not places or self._world.desk.is_busy:
             return False
-        place = places[stream.draw(len(places))]
-        home = self._homes.pop(place)
-        if len(home) < self._min_isrs[partition_at(place).topic]:
-            return False
-        self._world.desk.put(f"move {place} back to {home}", admin.move(partition_at(place), home))
-        return True
+        return self._go_home(places[stream.draw(len(places))])
 
     def _cancel(self, stream: Stream) -> bool:
         found = self._row(stream, moving=True)

@@ -5,7 +5,7 @@ Reads bytes of logs as the brokers serve them; never asks the cluster anything.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -237,7 +237,7 @@ def losses(history: History, partition: int) -> dict[str, int]:
     return {name: count for name, count in rows.items() if count}
 
 
-def broken_rules(history: History, lossy: Container[int] = ()) -> list[str]:
+def broken_rules(history: History, lossy: Collection[int] = ()) -> list[str]:
     """A line for each rule that is broken, with some of its rows. Partitions that may have lost something
     are judged by the other rules only."""
     whole = history.only([index for index in history.log if index not in lossy]) if lossy else history

@@ -115,7 +115,7 @@ class Faults:
         self._stream = self._order
         assert set(plan.only) | set(plan.weights) <= set(FAULT_NAMES), "a plan names faults that there are"
         self.budget = Budget(world)
-        self._operations = Operations(world, self.budget)
+        self._operations = Operations(world, self.budget, self._at)
         self._is_over = False
         #: machines whose restart is on its way
         self._returning: set[str] = set()

@@ -9,16 +9,18 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from sim.choices import Choices
-from sim.faults import FAULT_NAMES, Plan
+from sim.faults import FAULT_NAMES, MORE_FAULTS, Plan
 from sim.run import shape_of
-from sim.world import Shape
+from sim.world import Shape, varied
 
 #: which faults may add up to what: {name: what of the shape is other than usual}
 BANDS: dict[str, dict[str, bool]] = {
     "budget": {},
     "manager": {"recovery_manager": True},
+    "edge": {"over_budget": True, "on_edge": True},
     "over-budget": {"over_budget": True},
     "no-elr": {"elr": False},
+    "switched-elr": {"elr": False, "switches_elr": True},
     "lying-disks": {"every_write": True, "disks_lie": True},
 }
 
@@ -58,6 +60,7 @@ class Story:
         return (
             f"{self.band}, {self.mix}, {shape.brokers} brokers, {shape.voters} voters, "
             f"{shape.partitions} partitions of {shape.replicas}, min ISR {shape.min_isr}, "
+            f"{shape.topics} topics, recovery manager {'on' if shape.recovery_manager else 'off'}, "
             f"{shape.producers} producers, {self.seconds:g} s, "
             f"a fault every {self.plan.gap_ms} ms, "
             f"flush {'every write' if shape.every_write else 'by the page cache'}"
@@ -74,15 +77,22 @@ class Recipe:
     #: about so long between two faults
     gap_ms: int = 1_000
     band: str = "budget"
+    #: the base as it is, and only the faults that every plan has
+    is_plain: bool = False
 
     def story(self, seed: str) -> Story:
         """What this seed plays."""
-        shape = replace(shape_of(seed, self.base), **BANDS[self.band])
-        stream = Choices(seed).stream("mix")
+        choices = Choices(seed)
+        shape = shape_of(seed, self.base)
+        shape = shape if self.is_plain else varied(shape, choices.stream("shape.more"))
+        shape = replace(shape, **BANDS[self.band])
+        stream = choices.stream("mix")
         mix = MIXES[stream.draw(len(MIXES))]
-        weights = dict(_TUNED)
+        more = () if self.is_plain else MORE_FAULTS
+        weights = dict(_TUNED) | dict.fromkeys(more, 1)
         if mix != "tuned":
-            weights = {name: _OWN_WEIGHTS[stream.draw(len(_OWN_WEIGHTS))] for name in FAULT_NAMES}
+            usual = [name for name in FAULT_NAMES if name not in MORE_FAULTS]
+            weights = {name: _OWN_WEIGHTS[stream.draw(len(_OWN_WEIGHTS))] for name in (*usual, *more)}
             weights.update(_TRIGGERS if mix == "triggers" else {})
         return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
 

@@ -7,7 +7,7 @@ passed. What befalls the cluster is in `sim.faults`, what must be true of it in 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.partition import Partition, TopicPartition
 from client.producer import ProducerConfig
@@ -16,7 +16,7 @@ from metadata.partition import PartitionRegistration
 from runtime.api import Runtime
 from sim import clients
 from sim.admin import Desk
-from sim.choices import Choices, one_in
+from sim.choices import Choices, Stream, one_in
 from sim.disk import Personality, Platter
 from sim.loop import make_loop
 from sim.network import SimNetwork
@@ -65,6 +65,8 @@ class Shape:
     replicas: int = 3
     min_isr: int = 2
     producers: int = 4
+    #: most that a producer waits between two sends; one in four waits less
+    send_gap_ms: int = 350
     #: those beyond the first have sizes of their own, drawn
     topics: int = 1
     readers: int = 1
@@ -84,6 +86,19 @@ class Shape:
     on_edge: bool = False
     #: over the budget: one flush in three of a broker's log is a lie (P7)
     disks_lie: bool = False
+
+
+def varied(shape: Shape, stream: Stream) -> Shape:
+    """The shape with more of what a cluster may have: brokers beyond the replicas, topics, racks, readers."""
+    draw = stream.draw
+    return replace(
+        shape,
+        brokers=shape.brokers + (0, 0, 0, 1, 2)[draw(5)],
+        topics=(1, 1, 2, 3)[draw(4)],
+        readers=(1, 1, 2)[draw(3)],
+        racks=(0, 0, 2, 3)[draw(4)],
+        recovery_manager=draw(2) == 1,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +270,8 @@ class World:
                 request_timeout_ms=2_000,
                 max_block_ms=5_000,
             )
-            gap_ms = (350, 350, 350, 60)[work.draw(4)]
+            longest_ms = self.shape.send_gap_ms
+            gap_ms = (longest_ms, longest_ms, longest_ms, min(60, longest_ms))[work.draw(4)]
             program = clients.producer(self.load, name, work, config, gap_ms)
             self.producer_machines[name] = self.start_client(name, program).machine
         for number in range(self.shape.readers):

@@ -71,6 +71,12 @@ def are_replicas_equal(world: World) -> bool:
     return bool(rows)
 
 
+def have_moves_ended(world: World) -> bool:
+    """Every reassignment is over."""
+    rows = world.partitions()
+    return bool(rows) and not any(row.adding_replicas or row.removing_replicas for _, row in rows)
+
+
 def replicas_of(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
     """The live replicas of a partition, by broker."""
     found = []
@@ -88,6 +94,7 @@ BEFORE_THE_LOAD_ENDS: tuple[tuple[str, Callable[[World], bool]], ...] = (
 )
 AFTER_THE_LOAD: tuple[tuple[str, Callable[[World], bool]], ...] = (
     ("L-5 every producer has its answers", have_answers),
+    ("L-7 every reassignment has ended", have_moves_ended),
     ("L-6 every replica is in sync and equal", are_replicas_equal),
     ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),
 )

@@ -100,7 +100,7 @@ class Setting:
 
     def story(self, seed: str) -> Story:
         """What is played."""
-        story = Recipe(seconds=self.seconds, gap_ms=self.gap_ms, band=self.band).story(seed)
+        story = Recipe(seconds=self.seconds, gap_ms=self.gap_ms, band=self.band, is_plain=True).story(seed)
         if self.faults is not None:
             weights = dict.fromkeys(FAULT_NAMES, 0) | self.faults
             story = replace(story, plan=replace(story.plan, weights=weights))
