@@ -7,6 +7,7 @@ first come, first served. Every try is a replay of an edited tape, in which zero
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sim.artifact import Artifact, artifact_of, name_of
 from sim.choices import Tape
@@ -20,6 +21,8 @@ _DRAWS_PER_FAULT = 2
 #: by what they make simple; streams that an edit may empty
 _DELAYS = ("net", "disk")
 _ORDER = ("sched",)
+#: numbers of the shape that may come down to one
+_COUNTS = ("topics", "partitions", "producers", "readers")
 _SHORTEST_S = 0.5
 #: a run of least delays gets more done in its time; by more than this much it is no simpler
 _GROWS_AT_MOST = 1.5
@@ -95,14 +98,12 @@ class Shrinker:
                 return
 
     def _shape(self) -> None:
-        for count in range(1, self.best.story.shape.partitions):
-            shape = replace(self.best.story.shape, partitions=count)
-            if self._try(f"{count} partitions", replace(self.best.story, shape=shape), self.best.tape):
-                break
-        for count in range(1, self.best.story.shape.producers):
-            shape = replace(self.best.story.shape, producers=count)
-            if self._try(f"{count} producers", replace(self.best.story, shape=shape), self.best.tape):
-                break
+        for what in _COUNTS:
+            for count in range(1, getattr(self.best.story.shape, what)):
+                fewer: dict[str, Any] = {what: count}
+                story = replace(self.best.story, shape=replace(self.best.story.shape, **fewer))
+                if self._try(f"{what} {count}", story, self.best.tape):
+                    break
 
     def _delays(self) -> None:
         self._empty(_DELAYS, "least delays")
@@ -176,13 +177,12 @@ def _neighbours(tape: Tape, count: int) -> Iterator[tuple[int, Tape]]:
         yield number, without_faults(tape, [number])
 
 
-def _size(artifact: Artifact) -> tuple[int, float, int, int, int, int, int]:
+def _size(artifact: Artifact) -> tuple[int, float, tuple[int, ...], int, int, int]:
     story = artifact.story
     return (
         len(played_faults(artifact.tape)),
         story.seconds,
-        story.shape.partitions,
-        story.shape.producers,
+        tuple(getattr(story.shape, what) for what in _COUNTS),
         len(artifact.tape.get(_FAULTS, ())),
         sum(1 for label in (*_DELAYS, *_ORDER) if any(artifact.tape.get(label, ()))),
         artifact.steps,
@@ -190,5 +190,6 @@ def _size(artifact: Artifact) -> tuple[int, float, int, int, int, int, int]:
 
 
 def _size_told(artifact: Artifact) -> str:
-    faults, seconds, partitions, producers, _, _, steps = _size(artifact)
-    return f"{faults} faults, {seconds:g} s, {partitions} partitions, {producers} producers, {steps} steps"
+    faults, seconds, counts, _, _, steps = _size(artifact)
+    told = ", ".join(f"{count} {what}" for count, what in zip(counts, _COUNTS, strict=True))
+    return f"{faults} faults, {seconds:g} s, {told}, {steps} steps"
