@@ -1,0 +1,143 @@
+"""Faults: each of them can be played, does what its name says, and breaks no promise within the budget."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.choices import Choices
+from sim.disk import Inode, ProcessDisk
+from sim.faults import FAULT_NAMES, MORE_FAULTS, Faults, Plan
+from sim.loop import Process
+from sim.run import run
+from sim.runtime import SimClock
+from sim.world import Shape, World
+
+SHAPE = replace(Shape(), producers=2, partitions=2)
+ROTTEN = replace(SHAPE, disks_lie=True, every_write=True)
+OPERATORS = MORE_FAULTS[MORE_FAULTS.index("move_partition") :]
+MACHINES = tuple(name for name in FAULT_NAMES if name not in OPERATORS)
+
+
+@pytest.mark.parametrize("name", [name for name in MACHINES if name not in ("flip_bit", "restore_copy")])
+def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
+    shape = ROTTEN if name == "keep_copy" else replace(SHAPE, recovery_manager=True)
+    result = run(Choices("4"), shape, 4, plan=Plan(gap_ms=700, only=(name,)))
+    assert result.violation is None, result.as_text()
+    assert sum(result.faults.values()) > 0, result.as_text()
+
+
+def test_there_are_more_than_twelve_kinds_and_a_plan_must_name_the_newer_ones() -> None:
+    assert len(FAULT_NAMES) == len(set(FAULT_NAMES)) > 50
+    result = run(Choices("2"), replace(SHAPE, voters=1), 3, plan=Plan(gap_ms=100))
+    assert not set(result.faults) & set(MORE_FAULTS)
+
+
+def test_a_voter_that_is_lost_stays_away_until_all_is_healed_and_the_others_are_a_majority() -> None:
+    world = World(replace(SHAPE, voters=5), Choices("voters"))
+    faults = Faults(world, Plan(gap_ms=200, only=("lose_voter",)))
+    world.boot()
+    world.start_load()
+    faults.start()
+    world.pass_time(8_000)
+    assert faults.counts["lose_voter"] == 2
+    assert sum(not controller.is_up for controller in world.controllers) == 2
+    faults.heal()
+    assert all(controller.is_up for controller in world.controllers)
+    world.close()
+
+
+def test_a_fenced_leader_keeps_its_followers() -> None:
+    """Spurious fencing: only its way to the controllers is cut, for longer than a session."""
+    result = run(Choices("3"), SHAPE, 8, plan=Plan(gap_ms=2_000, only=("fence_leader",)))
+    assert result.violation is None, result.as_text()
+    assert result.faults["fence_leader"] > 1
+
+
+def test_a_clock_that_changes_its_speed_never_jumps() -> None:
+    world = World(SHAPE, Choices("clock"))
+    clock = SimClock(world.loop.process("p"), drift_ppm=100)
+    world.boot()
+    before_ns, world_ns = clock.now_ns(), world.loop.now_ns
+    clock.set_drift(100_000)
+    assert clock.now_ns() == before_ns
+    world.pass_time(1_000)
+    assert clock.now_ns() - before_ns == (world.loop.now_ns - world_ns) * 11 // 10
+    wall_ms = clock.wall_ms()
+    clock.wall_shift_ms = -3_600_000
+    assert clock.wall_ms() == wall_ms - 3_600_000
+    world.close()
+
+
+def test_a_restored_disk_is_the_one_that_was_copied() -> None:
+    world = World(SHAPE, Choices("copy"))
+    platter = world.brokers[0].machine.platter
+    process = world.loop.process("p")
+
+    async def work(data: bytes) -> None:
+        disk = ProcessDisk(platter, process)
+        await disk.make_folder("/data")
+        file = await disk.open("/data/log", create=True)
+        file.append([data])
+        await file.flush()
+        await disk.sync_folder("/data")
+        await file.close()
+
+    finish(world, process, work(b"old"))
+    platter.copies_next_exit = True
+    platter.process_ended(process)
+    finish(world, process, work(b"new"))
+    assert platter.read("/data/log") == b"oldnew"
+    platter.restore()
+    assert platter.read("/data/log") == platter.durable_bytes("/data/log") == b"old"
+    world.close()
+
+
+def test_a_flipped_bit_is_in_what_was_flushed_of_a_log() -> None:
+    world = World(SHAPE, Choices("flip"))
+    world.boot()
+    world.start_load()
+    world.pass_time(3_000)
+    broker = world.brokers[0]
+    broker.stop()
+    world.eventually("stopped", lambda: broker.exit_code == 0)
+    before = logs_of(broker.machine.platter.root)
+    broker.machine.platter.flip_bit(world.choices.stream("disk"))
+    after = logs_of(broker.machine.platter.root)
+    changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    assert len(changed) == 1
+    ((old, new),) = changed
+    assert sum((a ^ b).bit_count() for a, b in zip(old, new, strict=True)) == 1
+    world.close()
+
+
+def finish(world: World, process: Process, work: Coroutine[Any, Any, None]) -> None:
+    """Run something in a process to its end."""
+    tasks: list[asyncio.Task[None]] = []
+    process.call(lambda: tasks.append(world.loop.create_task(work, name="work")))
+    world.loop.run(lambda: bool(tasks) and tasks[0].done())
+
+
+def logs_of(node: object) -> list[bytes]:
+    """What is durable of every file below."""
+    if isinstance(node, Inode):
+        return [bytes(node.durable)]
+    found: list[bytes] = []
+    for _, child in sorted(node.cached.items()):  # type: ignore[attr-defined]
+        found += logs_of(child)
+    return found
+
+
+@pytest.mark.slow
+def test_disks_that_rot_are_seen_and_nothing_else_breaks() -> None:
+    """P7 within the map of faults: flipped bits and old copies with their old marks of a clean stop."""
+    names = ("flip_bit", "keep_copy", "restore_copy", "kill_broker")
+    played: dict[str, int] = {}
+    for seed in range(4):
+        result = run(Choices(str(seed)), ROTTEN, 12, plan=Plan(gap_ms=500, only=names))
+        assert result.violation is None, result.as_text()
+        for name, count in result.faults.items():
+            played[name] = played.get(name, 0) + count
+    assert set(names) <= set(played)
