@@ -50,6 +50,8 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.LegalRoles,
     quorum.QuorumEpochs,
     quorum.CommittedByMajority,
+    quorum.VotesAreDurable,
+    quorum.CommitsOwnEpoch,
 )
 
 

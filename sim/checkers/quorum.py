@@ -1,6 +1,7 @@
 """Properties of the metadata quorum, and of the copies of its log that nodes act upon."""
 
 from metadata.image import MetadataImage
+from raft.leadership import Leader
 from raft.member import Snapshot
 from sim.checkers.batches import marks
 from sim.checkers.observer import Observer
@@ -112,6 +113,58 @@ class QuorumEpochs(Property):
             if first != state.voted_for:
                 story = f"{node.name} voted for {first} and {state.voted_for} in {state.raft_epoch}"
                 seen.broken(self, None, f"{story} (Q-9)")
+        elif (node.node_id, state.raft_epoch) in self._votes:
+            seen.broken(self, None, f"{node.name} has forgotten its vote in {state.raft_epoch} (Q-9)")
+
+
+class VotesAreDurable(Property):
+    """Q-9: who leads was voted for by a majority that has its epoch on disk."""
+
+    name = "Q-9 VotesAreDurable"
+
+    def __init__(self) -> None:
+        #: epochs whose election was looked at
+        self._elected: set[int] = set()
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        if voter.role != "Leader" or voter.raft_epoch in self._elected:
+            return
+        self._elected.add(voter.raft_epoch)
+        voters = seen.world.controllers
+        behind = [one.name for one in voters if self._is_behind(one, voter.raft_epoch)]
+        if len(voters) > 1 and len(voters) - len(behind) <= len(voters) // 2:
+            story = f"{node.name} leads epoch {voter.raft_epoch}, which is not on the disks of"
+            seen.broken(self, None, f"{story} {', '.join(behind)}")
+
+    @staticmethod
+    def _is_behind(node: SimController, raft_epoch: int) -> bool:
+        """False also where nobody knows: its process has ended, or just begins."""
+        driver = None if node.server is None else node.server.driver
+        if driver is None or driver._node is None:
+            return False
+        return driver._node._member.durable_state.raft_epoch < raft_epoch
+
+
+class CommitsOwnEpoch(Property):
+    """K12: a leader commits what former epochs left only together with a record of its own."""
+
+    name = "K12 CommitsOwnEpoch"
+
+    def __init__(self) -> None:
+        #: {process: committed offset}
+        self._committed: dict[str, int] = {}
+
+    def voter_changed(self, seen: Observer, node: SimController, voter: Snapshot) -> None:
+        before = self._committed.get(node.process.name, 0)
+        self._committed[node.process.name] = voter.high_watermark
+        if voter.role != "Leader" or voter.high_watermark <= before:
+            return
+        assert node.server is not None
+        assert node.server.driver._node is not None
+        role = node.server.driver._node._member.role
+        if isinstance(role, Leader) and voter.high_watermark <= role.epoch_start_offset:
+            story = f"{node.name} commits {voter.high_watermark} in epoch {voter.raft_epoch}"
+            seen.broken(self, None, f"{story}, which began at {role.epoch_start_offset}")
 
 
 class CommittedByMajority(Property):

@@ -8,22 +8,12 @@ from typing import Any
 from client import sender
 from client.batch import Batch
 from client.fetcher import Fetcher
-from client.outcomes import Outcome, Reaction
+from client.outcomes import Outcome
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
 from sim.mutants.keeping import FLAPPING, RETRIES
 from sim.mutants.mutant import Setting, mutant
 
-#: writes are refused after they were appended
-BELOW = Setting(
-    faults={
-        "kill_broker": 4,
-        "isolate_broker": 4,
-        "isolate_leader": 4,
-        "pause_leader": 3,
-        "kill_busy_leader": 3,
-    }
-)
 #: nobody answers for longer than a delivery may take
 SILENCE = Setting(
     faults={
@@ -38,10 +28,10 @@ SILENCE = Setting(
 )
 
 
-@mutant(sender, "refused_before_append", row=36, breaks="A-18", by="unexpected", setting=BELOW)
-def takes_unknown_for_failed(original: Any, reaction: Any) -> Any:
-    """A refusal after the append counts as a definite failure."""
-    return original(reaction) or reaction in (Reaction.UNKNOWN, Reaction.UNKNOWN_MOVED)
+@mutant(PartitionQueue, "returned", row=36, breaks="A-18", by="unexpected doubled", setting=SILENCE)
+def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int, *, refused: bool) -> Any:
+    """An attempt whose effect is unknown counts as refused before the append."""
+    return original(self, batch, attempt, refused=True)
 
 
 @mutant(sender, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)

@@ -45,6 +45,8 @@ STALE = Setting(
     },
     gap_ms=250,
 )
+#: the disk of the active controller is slower than those of its followers
+SLOW_DISKS = Setting(faults={"slow_disk": 8, "hang_disk": 6, "kill_broker": 3, "kill_leader": 3}, gap_ms=300)
 #: a leader of the quorum writes what nobody gets
 PARTED = Setting(
     faults={
@@ -127,7 +129,7 @@ def _says_at_once(original: Any, self: Any, voter_id: int, request: Any, timeout
     Member,
     "reply",
     breaks="Q-9, K5",
-    by="Q-1 ElectionSafety",
+    by="Q-9 Q-1",
     setting=VOTES,
     more=(Patch(Member, "send", _says_at_once),),
 )
@@ -136,7 +138,7 @@ def votes_before_durable(original: Any, self: Any, token: int, response: Any, re
     self.out.append(Reply(token, response, read))
 
 
-@mutant(StateFile, "load", breaks="K1, Q-9", by="Q-1 Q-6 ElectionSafety QuorumEpochs", setting=QUORUM)
+@mutant(StateFile, "load", breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM)
 async def forgets_votes(original: Any, self: Any) -> Any:
     """A restarted voter does not know whom it voted for."""
     state = await original(self)
@@ -177,7 +179,7 @@ def half_is_a_majority(original: Any, voter_count: int) -> Any:
     return max(1, voter_count // 2)
 
 
-@mutant(Leader, "committed_end", breaks="K12", by="K12 CommittedByMajority Q-3", setting=PARTED)
+@mutant(Leader, "committed_end", breaks="K12", by="K12 Q-3", setting=PARTED)
 def commits_former_epochs(original: Any, self: Any, own_flushed_offset: int) -> Any:
     """Records of former epochs are committed by counting copies of them."""
     ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
@@ -185,7 +187,7 @@ def commits_former_epochs(original: Any, self: Any, own_flushed_offset: int) -> 
     return end_offset if end_offset > 0 else None
 
 
-@mutant(Member, "advance", breaks="K13", by="CommittedByMajority K13 Q-7", setting=QUORUM)
+@mutant(Member, "advance", breaks="K13", by="Q-7", setting=SLOW_DISKS)
 def leader_counts_unflushed_log(original: Any, self: Any) -> Any:
     """The leader counts its own log before it is flushed."""
     flushed, self.shape.flushed_offset = self.shape.flushed_offset, self.shape.log_end_offset
@@ -205,7 +207,7 @@ def voters_fetch_unflushed(original: Any, member: Any) -> Any:
         member.shape.flushed_offset = flushed
 
 
-@mutant(LogWriter, "_flush", breaks="A-21, K13", by="CommittedByMajority K13 OwnBug", setting=QUORUM)
+@mutant(LogWriter, "_flush", breaks="A-21, K13", by="Q-7 OwnBug", setting=SLOW_DISKS)
 async def quorum_flush_covers_completion(original: Any, self: Any) -> Any:
     """A flush of the metadata log vouches for what came while it ran."""
     while self._is_flush_wanted:

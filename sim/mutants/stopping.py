@@ -19,6 +19,7 @@ from runtime.api import DiskError
 from sim.mutants.mutant import Patch, Setting, mutant
 from storage import clean_shutdown
 from storage.log import Log
+from storage.log_guard import LogGuard
 
 #: brokers stop in order, lose power while they do and soon after they are back
 STOPPED = Setting(
@@ -98,12 +99,19 @@ def believes_no_file(original: Any, text: Any) -> Any:
     return max(0, original(text))
 
 
+def _no_offence(original: Any, self: Any, error: Any) -> Any:
+    return None
+
+
 @mutant(
     LogManager,
     "_close_log",
     breaks="A-19, A-20",
     by="I-17 A-20 I-16",
-    setting=Setting(faults={"io_error": 6, "stop_broker": 6, "power_broker": 3}, gap_ms=400),
+    setting=Setting(
+        faults={"io_error": 6, "stop_broker": 6}, shape={"every_write": False}, seconds=30, gap_ms=250
+    ),
+    more=(Patch(LogGuard, "fail", _no_offence),),
 )
 async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) -> Any:
     """A log that could not be flushed at the stop does not take the proof away."""
@@ -113,7 +121,14 @@ async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) ->
         return None
 
 
-@mutant(Lifecycle, "heartbeat_answered", breaks="R33", by="A-14 I-17", setting=CUT_OFF)
+@mutant(
+    Lifecycle,
+    "heartbeat_answered",
+    breaks="R33",
+    by="A-14 I-17",
+    setting=CUT_OFF,
+    gap="no live process loses its registration here: an operator that unregisters brokers would unmask it",
+)
 def registers_anew_as_clean(original: Any, self: Any, response: Any, now_ms: int) -> Any:
     """A broker that must register anew names its last epoch, as if it had stopped cleanly."""
     epoch = self.broker_epoch
@@ -139,7 +154,14 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     self._lifecycle.caught_up(now_ms)
 
 
-@mutant(Roles, "drop_roles", breaks="D-2", by="ValidBrokerState I-5 L-4", setting=CUT_OFF)
+@mutant(
+    Roles,
+    "drop_roles",
+    breaks="D-2",
+    by="I-2 I-5",
+    setting=CUT_OFF,
+    gap="no live process loses its registration here: an operator that unregisters brokers would unmask it",
+)
 def keeps_roles_without_registration(original: Any, self: Any) -> Any:
     """A broker whose registration is over goes on in its roles."""
     self.has_roles = False
@@ -152,7 +174,14 @@ def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int)
     return request
 
 
-@mutant(Lifecycle, "next_request", breaks="D-2, R23", by="ValidBrokerState I-5 D-2")
+@mutant(
+    Lifecycle,
+    "next_request",
+    breaks="D-2, R23",
+    by="I-2 I-5 D-2",
+    gap="availability: what it leads before its logs are loaded answers with errors for a while; a "
+    "property that an unfenced broker has replayed its registration would unmask it",
+)
 def unfenced_before_caught_up(original: Any, self: Any, metadata_offset: int, now_ms: int) -> Any:
     """A broker claims to be ready before it has loaded its logs and replayed its registration."""
     return _wants_no_fence(original, self, metadata_offset, now_ms)
@@ -184,7 +213,14 @@ def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, req
     return ErrorCode.NONE
 
 
-@mutant(Partition, "check_produce", breaks="F5", by="I-16 HighWatermarkNeedsMinIsr A-2", setting=WAITING)
+@mutant(
+    Partition,
+    "check_produce",
+    breaks="F5",
+    by="I-16 A-2",
+    setting=WAITING,
+    masked="what is appended below min ISR is not acknowledged (check_waiting), nor does it commit (F1)",
+)
 def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
     """Writes of acks=all are appended below min ISR."""
     return original(self, 1)
