@@ -27,8 +27,8 @@ START_NS = 1_000_000_000_000
 _HANDLES_PER_COLLECTION = 1_000_000
 _CANCELLED_MAX = 4096
 #: so many handles within so much virtual time are nobody's work: a healthy cluster has one in ten of that
-_LIVELOCK_HANDLES = 500_000
-_LIVELOCK_NS = 20_000_000_000
+_LIVELOCK_HANDLES = 200_000
+_LIVELOCK_NS = 8_000_000_000
 
 
 class Deadlock(AssertionError):
