@@ -65,7 +65,14 @@ def never_idempotent(
     original(self, topic, partition, idempotent=False, in_flight_max=in_flight_max)
 
 
-@mutant(PartitionQueue, "settle", breaks="R93", by="doubled", setting=FLAPPING)
+@mutant(
+    PartitionQueue,
+    "settle",
+    breaks="R93",
+    by="doubled",
+    setting=FLAPPING,
+    gap="needs a log that lost its producer while batches wait; an unclean election under load would",
+)
 def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     """After a gap, batches that may be stored are sent again under the next epoch."""
     for batch in self.sent:
@@ -79,7 +86,14 @@ def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_
     return original(self, identity, min(base_sequence, 0))
 
 
-@mutant(PartitionQueue, "next_batch", breaks="R93", by="reordered doubled", setting=FLAPPING)
+@mutant(
+    PartitionQueue,
+    "next_batch",
+    breaks="R93",
+    by="reordered doubled",
+    setting=FLAPPING,
+    gap="needs a log that lost its producer while batches wait; an unclean election under load would",
+)
 def fills_pipeline_before_proof(
     original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int
 ) -> Any:
@@ -102,7 +116,7 @@ def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
     self.retired = False
 
 
-@mutant(Fetcher, "_keep", breaks="§2 redelivery", by="skipped unseen", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES)
 def consumer_does_not_move(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:
@@ -113,7 +127,7 @@ def consumer_does_not_move(
         part.fetch_offset = offset
 
 
-@mutant(Fetcher, "_keep", breaks="§2 skipped", by="skipped unseen", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES)
 def consumer_skips_batches(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:

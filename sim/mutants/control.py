@@ -265,7 +265,14 @@ def last_known_leader_before_elr(original: Any, candidates: Any, mode: ElectionM
     return Elected(known, ElectionReason.LAST_KNOWN_LEADER) if candidates.is_active(known) else election
 
 
-@mutant(Candidates, "verdict_on", breaks="R12", by="A-13 A-3", setting=TALL)
+@mutant(
+    Candidates,
+    "verdict_on",
+    breaks="R12",
+    by="A-13 A-3",
+    setting=TALL,
+    gap="needs two in sync beside an ELR (min ISR 3) and a leader that dies just then; five brokers would",
+)
 def elects_elr_before_isr(original: Any, self: Candidates, replica: int) -> Any:
     """Members of the ELR are candidates while the ISR has active ones."""
     if replica in self.elr and replica in self.replicas and self.is_active(replica):
@@ -306,6 +313,7 @@ def _in_any_incarnation(original: Any, self: Any, progress: Any) -> Any:
     by="A-4 A-5 I-8",
     setting=BRIDGED,
     more=(Patch(Partition, "_is_eligible", _in_any_incarnation),),
+    gap="needs a return while only the way to the leader is cut; a fault that cuts one pair of brokers would",
 )
 def accepts_stale_broker_epochs(
     original: Any, image: Any, partition: Any, sender_id: int, proposal: Any

@@ -188,7 +188,14 @@ async def recovered_not_durable(
         segment.flushed_size = segment.size
 
 
-@mutant(LogManager, "_log_offsets", breaks="R87", by="A-22 I-10 B-3", setting=POWER)
+@mutant(
+    LogManager,
+    "_log_offsets",
+    breaks="R87",
+    by="A-22 I-10 B-3",
+    setting=POWER,
+    gap="needs a torn batch in a rolled segment; smaller segments and more personalities that tear would",
+)
 def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     """The recovery point is the log end, flushed or not."""
     points, starts = original(self, log_dir)
@@ -202,6 +209,7 @@ def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     breaks="R86",
     by="A-22 I-10",
     setting=POWER,
+    gap="needs a batch torn behind its header; more personalities that tear within a page would",
 )
 async def recovery_trusts_everything(original: Any, found: Any, segment: Any) -> Any:
     """After an unclean stop the walk over the headers is enough."""
@@ -226,7 +234,14 @@ def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
     """The leader epochs are not cut with the log."""
 
 
-@mutant(Segment, "trim", breaks="R81", by="A-21 I-17 A-14", setting=CUT_AND_STOPPED)
+@mutant(
+    Segment,
+    "trim",
+    breaks="R81",
+    by="A-21 I-17 A-14",
+    setting=CUT_AND_STOPPED,
+    gap="needs a cut above the flushed offset, then a stop without an append; a stop at log.cut would",
+)
 async def cut_not_durable(original: Any, self: Any) -> Any:
     """What is left after a cut counts as flushed without a flush."""
     await self.index.trim()
@@ -278,7 +293,14 @@ def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
     return verdict if isinstance(verdict, Rejected) else None
 
 
-@mutant(ProducerState, "check", breaks="R92", by="reordered doubled", setting=FLAPPING)
+@mutant(
+    ProducerState,
+    "check",
+    breaks="R92",
+    by="reordered doubled",
+    setting=FLAPPING,
+    gap="needs an ISR that flaps between two requests of one pipeline; a fault aimed at full pipelines would",
+)
 def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
     """A batch is appended though the one before it is missing."""
     verdict = original(self, header)

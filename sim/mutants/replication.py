@@ -254,6 +254,7 @@ def _member_epoch_of_metadata(original: Any, self: Partition, leadership: Any, r
     by="A-5 I-8",
     setting=BRIDGED,
     more=(Patch(Partition, "_member_epoch", _member_epoch_of_metadata),),
+    gap="needs a return while only the way to the leader is cut; a fault that cuts one pair of brokers would",
 )
 def joins_in_old_incarnation(original: Any, self: Partition, progress: Any) -> Any:
     """What a former incarnation fetched counts for the present one, and is named with its epoch."""
@@ -280,7 +281,14 @@ def joins_whatever_it_lags(
     )
 
 
-@mutant(Partition, "apply_registration", breaks="R56, D-5", by="I-7 A-2 TypeOK", setting=LAGGING)
+@mutant(
+    Partition,
+    "apply_registration",
+    breaks="R56, D-5",
+    by="I-7 A-2 TypeOK",
+    setting=LAGGING,
+    gap="needs two changes of a partition within the jitter of a link; links with more of it would unmask it",
+)
 def takes_old_registrations(original: Any, self: Partition, registration: Any, now_ms: int) -> Any:
     """An older partition epoch of the same leader epoch replaces a newer one."""
     known = self.registration
@@ -355,7 +363,14 @@ def truncates_to_high_watermark(
     return self.high_watermark
 
 
-@mutant(Partition, "truncation_offset", breaks="R81, A-16", by="I-10 A-16", setting=DIVERGING)
+@mutant(
+    Partition,
+    "truncation_offset",
+    breaks="R81, A-16",
+    by="I-10 A-16",
+    setting=DIVERGING,
+    gap="needs three logs that part twice within seconds; faults aimed at leaders just elected would",
+)
 def truncates_to_leaders_end(
     original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int
 ) -> Any:

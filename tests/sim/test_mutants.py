@@ -1,4 +1,4 @@
-"""Wrong code on purpose is noticed: each mutant by its killing seed, and each still replaces what it names."""
+"""Wrong code on purpose is noticed, each mutant by its killing seed; and it still replaces what it names."""
 
 from types import SimpleNamespace
 
@@ -35,7 +35,9 @@ def test_a_mutant_replaces_what_is_there_and_puts_it_back(mutant: Mutant) -> Non
             for patch, was in zip(mutant.patches, before, strict=True)
         )
     assert [vars(patch.owner)[patch.name] for patch in mutant.patches] == before
-    assert mutant.part in PARTS and mutant.breaks and mutant.by
+    assert mutant.part in PARTS
+    assert mutant.breaks
+    assert mutant.by
 
 
 def test_a_mutant_that_a_refactoring_made_void_is_an_error() -> None:
@@ -45,8 +47,8 @@ def test_a_mutant_that_a_refactoring_made_void_is_an_error() -> None:
     Patch(Partition, "advance_high_watermark", wrong).replacement()
     with pytest.raises(AssertionError, match="not there any more"):
         Patch(Partition, "advance_mark", wrong).replacement()
+    renamed = SimpleNamespace(__name__="renamed", advance=lambda self, partition_epoch: None)
     with pytest.raises(AssertionError, match="takes .*'partition_epoch'"):
-        renamed = SimpleNamespace(__name__="renamed", advance=lambda self, partition_epoch: None)
         Patch(renamed, "advance", wrong).replacement()
 
 
