@@ -358,8 +358,12 @@ class ReassignmentKeepsData(Property):
             seen.broken(self, index, f"{left} are no replicas: {after}")
         if before.original_replicas is None or after.original_replicas is not None:
             return
-        is_cancelled = change.decision.cause.kind is CauseKind.REASSIGNMENT_CANCELLED
-        missing = [] if is_cancelled else [b for b in before.adding_replicas if b not in after.isr]
+        # One that is asked to go where it came from ends at once, and nobody is added.
+        asked = (CauseKind.REASSIGNMENT_CANCELLED, CauseKind.REASSIGNMENT_ASKED)
+        is_called_off = change.decision.cause.kind in asked
+        missing = [
+            b for b in before.adding_replicas if b not in after.isr and not (is_called_off and b in left)
+        ]
         had = left & {*before.isr, *before.elr, *before.last_known_elr}
         if missing or (had and len(after.isr) < after.min_isr):
             seen.broken(self, index, f"ended without {missing}: {before} -> {after}")

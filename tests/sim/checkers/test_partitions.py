@@ -201,6 +201,22 @@ CASES = {
             original_replicas=None,
         ),
     ),
+    "a reassignment that ends without who stays, beside one that is asked to go home": Case(
+        partitions.ReassignmentKeepsData,
+        change(
+            row(isr=(1, 2), replicas=(1, 2, 3), adding_replicas=(3,), original_replicas=(1, 2)),
+            CauseKind.REASSIGNMENT_ASKED,
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+        change(
+            row(isr=(1, 2), replicas=(1, 2, 3), adding_replicas=(3,), original_replicas=(1, 2)),
+            CauseKind.REASSIGNMENT_ASKED,
+            replicas=(1, 2),
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+    ),
     "a candidate that is no replica any more": Case(
         partitions.ReassignmentKeepsData,
         change(row(isr=(1, 2, 3)), replicas=(1, 2)),
