@@ -27,6 +27,7 @@ _PER_WEIGHT = 20
 #: Played only by a plan that gives them a weight.
 MORE_FAULTS = (
     "restart_broker",
+    "abort_stop",
     "kill_site",
     "lose_voter",
     "fence_leader",
@@ -160,6 +161,7 @@ class Faults:
         }
         self._table |= {
             "restart_broker": lambda: self._restart(self._any(self._world.brokers)),
+            "abort_stop": self._abort_stop,
             "kill_site": self._kill_site,
             "lose_voter": lambda: self._lose_voter(self._any(self._world.controllers)),
             "fence_leader": lambda: self._fence(self._leader()),
@@ -311,6 +313,16 @@ class Faults:
         node.kill()
         self._returning.add(node.name)
         self._at(between(self._stream, 1, 60), lambda: self._return(node))
+        return True
+
+    def _abort_stop(self) -> bool:
+        """A broker is asked to stop, and killed before it has."""
+        node = self._any(self._world.brokers)
+        if node is None:
+            return False
+        node.stop()
+        boots = node.boots
+        self._at(between(self._stream, 1, 80), lambda: self._crash_at(node, boots, "its stop", False))
         return True
 
     def _kill_site(self) -> bool:
