@@ -28,7 +28,14 @@ SILENCE = Setting(
 )
 
 
-@mutant(PartitionQueue, "returned", row=36, breaks="A-18", by="unexpected doubled", setting=SILENCE)
+@mutant(
+    PartitionQueue,
+    "returned",
+    row=36,
+    breaks="A-18",
+    by="L-5 unexpected doubled",
+    setting=SILENCE,
+)
 def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int, *, refused: bool) -> Any:
     """An attempt whose effect is unknown counts as refused before the append."""
     return original(self, batch, attempt, refused=True)
@@ -80,7 +87,7 @@ def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     return original(self)
 
 
-@mutant(Batch, "seal", breaks="R90, R91", by="doubled reordered", setting=RETRIES)
+@mutant(Batch, "seal", breaks="R90, R91", by="lost doubled reordered", setting=RETRIES)
 def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_sequence: int) -> Any:
     """Every batch has sequence 0."""
     return original(self, identity, min(base_sequence, 0))
@@ -116,7 +123,7 @@ def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
     self.retired = False
 
 
-@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="OwnBug skipped unseen", setting=RETRIES)
 def consumer_does_not_move(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:

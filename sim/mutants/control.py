@@ -65,9 +65,7 @@ def _sets(*, elr: Any, known: Any) -> EligibleSets:
     return EligibleSets(tuple(sorted(set(elr))), tuple(sorted(set(known) - set(elr))))
 
 
-@mutant(
-    partition_change, "next_eligible", row=9, breaks="R5, B4", by="I-6 I-8 A-9 A-10", setting=BELOW_MIN_ISR
-)
+@mutant(partition_change, "next_eligible", row=9, breaks="R5, B4", by="OwnBug I-6 I-8", setting=BELOW_MIN_ISR)
 def elr_above_min_isr(
     original: Any,
     before: Any,
@@ -93,7 +91,7 @@ def elr_above_min_isr(
     return _sets(elr=removed.union(sets.elr), known=sets.last_known_elr)
 
 
-@mutant(partition_change, "next_eligible", row=10, breaks="R5, R32", by="I-8 A-9", setting=BELOW_MIN_ISR)
+@mutant(partition_change, "next_eligible", row=10, breaks="R5, R32", by="A-8 I-8 A-9", setting=BELOW_MIN_ISR)
 def unclean_stays_in_elr(
     original: Any,
     before: Any,
@@ -111,7 +109,7 @@ def unclean_stays_in_elr(
     )
 
 
-@mutant(partition_change, "next_eligible", breaks="R5", by="I-6 A-9 I-8", setting=BELOW_MIN_ISR)
+@mutant(partition_change, "next_eligible", breaks="R5", by="OwnBug I-6 A-9", setting=BELOW_MIN_ISR)
 def elr_not_cleared(
     original: Any,
     before: Any,
@@ -137,7 +135,7 @@ def elr_not_cleared(
     return _sets(elr=kept.union(sets.elr), known=sets.last_known_elr)
 
 
-@mutant(partition_change, "next_eligible", breaks="R5, R9", by="A-9 A-10 L-4", setting=BELOW_MIN_ISR)
+@mutant(partition_change, "next_eligible", breaks="R5, R9", by="A-12 A-9 A-10", setting=BELOW_MIN_ISR)
 def elr_forgets(
     original: Any,
     before: Any,
@@ -161,9 +159,7 @@ def elr_forgets(
     )
 
 
-@mutant(
-    partition_change, "next_eligible", row=27, breaks="R6", by="I-14 A-9 A-10 A-11", setting=BELOW_MIN_ISR
-)
+@mutant(partition_change, "next_eligible", row=27, breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR)
 def last_known_elr_cleared_by_election(
     original: Any,
     before: Any,
@@ -189,7 +185,7 @@ def last_known_elr_cleared_by_election(
     return _sets(elr=sets.elr, known=known)
 
 
-@mutant(partition_change, "next_eligible", breaks="R6", by="I-14 A-9 A-10 A-11", setting=BELOW_MIN_ISR)
+@mutant(partition_change, "next_eligible", breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR)
 def last_known_elr_forgets_unclean(
     original: Any,
     before: Any,
@@ -217,7 +213,7 @@ def last_known_elr_forgets_unclean(
 # --- elections ---------------------------------------------------------------------------------------------
 
 
-@mutant(Candidates, "verdict_on", row=14, breaks="R11, R12", by="I-8 I-9 A-12", setting=BELOW_MIN_ISR)
+@mutant(Candidates, "verdict_on", row=14, breaks="R11, R12", by="A-3 I-8 I-9", setting=BELOW_MIN_ISR)
 def elects_any_unfenced(original: Any, self: Candidates, replica: int) -> Any:
     """The first active replica is elected, in the ISR or not."""
     verdict = original(self, replica)
@@ -227,7 +223,13 @@ def elects_any_unfenced(original: Any, self: Candidates, replica: int) -> Any:
 
 
 @mutant(
-    Candidates, "verdict_on", row=14, breaks="R11", by="I-5 A-12", setting=BELOW_MIN_ISR, more=(UNCHECKED,)
+    Candidates,
+    "verdict_on",
+    row=14,
+    breaks="R11",
+    by="A-11 I-5 A-12",
+    setting=BELOW_MIN_ISR,
+    more=(UNCHECKED,),
 )
 def elects_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
     """A member of the ELR is elected although it is fenced."""
@@ -236,7 +238,7 @@ def elects_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
     return original(self, replica)
 
 
-@mutant(Candidates, "verdict_on", breaks="R11, D7", by="OwnBug L-4 A-12", setting=BELOW_MIN_ISR)
+@mutant(Candidates, "verdict_on", breaks="R11, D7", by="A-11 OwnBug L-4", setting=BELOW_MIN_ISR)
 def means_to_elect_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
     """As elects-fenced-elr, but the controller's own check of the change is still there (D7)."""
     return elects_fenced_elr(original, self, replica)
@@ -285,13 +287,13 @@ def _epoch_stays(original: Any, self: Any, record: Any) -> Any:
     return replace(after, leader_epoch=self.leader_epoch) if after.leader is not None else after
 
 
-@mutant(PartitionRegistration, "merge", row=15, breaks="R2", by="I-10 I-15 A-8 TypeOK", more=(UNCHECKED,))
+@mutant(PartitionRegistration, "merge", row=15, breaks="R2", by="A-11 I-10 I-15", more=(UNCHECKED,))
 def leader_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """A new leader keeps the leader epoch."""
     return _epoch_stays(original, self, record)
 
 
-@mutant(PartitionRegistration, "merge", breaks="R2, D-5", by="A-8 TypeOK", more=(UNCHECKED,))
+@mutant(PartitionRegistration, "merge", breaks="R2, D-5", by="A-11 A-8", more=(UNCHECKED,))
 def partition_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """The partition epoch grows with elections only."""
     after = original(self, record)
@@ -313,7 +315,6 @@ def _in_any_incarnation(original: Any, self: Any, progress: Any) -> Any:
     by="A-4 A-5 I-8",
     setting=BRIDGED,
     more=(Patch(Partition, "_is_eligible", _in_any_incarnation),),
-    gap="needs a return while only the way to the leader is cut; a fault that cuts one pair of brokers would",
 )
 def accepts_stale_broker_epochs(
     original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
@@ -330,7 +331,14 @@ def accepts_fenced_members(original: Any, image: Any, partition: Any, sender_id:
     return ErrorCode.NONE if error is ErrorCode.INELIGIBLE_REPLICA else error
 
 
-@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 I-7", setting=PROPOSALS)
+@mutant(
+    replication_control,
+    "_proposal_error",
+    breaks="R41",
+    by="A-4 I-7",
+    setting=PROPOSALS,
+    gap="needs a proposal that a change overtakes; links with more jitter would",
+)
 def accepts_old_partition_epoch(
     original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
 ) -> Any:
@@ -340,7 +348,14 @@ def accepts_old_partition_epoch(
     return original(image, partition, sender_id, fresh)
 
 
-@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 I-9", setting=PROPOSALS)
+@mutant(
+    replication_control,
+    "_proposal_error",
+    breaks="R41",
+    by="A-4 I-9",
+    setting=PROPOSALS,
+    gap="needs a proposal that an election overtakes; links with more jitter would",
+)
 def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
     """AlterPartition is granted whoever leads by now, if that one is a member."""
     error = original(image, partition, sender_id, proposal)
@@ -350,7 +365,14 @@ def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_i
     return error
 
 
-@mutant(ProposalOrder, "refusal", breaks="D-4, A-15", by="A-4 I-7 I-8", setting=PROPOSALS)
+@mutant(
+    ProposalOrder,
+    "refusal",
+    breaks="D-4, A-15",
+    by="A-4 I-7 I-8",
+    setting=PROPOSALS,
+    gap="needs a copy of a proposal that arrives after a later one; slower answers than retries would",
+)
 def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
     """A refused proposal may be granted by a late copy of itself."""
     return None
@@ -359,7 +381,7 @@ def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
 # --- brokers -----------------------------------------------------------------------------------------------
 
 
-@mutant(ClusterControl, "register", row=12, breaks="R32", by="I-8 A-14", setting=BELOW_MIN_ISR)
+@mutant(ClusterControl, "register", row=12, breaks="R32", by="A-8 I-8 A-14", setting=BELOW_MIN_ISR)
 def every_start_is_clean(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
     """No registration is ever taken for one after an unclean shutdown."""
     old = draft.image.brokers.get(request.broker_id)
@@ -368,7 +390,7 @@ def every_start_is_clean(original: Any, self: Any, draft: Any, request: Any, now
     return original(self, draft, request, now_ms)
 
 
-@mutant(ReplicationControl, "take_out", breaks="R32, R5", by="I-8 A-9 A-14", setting=BELOW_MIN_ISR)
+@mutant(ReplicationControl, "take_out", breaks="R32, R5", by="A-8 I-8 A-9", setting=BELOW_MIN_ISR)
 def unclean_leaves_like_clean(
     original: Any, self: Any, draft: Any, broker_id: int, departure: Any, cause: Any
 ) -> Any:
@@ -377,7 +399,7 @@ def unclean_leaves_like_clean(
     return original(self, draft, broker_id, clean, cause)
 
 
-@mutant(ClusterControl, "_registration_error", row=13, breaks="R30, D14", by="I-5 A-14 I-8")
+@mutant(ClusterControl, "_registration_error", row=13, breaks="R30, D14", by="A-7 I-5 A-14")
 def registers_over_live_epoch(original: Any, self: Any, image: Any, request: Any) -> Any:
     """A registration is granted while the session of the old epoch lives, whatever it proves."""
     error, text = original(self, image, request)
@@ -400,7 +422,14 @@ def fences_without_taking_out(
     draft.write(FenceBrokerRecord(broker_id, draft.image.brokers[broker_id].broker_epoch))
 
 
-@mutant(ClusterControl, "heartbeat", breaks="R24", by="I-5 A-14 L-4", setting=STOPS)
+@mutant(
+    ClusterControl,
+    "heartbeat",
+    breaks="R24",
+    by="I-5 A-14 L-4",
+    setting=STOPS,
+    gap="needs a heartbeat that outlives its process and the next registration; longer clogs would",
+)
 def believes_stale_heartbeats(
     original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
 ) -> Any:
@@ -411,7 +440,7 @@ def believes_stale_heartbeats(
     return original(self, draft, request, connection_id, now_ms)
 
 
-@mutant(ReplicationControl, "elect_leaderless", breaks="R21", by="L-4 L-1", setting=BELOW_MIN_ISR)
+@mutant(ReplicationControl, "elect_leaderless", breaks="R21", by="L-9 L-4 L-1", setting=BELOW_MIN_ISR)
 def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *, mode: Any = None) -> Any:
     """A replica that returns leads nothing."""
 
@@ -419,7 +448,7 @@ def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *,
 # --- the quorum --------------------------------------------------------------------------------------------
 
 
-@mutant(QuorumController, "_write", breaks="K20", by="I-10 A-2 I-7 I-11", setting=ACTIVE_MOVES)
+@mutant(QuorumController, "_write", breaks="K20", by="D-5 I-10 A-2", setting=ACTIVE_MOVES)
 def answers_before_commit(original: Any, self: Any, decide: Any, now_ms: int, request: Any = None) -> Any:
     """The controller answers a write before the quorum has its records."""
     effects = original(self, decide, now_ms, request)
@@ -432,7 +461,7 @@ def answers_before_commit(original: Any, self: Any, decide: Any, now_ms: int, re
     return effects
 
 
-@mutant(QuorumController, "_renounce", breaks="K23", by="ValidControllerState A-8 I-13", setting=ACTIVE_MOVES)
+@mutant(QuorumController, "_renounce", breaks="K23", by="I-11 A-8 I-13", setting=ACTIVE_MOVES)
 def keeps_uncommitted_state(original: Any, self: Any) -> Any:
     """A controller that lost the quorum goes on from what was never committed."""
     latest, was_active = self._latest, self._is_active
@@ -446,7 +475,7 @@ def keeps_uncommitted_state(original: Any, self: Any) -> Any:
     QuorumController,
     "_claim_if_ready",
     breaks="K22",
-    by="ValidControllerState A-8 I-13",
+    by="I-11 A-8 I-13",
     setting=ACTIVE_MOVES,
 )
 def claims_before_applied(original: Any, self: Any, now_ms: int) -> Any:

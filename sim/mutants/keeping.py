@@ -75,7 +75,7 @@ FLAPPING = Setting(
 # --- flushes -----------------------------------------------------------------------------------------------
 
 
-@mutant(Log, "flush", row=29, breaks="A-21", by="B-3 FlushedIsDurable", setting=FLUSHED_POWER)
+@mutant(Log, "flush", row=29, breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
 async def flush_covers_completion(original: Any, self: Any) -> Any:
     """The durable offset becomes the log end at the completion of a flush."""
     await original(self)
@@ -83,7 +83,7 @@ async def flush_covers_completion(original: Any, self: Any) -> Any:
     return self._flushed_offset
 
 
-@mutant(Segment, "flush", breaks="A-21", by="B-3 FlushedIsDurable", setting=FLUSHED_POWER)
+@mutant(Segment, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
 async def flush_writes_nothing(original: Any, self: Any) -> Any:
     """A flush reports success and flushes nothing."""
     self.flushed_size = self.size
@@ -94,7 +94,7 @@ def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
     """A flush covers the active segment only, not the one that was rolled before."""
 
 
-@mutant(Flusher, "sync_names", breaks="D4", by="B-3 FlushedIsDurable A-22", setting=FLUSHED_POWER)
+@mutant(Flusher, "sync_names", breaks="D4", by="A-21 B-3 A-22", setting=FLUSHED_POWER)
 async def names_not_durable(original: Any, self: Any) -> Any:
     """The folder is not synced after a new segment was made."""
 
@@ -140,7 +140,7 @@ def log_takes_no_offence(original: Any, self: Any, error: Any) -> Any:
 # --- recovery ----------------------------------------------------------------------------------------------
 
 
-@mutant(recovery, "check_batch", row=30, breaks="A-22, R86", by="A-22 I-10 rule", setting=POWER)
+@mutant(recovery, "check_batch", row=30, breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER)
 def recovery_believes_headers(original: Any, buffer: Any, position: int = 0) -> Any:
     """Recovery keeps a batch whose bytes do not match its crc, and what follows it."""
     return parse_header(buffer, position)
@@ -255,7 +255,7 @@ def _rewound_without_flushed(original: Any, self: Any, log_end_offset: int) -> A
     self._flushed_offset = flushed
 
 
-@mutant(Log, "_rewound", breaks="R81", by="TypeOK B-3 ValidReplicaState", setting=DIVERGING)
+@mutant(Log, "_rewound", breaks="R81", by="I-1 B-3", setting=DIVERGING)
 def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int) -> Any:
     """The flushed offset stays where it was when the log is cut below it."""
     _rewound_without_flushed(original, self, log_end_offset)
@@ -268,7 +268,7 @@ def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int)
     checkpoint,
     "write_atomically",
     breaks="A-19, R87",
-    by="L-4 I-17 I-18",
+    by="L-8 L-4 I-17",
     setting=Setting(faults={"power_broker": 4, "power_controller": 4, "power_all": 3, "crash_at_point": 3}),
 )
 async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str) -> Any:

@@ -152,7 +152,7 @@ def wins_without_majority(original: Any, self: Any) -> Any:
     return bool(self._granted)
 
 
-@mutant(Member, "start", breaks="K3, D-1", by="Q-2 Q-4 OwnBug I-10 QuorumLogMatching", setting=QUORUM)
+@mutant(Member, "start", breaks="K3, D-1", by="Q-3 Q-2 Q-4", setting=QUORUM)
 def leads_again_after_restart(original: Any, self: Any) -> Any:
     """A leader that restarts goes on leading its epoch."""
     original(self)
@@ -162,7 +162,14 @@ def leads_again_after_restart(original: Any, self: Any) -> Any:
         self.role = Leader.elected(config.other_voters, self.shape.log_end_offset, calls, self.now_ms)
 
 
-@mutant(Member, "learn", breaks="K3", by="L-4 OwnBug Q-1", setting=PARTED)
+@mutant(
+    Member,
+    "learn",
+    breaks="K3",
+    by="L-4 OwnBug Q-1",
+    setting=PARTED,
+    gap="needs a leader that hears of the next one before its check-quorum ends; shorter cuts would",
+)
 def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
     """A leader does not step down when it hears of a later epoch."""
     if isinstance(self.role, Leader):
@@ -173,7 +180,7 @@ def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: i
 # --- commits -----------------------------------------------------------------------------------------------
 
 
-@mutant(quorum, "majority_count", breaks="K1", by="Q-1 CommittedByMajority I-13 OwnBug", setting=QUORUM)
+@mutant(quorum, "majority_count", breaks="K1", by="Q-7 Q-1 I-13", setting=QUORUM)
 def half_is_a_majority(original: Any, voter_count: int) -> Any:
     """Half of the voters, rounded down, make a majority."""
     return max(1, voter_count // 2)
@@ -197,7 +204,7 @@ def leader_counts_unflushed_log(original: Any, self: Any) -> Any:
         self.shape.flushed_offset = flushed
 
 
-@mutant(following, "may_fetch", breaks="K11", by="CommittedByMajority K11 OwnBug", setting=QUORUM)
+@mutant(following, "may_fetch", breaks="K11", by="Q-7 K11 OwnBug", setting=QUORUM)
 def voters_fetch_unflushed(original: Any, member: Any) -> Any:
     """A voter fetches on before what it has is flushed."""
     flushed, member.shape.flushed_offset = member.shape.flushed_offset, member.shape.log_end_offset
@@ -254,7 +261,14 @@ def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
     """A voter that diverges keeps its log."""
 
 
-@mutant(following, "fetch_answered", breaks="A-15, D-4", by="Q-2 OwnBug", setting=PARTED)
+@mutant(
+    following,
+    "fetch_answered",
+    breaks="A-15, D-4",
+    by="Q-2 OwnBug",
+    setting=PARTED,
+    gap="needs an answer without error of one who leads no more; a link with more jitter would",
+)
 def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
     """An answer counts as if the leader had given it, in the present epoch."""
     row = response.partitions[0] if response.partitions else None
@@ -263,7 +277,7 @@ def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
     return following._take(member, row)
 
 
-@mutant(Member, "raise_high_watermark", breaks="Q-6, K12", by="CommittedByMajority Q-3 I-13", setting=PARTED)
+@mutant(Member, "raise_high_watermark", breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED)
 def followers_commit_all(original: Any, self: Any, to_offset: int) -> Any:
     """A follower takes all of its log for committed."""
     end = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset

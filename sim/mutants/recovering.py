@@ -35,25 +35,32 @@ def recovers_on_first_reply(original: Any, partition: Any, recovery: Any, asked:
     return bool(valid)
 
 
-@mutant(unclean_recovery, "best_log", row=24, breaks="R66", by="A-17 BestLogWins I-8 I-13", setting=ALL_DOWN)
+@mutant(unclean_recovery, "best_log", row=24, breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN)
 def recovers_at_random(original: Any, partition: Any, replies: Any) -> Any:
     """Recovery elects the first replica that has answered, whatever its log."""
     return min(replies)
 
 
-@mutant(unclean_recovery, "best_log", breaks="R66, B22", by="A-17 BestLogWins I-8 I-13", setting=ALL_DOWN)
+@mutant(
+    unclean_recovery,
+    "best_log",
+    breaks="R66, B22",
+    by="A-17 BestLogWins I-8 I-13",
+    setting=ALL_DOWN,
+    gap="needs a longer log of an older epoch among the answers; faults at leaders just elected would",
+)
 def longest_log_before_epoch(original: Any, partition: Any, replies: Any) -> Any:
     """The longest log wins, whatever epoch it ends in."""
     return max(replies, key=lambda replica: (replies[replica].end_offset, -replica))
 
 
-@mutant(unclean_recovery, "best_log", breaks="R66", by="A-17 BestLogWins I-8 I-13", setting=ALL_DOWN)
+@mutant(unclean_recovery, "best_log", breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN)
 def shortest_log_wins(original: Any, partition: Any, replies: Any) -> Any:
     """The log that ends first wins."""
     return min(replies, key=lambda replica: (replies[replica].end_offset, replica))
 
 
-@mutant(unclean_recovery, "_statement", breaks="R61, R64", by="A-17 BestLogWins I-8 I-13", setting=ALL_DOWN)
+@mutant(unclean_recovery, "_statement", breaks="R61, R64", by="A-14 A-17 I-8", setting=ALL_DOWN)
 def recovers_without_fenced_seats(original: Any, image: Any, partition: Any, strategy: Any) -> Any:
     """Recovery does not wait for members of the last known ELR that are fenced."""
     statement = original(image, partition, strategy)
@@ -62,7 +69,12 @@ def recovers_without_fenced_seats(original: Any, image: Any, partition: Any, str
 
 
 @mutant(
-    unclean_recovery, "_valid_replies", breaks="R63, D-3", by="A-17 BestLogWins I-8 I-13", setting=ALL_DOWN
+    unclean_recovery,
+    "_valid_replies",
+    breaks="R63, D-3",
+    by="A-17 BestLogWins I-8 I-13",
+    setting=ALL_DOWN,
+    gap="needs a replica that dies uncleanly between its answer and the choice; a fault at answers would",
 )
 def recovers_without_revalidation(original: Any, image: Any, recovery: Any, asked: Any) -> Any:
     """Answers are checked when they arrive and not when the choice is made."""
@@ -73,7 +85,14 @@ def recovers_without_revalidation(original: Any, image: Any, recovery: Any, aske
     }
 
 
-@mutant(UncleanRecovery, "take_log_info", breaks="R62", by="A-17 BestLogWins I-8 I-13", setting=ALL_DOWN)
+@mutant(
+    UncleanRecovery,
+    "take_log_info",
+    breaks="R62",
+    by="A-17 BestLogWins I-8 I-13",
+    setting=ALL_DOWN,
+    gap="needs an asked replica that is still loading; slower disks at the start would",
+)
 def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any) -> Any:
     """An answer that is none counts as an empty log."""
     if not event.error_code:
@@ -82,7 +101,7 @@ def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any)
     return Verdict.OK if verdict is Verdict.OK else verdict
 
 
-@mutant(ReplicationControl, "compares_logs", breaks="R69", by="I-8 I-13 lost", setting=ALL_DOWN)
+@mutant(ReplicationControl, "compares_logs", breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN)
 def manager_is_off(original: Any, self: Any, image: Any) -> Any:
     """The recovery manager is configured, and the last known leader is trusted all the same."""
     return False

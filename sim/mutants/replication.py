@@ -102,7 +102,7 @@ def ignores_pending_expansion(original: Any, self: Partition, now_ms: int) -> An
         leadership.progress, leadership.maximal_isr = progress, maximal_isr
 
 
-@mutant(Partition, "maybe_shrink", row=4, breaks="F3, R51", by="I-7 I-8", setting=LAGGING)
+@mutant(Partition, "maybe_shrink", row=4, breaks="F3, R51", by="I-10 I-7 I-8", setting=LAGGING)
 def shrinks_before_confirmed(original: Any, self: Partition, now_ms: int) -> Any:
     """A proposed shrink counts at once."""
     proposal = original(self, now_ms)
@@ -318,7 +318,7 @@ def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
 # --- divergence --------------------------------------------------------------------------------------------
 
 
-@mutant(Partition, "check_follower", row=20, breaks="R80", by="I-10 A-22", setting=DIVERGING)
+@mutant(Partition, "check_follower", row=20, breaks="R80", by="I-8 I-10 A-22", setting=DIVERGING)
 def no_divergence_check(
     original: Any,
     self: Partition,
@@ -378,13 +378,13 @@ def truncates_to_leaders_end(
     return max(self.log.log_start_offset, min(leader_end_offset, self.log.log_end_offset))
 
 
-@mutant(Partition, "truncation_offset", breaks="R81", by="L- I-10", setting=DIVERGING)
+@mutant(Partition, "truncation_offset", breaks="R81", by="L-4 I-10", setting=DIVERGING)
 def never_truncates(original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int) -> Any:
     """A follower keeps what diverges: safe, and stuck for ever."""
     return self.log.log_end_offset
 
 
-@mutant(Partition, "truncation_offset", breaks="R81, A-16", by="A-16 I-8", setting=DIVERGING)
+@mutant(Partition, "truncation_offset", breaks="R81, A-16", by="A-1 A-16 I-8", setting=DIVERGING)
 def truncates_everything(original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int) -> Any:
     """A follower that diverges drops its whole log."""
     return self.log.log_start_offset
@@ -395,14 +395,14 @@ def keeps_high_watermark_when_cut(original: Any, self: Partition) -> Any:
     """The high watermark stays where it was when the log is cut below it."""
 
 
-@mutant(Partition, "leader_answered", breaks="R52", by="ValidReplicaState TypeOK A-2")
+@mutant(Partition, "leader_answered", breaks="R52", by="I-1 A-2")
 def takes_high_watermark_beyond_end(original: Any, self: Partition, leader_high_watermark: int) -> Any:
     """A follower takes the leader's high watermark though its own log is shorter."""
     if leader_high_watermark > self.high_watermark:
         self.high_watermark = leader_high_watermark
 
 
-@mutant(Fetchers, "_row_answered", breaks="R82", by="A-7 A-2 I-8", setting=DIVERGING)
+@mutant(Fetchers, "_row_answered", breaks="R82", by="I-10 A-7 A-2", setting=DIVERGING)
 def learns_before_it_truncates(
     original: Any, self: Any, row: Any, answer: Any, fetched: Any, effects: Any, now_ms: int
 ) -> Any:
@@ -430,7 +430,7 @@ def takes_stale_answers(original: Any, self: Any, event: Any, now_ms: int) -> An
     return original(self, event, now_ms)
 
 
-@mutant(FetchPath, "_consumer_row", breaks="F6, I-12", by="I-12 ConsistentRead")
+@mutant(FetchPath, "_consumer_row", breaks="F6, I-12", by="A-6 I-12")
 def shows_uncommitted(original: Any, self: Any, wanted: Any) -> Any:
     """Consumers are given records above the high watermark."""
     row = original(self, wanted)

@@ -93,7 +93,7 @@ async def file_gone_but_not_durably(original: Any, disk: Any, log_dirs: Any) -> 
     return await original(_Unsynced(disk), log_dirs)
 
 
-@mutant(clean_shutdown, "decode", breaks="R33, R34", by="I-17 A-14 L-4", setting=STOPPED)
+@mutant(clean_shutdown, "decode", breaks="R33, R34", by="A-21 I-17 A-14", setting=STOPPED)
 def believes_no_file(original: Any, text: Any) -> Any:
     """A missing clean-shutdown file counts as epoch 0."""
     return max(0, original(text))
@@ -141,7 +141,7 @@ def registers_anew_as_clean(original: Any, self: Any, response: Any, now_ms: int
 # --- roles -------------------------------------------------------------------------------------------------
 
 
-@mutant(Roles, "maybe_take_roles", breaks="D-2", by="ValidBrokerState D-2 I-5 I-8")
+@mutant(Roles, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
     if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
