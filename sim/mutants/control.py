@@ -273,7 +273,6 @@ def last_known_leader_before_elr(original: Any, candidates: Any, mode: ElectionM
     breaks="R12",
     by="A-13 A-3",
     setting=TALL,
-    gap="needs two in sync beside an ELR (min ISR 3) and a leader that dies just then; five brokers would",
 )
 def elects_elr_before_isr(original: Any, self: Candidates, replica: int) -> Any:
     """Members of the ELR are candidates while the ISR has active ones."""
