@@ -11,7 +11,7 @@ from sim.run import run, shape_of
 from sim.world import Shape
 from tests.sim.checkers.mutants import MUTANTS, Mutant
 
-SEEDS = 12
+SEEDS = 60
 
 
 def first_violation(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str | None]:
