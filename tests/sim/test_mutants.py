@@ -59,12 +59,14 @@ def test_every_mutant_has_its_verdict_or_a_reason_and_the_page_tells() -> None:
 
 
 @pytest.mark.parametrize("name", HANDFUL)
+@pytest.mark.usefixtures("failures_logged")
 def test_a_killing_seed_still_kills(name: str) -> None:
     _replay(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in KILLED if name not in HANDFUL])
+@pytest.mark.usefixtures("failures_logged")  # a mutant may be noticed by our own asserts first
 def test_each_killing_seed_still_kills(name: str) -> None:
     _replay(name)
 
