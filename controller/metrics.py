@@ -4,10 +4,20 @@ Names and labels are those that Kafka's users expect. Series of partitions and o
 from the active controller only, so that there are no duplicates. One pass over all partitions a scrape.
 """
 
+from collections.abc import Callable, Container, Iterator
+
+from controller.election import ElectionReason
 from controller.quorum_controller import QuorumController
+from controller.unclean_recovery import Strategy
+from metadata.headroom import headroom
 from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration, leader_number
-from runtime.stats import Labels, MetricFamily, MetricKind, Sample, counter, gauge
+from runtime.stats import Histogram, Labels, MetricFamily, MetricKind, Sample, counter, gauge
+
+#: What a replica is to its partition, best first; the values of the replica_role gauge.
+ROLE_LEADER, ROLE_ISR, ROLE_ELR, ROLE_LAST_KNOWN_ELR, ROLE_CATCHING_UP, ROLE_FENCED = 6, 5, 4, 3, 2, 1
+
+_Row = tuple[str, int, PartitionRegistration]
 
 
 def families(core: QuorumController) -> list[MetricFamily]:
@@ -20,7 +30,7 @@ def families(core: QuorumController) -> list[MetricFamily]:
             "kafka_controller_leader_elections_total",
             MetricKind.COUNTER,
             "Leaders elected, by reason.",
-            tuple(Sample(n, (("reason", reason.value),)) for reason, n in counts.elections.items()),
+            tuple(Sample(n, (("reason", reason),)) for reason, n in _elections(core)),
         ),
         MetricFamily(
             "kafka_controller_unclean_shutdown_registrations_total",
@@ -74,7 +84,58 @@ def families(core: QuorumController) -> list[MetricFamily]:
             ),
         ]
         found += _cluster(core.committed, core.config.partition_metrics)
-    return found
+    return found + _durations(core)
+
+
+def event_families(queue: Histogram, processing: Histogram) -> list[MetricFamily]:
+    """What the shell measures of events."""
+    return [
+        _histogram(
+            "event_queue_seconds", "Seconds that an event waited for earlier ones.", Sample(queue.value())
+        ),
+        _histogram(
+            "event_processing_seconds",
+            "Seconds that an event and its effects took.",
+            Sample(processing.value()),
+        ),
+    ]
+
+
+def _elections(core: QuorumController) -> Iterator[tuple[str, int]]:
+    """(label, count); comparisons of logs by the strategy that was in force."""
+    for reason, count in core.counts.elections.items():
+        if reason is not ElectionReason.LONGEST_LOG:
+            yield "designation" if reason is ElectionReason.DESIGNATED else reason.value, count
+    yield "longest_log_balanced", core.recovery.elections[Strategy.BALANCED]
+    yield "longest_log_aggressive", core.recovery.elections[Strategy.AGGRESSIVE]
+
+
+def _durations(core: QuorumController) -> list[MetricFamily]:
+    durations = core.durations
+    return [
+        _histogram(
+            "leader_election_seconds",
+            "Seconds from the decision for a leader to its commit.",
+            Sample(durations.election_seconds.value()),
+        ),
+        _histogram(
+            "partition_leaderless_seconds",
+            "Seconds that a partition was without a leader, counted when it has one again.",
+            Sample(durations.leaderless_seconds.value()),
+        ),
+        _histogram(
+            "unclean_recovery_seconds",
+            "Seconds of recoveries that ended with a leader, by phase.",
+            *(
+                Sample(seconds.value(), (("phase", phase),))
+                for phase, seconds in durations.recovery_seconds.items()
+            ),
+        ),
+    ]
+
+
+def _histogram(name: str, help: str, *samples: Sample) -> MetricFamily:
+    return MetricFamily(f"kafka_controller_{name}", MetricKind.HISTOGRAM, help, samples)
 
 
 def _cluster(image: MetadataImage, with_partitions: bool) -> list[MetricFamily]:
@@ -111,24 +172,64 @@ def _cluster(image: MetadataImage, with_partitions: bool) -> list[MetricFamily]:
         gauge("kafka_controller_global_topics", "Topics.", len(image.topics)),
         gauge("kafka_controller_global_partitions", "Partitions.", len(rows)),
     ]
-    return found + _partitions(rows) if with_partitions else found
+    return found + _partitions(image, rows) if with_partitions else found
 
 
-def _partitions(rows: list[tuple[str, int, PartitionRegistration]]) -> list[MetricFamily]:
+def _partitions(image: MetadataImage, rows: list[_Row]) -> list[MetricFamily]:
     labelled: list[tuple[Labels, PartitionRegistration]] = [
         ((("topic", name), ("partition", str(index))), partition) for name, index, partition in rows
     ]
 
-    def each(name: str, help: str, values: list[int]) -> MetricFamily:
-        samples = tuple(Sample(value, labels) for (labels, _), value in zip(labelled, values, strict=True))
-        return MetricFamily(f"kafka_controller_partition_{name}", MetricKind.GAUGE, help, samples)
+    def family(name: str, help: str, samples: Iterator[Sample]) -> MetricFamily:
+        return MetricFamily(f"kafka_controller_partition_{name}", MetricKind.GAUGE, help, tuple(samples))
 
-    partitions = [partition for _, partition in labelled]
+    def each(name: str, help: str, value: Callable[[PartitionRegistration], int]) -> MetricFamily:
+        return family(name, help, (Sample(value(partition), labels) for labels, partition in labelled))
+
+    unfenced = {broker.broker_id for broker in image.sorted_brokers() if not broker.is_fenced}
     return [
-        each("leader", "Leader, -1 for none.", [leader_number(p.leader) for p in partitions]),
-        each("leader_epoch", "Leader epoch.", [p.leader_epoch for p in partitions]),
-        each("partition_epoch", "Partition epoch.", [p.partition_epoch for p in partitions]),
-        each("effective_min_isr", "Effective min ISR.", [p.min_isr for p in partitions]),
-        each("electable_leaders", "Members of ISR and ELR.", [len(p.isr) + len(p.elr) for p in partitions]),
-        each("leader_recovery_state", "1 while recovering.", [p.leader_recovery_state for p in partitions]),
+        each("leader", "Leader, -1 for none.", lambda p: leader_number(p.leader)),
+        each("leader_epoch", "Leader epoch.", lambda p: p.leader_epoch),
+        each("partition_epoch", "Partition epoch.", lambda p: p.partition_epoch),
+        each("effective_min_isr", "Effective min ISR.", lambda p: p.min_isr),
+        each("electable_leaders", "Members of ISR and ELR.", lambda p: len(p.isr) + len(p.elr)),
+        each("leader_recovery_state", "1 while recovering.", lambda p: p.leader_recovery_state),
+        family(
+            "replica_role",
+            "6 leader, 5 ISR, 4 ELR, 3 last known ELR, 2 catching up, 1 fenced.",
+            (
+                Sample(replica_role(partition, replica, unfenced), (*labels, ("broker", str(replica))))
+                for labels, partition in labelled
+                for replica in partition.replicas
+            ),
+        ),
+        family(
+            "failures_tolerated",
+            "Failures survived: by writes, by the leadership (online), by acknowledged records (lossy).",
+            (
+                Sample(value, (*labels, ("kind", kind)))
+                for labels, partition in labelled
+                for kind, value in _tolerated(partition, unfenced)
+            ),
+        ),
     ]
+
+
+def replica_role(partition: PartitionRegistration, replica: int, unfenced: Container[int]) -> int:
+    """The best that the replica is to its partition."""
+    if replica == partition.leader:
+        return ROLE_LEADER
+    if replica in partition.isr:
+        return ROLE_ISR
+    if replica in partition.elr:
+        return ROLE_ELR
+    if replica in partition.last_known_elr:
+        return ROLE_LAST_KNOWN_ELR
+    return ROLE_CATCHING_UP if replica in unfenced else ROLE_FENCED
+
+
+def _tolerated(partition: PartitionRegistration, unfenced: Container[int]) -> Iterator[tuple[str, int]]:
+    left = headroom(partition.isr, partition.elr, partition.min_isr, unfenced.__contains__)
+    yield "writes", left.writes
+    yield "online", left.online
+    yield "lossy", left.lossy

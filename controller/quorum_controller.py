@@ -18,6 +18,7 @@ from controller.cluster_control import ClusterControl
 from controller.config import ControllerConfig
 from controller.decisions import DecisionRing
 from controller.draft import Draft
+from controller.durations import Durations
 from controller.election import ElectionReason
 from controller.events import (
     AppendRecords,
@@ -79,6 +80,9 @@ class _Pending:
     end_offset: int
     #: state after them
     image: MetadataImage
+    drafted_ms: int
+    #: leaders elected by them
+    elections: int
     #: answers with the requests that they belong to
     answers: list[tuple[RequestArrived, Any]] = field(default_factory=list)
 
@@ -131,6 +135,7 @@ class QuorumController:
         self._next_unclean_pass_ms: int | None = None
         self._counts = Counts()
         self._decisions = DecisionRing()
+        self._durations = Durations()
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -172,6 +177,11 @@ class QuorumController:
     def decisions(self) -> DecisionRing:
         """Why partitions changed lately: of this active controller only, not to be written by others."""
         return self._decisions
+
+    @property
+    def durations(self) -> Durations:
+        """How long things took, not to be written by others."""
+        return self._durations
 
     @property
     def unclean_registrations(self) -> dict[int, int]:
@@ -222,6 +232,7 @@ class QuorumController:
             key = (one.topic_id, one.partition_index)
             self._questions.want(key, self._recovery.unanswered(self._latest, key))
             self._counts.recoveries += isinstance(one.statement, RecoveryElected)
+            self._durations.stated(one, now_ms)
         return [*effects, *stated]
 
     def _take(self, event: Event, now_ms: int) -> list[Effect]:
@@ -320,13 +331,15 @@ class QuorumController:
         if draft.records:
             effects += self._appends(draft)
             self._recovery.observe(self._latest, draft.image, draft.changed_partitions)
+            self._durations.changed(draft.image, draft.changed_partitions, now_ms)
             self._latest = draft.image
             self._next_offset = draft.next_offset
-            self._pending.append(_Pending(draft.next_offset, draft.image))
+            reasons = [entry.decision.reason for entry in draft.decisions]
+            elected = [reason for reason in reasons if reason is not None]
+            self._pending.append(_Pending(draft.next_offset, draft.image, now_ms, len(elected)))
             self._counts.records_appended += len(draft.records)
-            for entry in draft.decisions:
-                if entry.decision.reason is not None:
-                    self._counts.elections[entry.decision.reason] += 1
+            for reason in elected:
+                self._counts.elections[reason] += 1
             self._decisions.extend(draft.decisions)
             if any(type(record) is not NoOpRecord for record in draft.records):
                 self._change_offset = draft.next_offset
@@ -416,6 +429,7 @@ class QuorumController:
             pending = self._pending.popleft()
             self._committed = pending.image
             self._waiting_answers -= len(pending.answers)
+            self._durations.elected(pending.elections, pending.drafted_ms, now_ms)
             effects += [Respond(request.request_id, answer) for request, answer in pending.answers]
         self._unapplied = [entry for entry in self._unapplied if entry.offset >= self._committed.offset]
         return effects
@@ -447,6 +461,7 @@ class QuorumController:
         self._cluster.start(self._latest, now_ms)
         self._proposal_order.start(self._raft_epoch)
         self._recovery.start(self._latest)
+        self._durations.start(self._latest, now_ms)
         self._balance.start(now_ms)
         self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
         if self._config.max_idle_interval_ms:
@@ -485,6 +500,7 @@ class QuorumController:
         self._latest = self._committed
         self._cluster.stop()
         self._recovery.stop()
+        self._durations.stop()
         self._questions.stop()
         self._balance.stop()
         self._decisions.clear()

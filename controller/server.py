@@ -38,7 +38,7 @@ from raft.driver import NotLeader, RaftDriver
 from rpc.channel import CallRefused, Pool
 from rpc.server import Exchange, Server, ServerLimits
 from runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
-from runtime.stats import MetricFamily
+from runtime.stats import Histogram, MetricFamily
 from storage.log import Log
 
 #: Requests that go to the core; the quorum's own go to raft.
@@ -59,6 +59,7 @@ CORE_APIS = (
 )
 #: A probe that gets no answer for so long is no evidence (D9).
 PROBE_TIMEOUT_MS = 1000
+_EVENT_BOUNDS_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 
 _log = logging.getLogger("holdfast.controller")
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
@@ -86,7 +87,10 @@ class ControllerServer:
         #: requests without an answer, by the number that the core knows them by
         self._exchanges: dict[int, Exchange] = {}
         self._requests_taken = 0
-        self._events: deque[Event] = deque()
+        #: with when each was taken in, ns
+        self._events: deque[tuple[Event, int]] = deque()
+        self._queue_seconds = Histogram(_EVENT_BOUNDS_SECONDS)
+        self._processing_seconds = Histogram(_EVENT_BOUNDS_SECONDS)
         self._is_busy = False
         self._is_stopped = False
         self._timer: Timer | None = None
@@ -134,7 +138,12 @@ class ControllerServer:
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All series of this node."""
-        return [*metrics.families(self._core), *self._driver.stats(), *self._server.stats()]
+        return [
+            *metrics.families(self._core),
+            *metrics.event_families(self._queue_seconds, self._processing_seconds),
+            *self._driver.stats(),
+            *self._server.stats(),
+        ]
 
     # --- events ------------------------------------------------------------------------------------------
 
@@ -164,13 +173,18 @@ class ControllerServer:
 
     def _take(self, event: Event) -> None:
         """One event after the other; one that arrives from inside an effect waits for its turn."""
-        self._events.append(event)
+        clock = self._runtime.clock
+        self._events.append((event, clock.now_ns()))
         if self._is_busy or self._is_stopped:
             return
         self._is_busy = True
         while self._events:
-            for effect in self._core.handle(self._events.popleft(), self._runtime.clock.now_ms()):
+            event, taken_ns = self._events.popleft()
+            begun_ns = clock.now_ns()
+            for effect in self._core.handle(event, clock.now_ms()):
                 self._carry_out(effect)
+            self._queue_seconds.observe((begun_ns - taken_ns) / 1e9)
+            self._processing_seconds.observe((clock.now_ns() - begun_ns) / 1e9)
         self._is_busy = False
         self._arm_timer()
 

@@ -113,6 +113,8 @@ class UncleanRecovery:
         self._is_all_dirty = False
         #: when the next recovery has waited long enough for further answers
         self._deadline_ms: int | None = None
+        #: leaders elected by a comparison of logs since the process started
+        self.elections: dict[Strategy, int] = {Strategy.BALANCED: 0, Strategy.AGGRESSIVE: 0}
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -277,6 +279,7 @@ class UncleanRecovery:
             valid = _valid_replies(image, recovery, statement)
             if _is_decided(partition, recovery, statement, valid):
                 del self._recoveries[key]
+                self.elections[strategy] += 1
                 chosen = best_log(partition, _provable(partition, strategy, valid))
                 return [*stated, self._elect(draft, topic, key[1], partition, valid, chosen)]
         if statement != recovery.statement:

@@ -80,10 +80,10 @@ class Histogram:
         self._counts = [0] * len(self._bounds)
         self._sum = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count `value` in the first bucket whose bound is not below it."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count `value` in the first bucket whose bound is not below it, as if it came so many times."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._sum += value * times
 
     def value(self) -> HistogramValue:
         """A copy of what was counted so far."""

@@ -2,20 +2,23 @@
 
 from controller.metrics import families
 from controller.quorum_controller import QuorumController
+from runtime.stats import HistogramValue
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
 
 
 def values(core: QuorumController) -> dict[str, dict[str, float]]:
-    """{name without prefix: {label values joined: value}}."""
+    """{name without prefix: {label values joined: value, of a histogram how often it was observed}}."""
     found: dict[str, dict[str, float]] = {}
     for family in families(core):
         name = family.name.removeprefix("kafka_controller_")
         assert name not in found
         found[name] = {}
         for sample in family.samples:
-            assert isinstance(sample.value, (int, float))
-            found[name][",".join(value for _, value in sample.labels)] = sample.value
+            value = sample.value
+            if isinstance(value, HistogramValue):
+                value = sum(count for _, count in value.buckets)
+            found[name][",".join(text for _, text in sample.labels)] = value
     return found
 
 
@@ -47,6 +50,9 @@ def test_the_active_controller_counts_the_cluster() -> None:
         "unclean_recovery_finished_count": 0,
         # partition 0 of alone waits for its last known leader (D8 Q8)
         "manual_leader_election_required_partition_count": 0,
+        # one of t-0, when 1 vanished; `alone` has none since
+        "leader_election_seconds": 1,
+        "partition_leaderless_seconds": 0,
     }
     assert seen["leader_elections_total"]["isr"] == 1
     assert seen["unclean_shutdown_registrations_total"] == {"3": 1}
@@ -54,6 +60,19 @@ def test_the_active_controller_counts_the_cluster() -> None:
     assert seen["partition_leader_epoch"] == {"alone,0": 1, "t,0": 1, "t,1": 0}
     assert seen["partition_electable_leaders"] == {"alone,0": 0, "t,0": 2, "t,1": 2}
     assert seen["partition_effective_min_isr"]["alone,0"] == 1
+    assert seen["partition_replica_role"] == {
+        "alone,0,3": 3,
+        "t,0,1": 4,
+        "t,0,2": 6,
+        "t,0,3": 1,
+        "t,1,1": 4,
+        "t,1,2": 6,
+        "t,1,3": 1,
+    }
+    # of t-0: one short of min ISR, 2 leads and nobody else is there, two complete copies are left
+    tolerated = seen["partition_failures_tolerated"]
+    assert [tolerated[f"t,0,{kind}"] for kind in ("writes", "online", "lossy")] == [-1, 0, 1]
+    assert [tolerated[f"alone,0,{kind}"] for kind in ("writes", "online", "lossy")] == [-1, -1, -1]
 
 
 def test_a_standby_reports_itself_only() -> None:
