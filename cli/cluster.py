@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from cli import power_drivers
 from cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
 from cli.local_cluster import STATE_FILE, LocalCluster
 from cli.nodes import ClusterError
@@ -32,6 +33,12 @@ for node_command in NODE_COMMANDS:
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE", help="Put into every server.properties."
 )
+@click.option(
+    "--power-loss",
+    type=click.Choice(["auto", *power_drivers.NAMES]),
+    help="Keep data where `cluster power-loss` can cut its power: file systems of their own (root only), or "
+    "files whose unsynced part is remembered; auto is the first that works.",
+)
 @timeout_option
 @output
 def up(
@@ -40,6 +47,7 @@ def up(
     controllers: str,
     base_port: int | None,
     properties: tuple[str, ...],
+    power_loss: str | None,
     timeout_ms: int,
     output: str,
 ) -> None:
@@ -53,7 +61,12 @@ def up(
             _warn_of_ignored(folder)
         else:
             made = LocalCluster.create(
-                folder, brokers, int(controllers), base_port=base_port, properties=extra
+                folder,
+                brokers,
+                int(controllers),
+                base_port=base_port,
+                properties=extra,
+                power_loss=power_loss,
             )
             for warning in sorted({text for texts in made.warnings.values() for text in texts}):
                 click.echo(f"warning: {warning}", err=True)
@@ -65,6 +78,8 @@ def up(
         fail("cluster-up", output, error, hint)
     sizes = f"{len(made.brokers)} brokers, {len(made.controllers)} controllers"
     data = {"bootstrap_servers": made.bootstrap_servers, "bootstrap_controllers": made.bootstrap_controllers}
+    if made.power_loss_driver is not None:
+        data["power_loss"] = made.power_loss_driver
     text = f"up: {sizes}\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in data.items())
     Answer("cluster-up", data).finish(output, text)
 
@@ -143,7 +158,7 @@ def _node_errors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _warn_of_ignored(folder: Path) -> None:
     """Say which options of a first `up` were given to a later one."""
     context = click.get_current_context()
-    names = ("brokers", "controllers", "base_port", "properties")
+    names = ("brokers", "controllers", "base_port", "properties", "power_loss")
     given = [
         parameter.opts[0]
         for parameter in context.command.params

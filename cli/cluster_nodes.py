@@ -1,10 +1,11 @@
-"""`holdfast cluster kill|stop|start|pause|resume`: what may happen to single nodes of a local cluster.
+"""`holdfast cluster kill|power-loss|stop|start|pause|resume`: what may happen to nodes of a local cluster.
 
 The kinds of stop are never mixed up (D10): `stop` is clean, `kill` takes the process and leaves the page
-cache, `pause` makes a node silent, as if its network had gone.
+cache, `power-loss` takes what was not synced too, `pause` makes a node silent, as if its network had gone.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import click
 from cli.local_cluster import LocalCluster
 from cli.nodes import ClusterError, Node
 from cli.options import Answer, output
+from cli.power_loss import PowerLoss
 
 folder_option = click.option(
     "--dir",
@@ -57,16 +59,25 @@ def _numbers(role: str, text: str | None) -> list[int]:
         raise click.UsageError(f"--{role} {text}: expected ids with commas between") from None
 
 
+def node_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that name nodes, for `chosen_nodes`."""
+    for option in (
+        click.option("--all", "everything", is_flag=True, help="Every node."),
+        click.option("--controller", "controllers", metavar="N[,M]", help="Ids of controllers."),
+        click.option("--broker", "brokers", metavar="N[,M]", help="Ids of brokers."),
+        folder_option,
+    ):
+        command = option(command)
+    return command
+
+
 def _command(
     name: str, done: str, about: str, act: Callable[[LocalCluster, Sequence[Node], float], None]
 ) -> click.Command:
     """`holdfast cluster NAME` for chosen nodes."""
 
     @click.command(name, help=about, short_help=about)
-    @folder_option
-    @click.option("--broker", "brokers", metavar="N[,M]", help="Ids of brokers.")
-    @click.option("--controller", "controllers", metavar="N[,M]", help="Ids of controllers.")
-    @click.option("--all", "everything", is_flag=True, help="Every node.")
+    @node_options
     @timeout_option
     @output
     def command(
@@ -117,7 +128,40 @@ def _resume(cluster: LocalCluster, nodes: Sequence[Node], timeout_s: float) -> N
         cluster.resume(node)
 
 
+@click.command("power-loss", short_help="Cut the power of nodes: what was not synced is gone.")
+@node_options
+@click.option("--seed", type=int, help="What a tracked disk loses is drawn from it; told at the end.")
+@output
+def power_loss(
+    folder: Path,
+    brokers: str | None,
+    controllers: str | None,
+    everything: bool,
+    seed: int | None,
+    output: str,
+) -> None:
+    """Cut the power of nodes, of all at the same moment: what was not synced is gone. They are down then."""
+    try:
+        cluster = LocalCluster.load(folder.absolute())
+        nodes = chosen_nodes(cluster, brokers, controllers, everything)
+        losses = cluster.power_loss(nodes, seed=seed)
+    except (ClusterError, OSError) as error:
+        fail("cluster-power-loss", output, error)
+    rows = [{"log_bytes_lost": loss.log_bytes_lost, **asdict(loss)} for loss in losses]
+    data = {"driver": cluster.power_loss_driver, "nodes": rows}
+    Answer("cluster-power-loss", data).finish(output, "\n".join(_told(loss) for loss in losses))
+
+
+def _told(loss: PowerLoss) -> str:
+    back = f", {len(loss.names_back)} old names are back" if loss.names_back else ""
+    return (
+        f"power lost: {loss.node} (seed {loss.seed}): {loss.log_bytes_lost} log bytes lost, "
+        f"{len(loss.files)} files touched{back}"
+    )
+
+
 NODE_COMMANDS = (
+    power_loss,
     _command(
         "kill", "killed", "Kill nodes at once (SIGKILL): the page cache lives on.", lambda c, n, t: c.kill(n)
     ),

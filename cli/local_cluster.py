@@ -1,11 +1,13 @@
-"""A cluster of local processes in one folder: start, stop, kill, pause, look.
+"""A cluster of local processes in one folder: start, stop, kill, pause, cut the power, look.
 
 Owns the processes and the files `cluster.json`, `<node>/server.properties`, `node.log` and `node.pid`; knows
 nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
-Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL), `pause` (SIGSTOP).
+Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL: the page cache
+lives), `power_loss` (what was not synced is gone). `pause` (SIGSTOP) makes a node silent.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -15,16 +17,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from cli import power_drivers
 from cli.node_health import probe
 from cli.nodes import ClusterError, Node, Nodes
+from cli.power_loss import PowerLoss
 
 #: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free.
 PORTS = range(20_000, 31_000)
 STATE_FILE = "cluster.json"
+#: A power loss that has begun: whoever finds it ends what an interrupted command left half done.
+POWER_LOSS_FILE = "power-loss.json"
 #: Ids of controllers start here, those of brokers at 1.
 FIRST_CONTROLLER_ID = 101
 
@@ -32,10 +38,15 @@ FIRST_CONTROLLER_ID = 101
 class LocalCluster(Nodes):
     """The nodes of one folder. Processes are found by their pid files, whoever started them."""
 
-    def __init__(self, folder: Path, cluster_id: str, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self, folder: Path, cluster_id: str, nodes: Sequence[Node], power_loss: str | None = None
+    ) -> None:
+        """`power_loss`: driver of `cli.power_drivers`; None: the nodes keep their data in plain folders."""
         super().__init__(nodes)
         self.folder = folder
         self.cluster_id = cluster_id
+        self.power_loss_driver = power_loss
+        self._disks = power_drivers.disks(power_loss)
         #: what a role does not understand of the properties that `create` was given
         self.warnings: dict[str, list[str]] = {}
         #: children of this very process: they must be reaped, or a dead one looks alive
@@ -52,8 +63,12 @@ class LocalCluster(Nodes):
         *,
         base_port: int | None = None,
         properties: Mapping[str, str] | None = None,
+        power_loss: str | None = None,
     ) -> "LocalCluster":
-        """Choose ports and write the configuration of every node. Nothing is started."""
+        """Choose ports and write the configuration of every node. Nothing is started.
+
+        `power_loss`: "auto" or a driver of `power_losses_available()`, for clusters that will lose power.
+        """
         if (folder / STATE_FILE).exists():
             raise ClusterError(
                 f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
@@ -67,7 +82,8 @@ class LocalCluster(Nodes):
             )
             for index in range(count)
         ]
-        cluster = cls(folder, secrets.token_urlsafe(16), nodes)
+        driver = power_drivers.choose(power_loss) if power_loss is not None else None
+        cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver)
         written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
         for node, keys in written.items():
             cluster._check_properties(node, keys)
@@ -75,7 +91,13 @@ class LocalCluster(Nodes):
             cluster.home(node).mkdir(parents=True, exist_ok=True)
             text = "".join(f"{key}={value}\n" for key, value in keys.items())
             cluster.properties_file(node).write_text(text, encoding="utf-8")
-        state = {"version": 1, "cluster_id": cluster.cluster_id, "nodes": [asdict(node) for node in nodes]}
+            cluster._disks.make(cluster.home(node))
+        state = {
+            "version": 1,
+            "cluster_id": cluster.cluster_id,
+            "power_loss": driver,
+            "nodes": [asdict(node) for node in nodes],
+        }
         (folder / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         return cluster
 
@@ -84,7 +106,8 @@ class LocalCluster(Nodes):
         """The cluster that an earlier `create` left in the folder."""
         try:
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
-            return cls(folder, state["cluster_id"], [Node(**node) for node in state["nodes"]])
+            nodes = [Node(**node) for node in state["nodes"]]
+            return cls(folder, state["cluster_id"], nodes, state.get("power_loss"))
         except FileNotFoundError:
             raise ClusterError(
                 f"no cluster in {folder}: `holdfast cluster up --dir {folder}` makes one"
@@ -104,7 +127,7 @@ class LocalCluster(Nodes):
             raise ClusterError(str(error)) from error
 
     def _properties(self, node: Node) -> dict[str, str]:
-        home = self.home(node)
+        disk = self._disks.data_home(self.home(node))
         voters = ",".join(f"{n.node_id}@127.0.0.1:{n.port}" for n in self.nodes if n.role == "controller")
         if not voters:
             raise ClusterError("a cluster needs at least one controller")
@@ -115,8 +138,8 @@ class LocalCluster(Nodes):
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://127.0.0.1:{node.port}",
-            "log.dirs": str(home / "data"),
-            "metadata.log.dir": str(home / "metadata"),
+            "log.dirs": str(disk / "data"),
+            "metadata.log.dir": str(disk / "metadata"),
             "holdfast.cluster.id": self.cluster_id,
             "holdfast.http.listener": f"127.0.0.1:{node.http_port}",
         }
@@ -133,7 +156,8 @@ class LocalCluster(Nodes):
         return self.folder / node.name
 
     def data_folder(self, node: Node) -> Path:
-        return self.home(node) / "data"
+        """Where the segment files are; on a disk of its own (ext4, xfs) only while the cluster is up."""
+        return self._disks.data_home(self.home(node)) / "data"
 
     def properties_file(self, node: Node) -> Path:
         return self.home(node) / "server.properties"
@@ -169,18 +193,22 @@ class LocalCluster(Nodes):
 
     def start(self, node: Node) -> None:
         """Start the process of one node; fine when it runs already."""
-        if self.pid(node) is not None:
-            return
-        with self.log_file(node).open("ab") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "cli", node.role, "--config", str(self.properties_file(node))],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._children[node.name] = child
-        (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
+        with self._alone():
+            self._end_power_loss(node)
+            if self.pid(node) is not None:
+                return
+            self._disks.attach(self.home(node))
+            command = [sys.executable, "-m", "cli", node.role, "--config", str(self.properties_file(node))]
+            with self.log_file(node).open("ab") as log:
+                child = subprocess.Popen(
+                    [*command, *self._disks.options(self.home(node))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            self._children[node.name] = child
+            (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
 
     def up(self, timeout_s: float = 60.0) -> None:
         """Start what does not run, wake what is paused and wait until every node is ready."""
@@ -222,7 +250,10 @@ class LocalCluster(Nodes):
         self.signal(node, signal.SIGSTOP)
 
     def resume(self, node: Node) -> None:
-        self.signal(node, signal.SIGCONT)
+        """Let a paused node go on; one whose power loss was interrupted halfway loses it now."""
+        with self._alone():
+            self._end_power_loss(node)
+            self.signal(node, signal.SIGCONT)
 
     def signal(self, node: Node, number: signal.Signals) -> None:
         """Send a signal to a node; nothing happens when it does not run."""
@@ -234,9 +265,90 @@ class LocalCluster(Nodes):
     def down(self, timeout_s: float = 60.0) -> None:
         """Stop cleanly: brokers first, since their controlled shutdown needs the controllers."""
         for node in self.nodes:
-            self.signal(node, signal.SIGCONT)
+            self.resume(node)
         self.stop(self.brokers, timeout_s)
         self.stop(self.controllers, timeout_s)
+        self._detach()
+
+    def destroy(self) -> None:
+        """SIGKILL every node and leave nothing behind in the machine; the folder stays."""
+        for node in self.nodes:
+            self.signal(node, signal.SIGCONT)
+        self.kill(self.nodes)
+        self._detach()
+
+    def _detach(self) -> None:
+        with self._alone():
+            for node in self.nodes:
+                self._disks.detach(self.home(node))
+
+    # --- power loss -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def power_losses_available() -> tuple[str, ...]:
+        """The drivers that this machine can run, preferred one first; finds out by trying (0.1 s)."""
+        return power_drivers.available()
+
+    def power_loss(self, nodes: Sequence[Node], *, seed: int | None = None) -> list[PowerLoss]:
+        """Cut the power of all of `nodes` at the same moment; running or dead, they are down afterwards.
+
+        Their disks are usable again: start them with `start` or `up`. The driver `tracked` draws what is lost
+        of what was not synced from `seed`. Raises: ClusterError when the cluster was made without a driver.
+        """
+        seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+        with self._alone():
+            if self.power_loss_driver is None:
+                self._disks.cut(self.folder)  # says what to do
+            for node in nodes:
+                self._power_loss_file(node).write_text(json.dumps({"seed": seed}) + "\n", encoding="utf-8")
+            return self._lose_power(nodes, seed)
+
+    def _lose_power(self, nodes: Sequence[Node], seed: int) -> list[PowerLoss]:
+        for node in nodes:
+            self.pause(node)
+        self._wait_paused(nodes)
+        for node in nodes:
+            self._disks.look(self.home(node))
+        for node in nodes:
+            self._disks.cut(self.home(node))
+        self.kill(nodes)
+        losses = []
+        for node in nodes:
+            losses.append(self._disks.restore(self.home(node), seed))
+            self._power_loss_file(node).unlink()
+        return losses
+
+    def _end_power_loss(self, node: Node) -> None:
+        """End the power loss of a node that an interrupted command has begun."""
+        try:
+            seed = json.loads(self._power_loss_file(node).read_text(encoding="utf-8"))["seed"]
+        except FileNotFoundError:
+            return
+        except (ValueError, KeyError):
+            seed = 0  # interrupted while it was written
+        self._lose_power([node], seed)
+
+    def _power_loss_file(self, node: Node) -> Path:
+        return self.home(node) / POWER_LOSS_FILE
+
+    def _wait_paused(self, nodes: Sequence[Node], timeout_s: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while left := [n.name for n in nodes if self.pid(n) is not None and not self.is_paused(n)]:
+            if not Path("/proc/self").exists():
+                return  # unknown there, and next to immediate
+            if time.monotonic() > deadline:
+                raise ClusterError(f"not paused after {timeout_s:.0f} s: {', '.join(left)}")
+            time.sleep(0.001)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else starts nodes of this cluster or cuts their power meanwhile, whoever it is."""
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def last_words(self, node: Node, lines: int = 5) -> str:
         """The end of a node's log."""
