@@ -11,6 +11,7 @@ from controller.config import ControllerConfig
 from controller.decisions import Cause, CauseKind
 from controller.draft import Draft
 from controller.events import ConnectionClosed, Probe, Probed, Severity
+from controller.offline_replicas import take_offline
 from controller.operations import DONE, Outcome
 from controller.replication_control import Departure, ReplicationControl
 from metadata.broker import BrokerRegistration
@@ -264,6 +265,8 @@ class ClusterControl:
         session_end_ms = now_ms + self._config.session_timeout_ms
         if self._next_check_ms is None or session_end_ms < self._next_check_ms:
             self._next_check_ms = session_end_ms
+        if request.offline:  # before it may be unfenced by this very heartbeat
+            take_offline(draft, self._replication, broker, request.offline)
         next_state = self._next_state(draft.image, broker, session, request)
         if next_state is _NextState.UNFENCED and broker.is_fenced:
             draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))

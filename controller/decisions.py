@@ -47,6 +47,7 @@ class CauseKind(Enum):
     MIN_ISR_CONFIGURED = 19
     ELR_SWITCHED_OFF = 20
     MANAGER_SWITCHED_OFF = 21
+    LOG_DIR_FAILED = 22
 
 
 _TEXTS = {
@@ -71,6 +72,7 @@ _TEXTS = {
     CauseKind.REASSIGNMENT_CANCELLED: "the reassignment was cancelled",
     CauseKind.MIN_ISR_CONFIGURED: "min.insync.replicas was configured",
     CauseKind.ELR_SWITCHED_OFF: "eligible leader replicas were switched off",
+    CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed",
     CauseKind.MANAGER_SWITCHED_OFF: "the recovery manager was switched off",
 }
 

@@ -52,6 +52,8 @@ class Rejection(Enum):
     #: its seat was lost to an unclean shutdown: the log may lack its tail
     UNCLEAN_SHUTDOWN = 6
     NOT_ASSIGNED = 7
+    #: its broker is there, but the log dir that holds it failed (R27)
+    LOG_DIR_FAILED = 8
 
 
 #: (replica, why), in the order in which they were looked at

@@ -81,7 +81,8 @@ def _elect_unclean(
     partition: PartitionRegistration,
     replication: ReplicationControl,
 ) -> Outcome:
-    if not any(map(draft.image.is_active, partition.replicas)):
+    key = (topic.topic_id, index)
+    if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
         text = "no replica is on a broker that is ready; start one of them"
         return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(
@@ -102,8 +103,8 @@ def _elect_designated(
     if request.leader is None or request.leader not in partition.replicas:
         text = f"name one of the replicas {', '.join(map(str, partition.replicas))}, not {request.leader}"
         return Outcome(ErrorCode.INVALID_REQUEST, text)
-    if not draft.image.is_active(request.leader):
-        text = f"broker {request.leader} is not ready; start it, or name another replica"
+    if not draft.image.is_active_replica(request.leader, (topic.topic_id, request.partition_index)):
+        text = f"the replica on {request.leader} is not ready; start that broker, or name another replica"
         return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(draft.image, topic.name, draft.image.is_active)
     wish = Wish(designated=request.leader)

@@ -7,7 +7,7 @@ nothing about who may ask for a change.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.decisions import UNSTATED, Cause, Decision
 from controller.election import Candidates, Elected, ElectionMode, ElectionReason, Rejection, elect
@@ -35,6 +35,21 @@ class Situation:
     compares_logs: bool = False
     #: what is the matter with a broker that is not active
     why_inactive: Callable[[int], Rejection] = lambda broker_id: Rejection.FENCED
+
+    def without(self, offline: tuple[int, ...]) -> "Situation":
+        """As seen by a partition of which these brokers' replicas lie in failed log dirs (R27)."""
+        is_active, why_inactive = self.is_active, self.why_inactive
+
+        def why(broker_id: int) -> Rejection:
+            if broker_id in offline and is_active(broker_id):
+                return Rejection.LOG_DIR_FAILED
+            return why_inactive(broker_id)
+
+        return replace(
+            self,
+            is_active=lambda broker_id: broker_id not in offline and is_active(broker_id),
+            why_inactive=why,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,10 @@ class ReplicationControl:
         cause: Cause,
     ) -> PartitionChange | None:
         """Write the record that grants the wish, and tell why; None when nothing changes."""
+        replicas = before.replicas if wish.assignment is None else wish.assignment.replicas
+        offline = draft.image.offline_among(replicas, (topic.topic_id, index))
+        if offline:  # R27: whatever asks, a replica in a failed log dir is not active
+            situation = situation.without(offline)
         change = change_partition(topic.topic_id, index, before, wish, situation, cause)
         if change is None:
             return None
@@ -323,9 +327,10 @@ def _proposal_error(
         return ErrorCode.INVALID_REQUEST
     if recovering and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         return ErrorCode.INVALID_REQUEST
+    key = (proposal.topic_id, proposal.partition_index)
     for member in proposal.new_isr:
         broker = image.brokers.get(member.broker_id)
-        if broker is None or not broker.is_acceptable_leader:
+        if broker is None or not image.is_active_replica(member.broker_id, key):
             return ErrorCode.INELIGIBLE_REPLICA
         if member.broker_epoch not in (-1, broker.broker_epoch):
             return ErrorCode.INELIGIBLE_REPLICA

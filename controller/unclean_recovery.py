@@ -271,7 +271,7 @@ class UncleanRecovery:
                 topic.name, partition.leader_epoch, partition.partition_epoch, strategy, now_ms
             )
             self._recoveries[key] = recovery
-        statement = _statement(image, partition, strategy)
+        statement = _statement(image, key, partition, strategy)
         if isinstance(statement, AskForLogs):
             if _waits_for_all_known(partition, strategy) and not isinstance(recovery.statement, AskForLogs):
                 recovery.started_ms, recovery.has_timed_out = now_ms, False
@@ -369,10 +369,10 @@ def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -
 
 
 def _statement(
-    image: MetadataImage, partition: PartitionRegistration, strategy: Strategy
+    image: MetadataImage, key: PartitionKey, partition: PartitionRegistration, strategy: Strategy
 ) -> WaitForReplicas | AskForLogs:
     """Who is waited for, or who is asked (R61, R64)."""
-    active = tuple(replica for replica in sorted(partition.replicas) if image.is_active(replica))
+    active = tuple(replica for replica in sorted(partition.replicas) if image.is_active_replica(replica, key))
     if _waits_for_all_known(partition, strategy):
         known = partition.last_known_elr
         fenced = tuple(replica for replica in known if replica not in active)

@@ -52,7 +52,7 @@ def situation_of(
 ) -> Situation:
     """The cluster around a described partition; the flags are what is configured for its topic."""
     return Situation(
-        is_active=is_active,
+        is_active=lambda broker_id: is_active(broker_id) and broker_id not in described.offline_replicas,
         elr_enabled=described.eligible_leader_replicas is not None,
         min_insync_replicas=described.min_isr,
         mode=ElectionMode.UNCLEAN if elects_uncleanly and not compares_logs else ElectionMode.ONLINE,

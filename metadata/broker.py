@@ -3,7 +3,9 @@
 Owns who is an acceptable leader ("active": one predicate for every path, KAFKA-19522) and the addresses.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from immutables import Map
 
 from metadata.records import ELR_FEATURE, RegisterBrokerRecord
 from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
@@ -31,6 +33,8 @@ class BrokerRegistration:
     in_controlled_shutdown: bool
     #: the registration proved a clean shutdown (R32), or was the first
     clean_shutdown: bool
+    #: {(topic_id, partition_index): None}: replicas in log dirs that failed; the next incarnation has none
+    offline_replicas: Map[tuple[bytes, int], None] = field(default_factory=Map)
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> "BrokerRegistration":

@@ -25,6 +25,7 @@ from metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    ReplicasOfflineRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
@@ -125,6 +126,8 @@ class MetadataDelta:
                 broker = self._registered(record.broker_id, record.broker_epoch, "unfenced")
                 if broker is not None:
                     self._put_broker(replace(broker, is_fenced=False))
+            case ReplicasOfflineRecord():
+                self._replay_replicas_offline(record)
             case BrokerRegistrationChangeRecord():
                 self._replay_broker_change(record)
             case ConfigRecord():
@@ -239,6 +242,14 @@ class MetadataDelta:
                     log_dirs=record.log_dirs,
                 )
             )
+
+    def _replay_replicas_offline(self, record: ReplicasOfflineRecord) -> None:
+        broker = self._registered(record.broker_id, record.broker_epoch, "told of offline replicas")
+        if broker is not None:
+            keys = broker.offline_replicas
+            for index in record.partitions:
+                keys = keys.set((record.topic_id, index), None)
+            self._put_broker(replace(broker, offline_replicas=keys))
 
     def _replay_topic(self, record: TopicRecord) -> None:
         if record.name in self._topic_ids or record.topic_id in self._topics:

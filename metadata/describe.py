@@ -4,7 +4,7 @@ Brokers and controllers answer with this very code, each from the image that it 
 """
 
 from metadata.broker import SUPPORTED_FEATURES, BrokerRegistration
-from metadata.image import MetadataImage, TopicImage, topic_name_problem
+from metadata.image import MetadataImage, PartitionKey, TopicImage, topic_name_problem
 from metadata.partition import PartitionRegistration, leader_number
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
@@ -67,7 +67,7 @@ def _metadata_topic(image: MetadataImage, name: str) -> MetadataTopic:
             leader_epoch=partition.leader_epoch,
             replicas=partition.replicas,
             isr=partition.isr,
-            offline_replicas=_offline(image, partition),
+            offline_replicas=_offline(image, (topic.topic_id, index), partition),
         )
         for index, partition in topic.sorted_partitions()
     )
@@ -207,7 +207,7 @@ def _described_topic(
             last_known_leader=leader_number(partition.last_known_leader),
             min_isr=partition.min_isr,
             leader_recovery_state=partition.leader_recovery_state,
-            offline_replicas=_offline(image, partition),
+            offline_replicas=_offline(image, (topic.topic_id, index), partition),
         )
         for index, partition in partitions
     )
@@ -221,10 +221,12 @@ def _missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _offline(image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
+def _offline(image: MetadataImage, key: PartitionKey, partition: PartitionRegistration) -> tuple[int, ...]:
     brokers = image.brokers
     return tuple(
-        replica for replica in partition.replicas if replica not in brokers or brokers[replica].is_fenced
+        replica
+        for replica in partition.replicas
+        if replica not in brokers or brokers[replica].is_fenced or key in brokers[replica].offline_replicas
     )
 
 

@@ -5,7 +5,7 @@ somebody looks at it (D2). Owns look-ups; changes only by `metadata.delta`. Maps
 through the sorted accessors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,16 @@ class MetadataImage:
         """Registered, unfenced and not in controlled shutdown."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_acceptable_leader
+
+    def is_active_replica(self, broker_id: int, key: PartitionKey) -> bool:
+        """Its broker is active, and its log dir has not failed (R27)."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_acceptable_leader and key not in broker.offline_replicas
+
+    def offline_among(self, replicas: Iterable[int], key: PartitionKey) -> tuple[int, ...]:
+        """Those whose replica of the partition lies in a log dir that failed."""
+        brokers = self.brokers
+        return tuple(r for r in replicas if r in brokers and key in brokers[r].offline_replicas)
 
     # --- topics ------------------------------------------------------------------------------------------
 

@@ -182,6 +182,16 @@ class BrokerRegistrationChangeRecord:
 
 
 @message
+class ReplicasOfflineRecord:
+    """A log dir of the broker failed: these replicas are not active until the broker registers anew (R27)."""
+
+    broker_id: int = field(int32, "Broker.")
+    broker_epoch: int = field(int64, "Its registration.")
+    topic_id: bytes = field(uuid, "Topic.")
+    partitions: tuple[int, ...] = field(array(int32), "Indexes, ascending.")
+
+
+@message
 class RemoveTopicRecord:
     """The topic, its partitions and its configs are gone."""
 
@@ -220,6 +230,7 @@ MetadataRecord: TypeAlias = (
     | FenceBrokerRecord
     | UnfenceBrokerRecord
     | BrokerRegistrationChangeRecord
+    | ReplicasOfflineRecord
     | RemoveTopicRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
@@ -240,6 +251,8 @@ RECORD_CLASSES: dict[int, type] = {
     15: ProducerIdsRecord,
     17: BrokerRegistrationChangeRecord,
     20: NoOpRecord,
+    # ours; Kafka notes the directory of each replica instead (KIP-858)
+    100: ReplicasOfflineRecord,
 }
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 

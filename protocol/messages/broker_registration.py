@@ -58,6 +58,14 @@ class BrokerRegistrationResponse:
 
 
 @message
+class OfflineTopic:
+    """Partitions of a topic whose logs lie in a log dir of the broker that failed."""
+
+    topic_id: bytes = field(uuid, "Topic.")
+    partitions: tuple[int, ...] = field(array(int32), "Indexes, ascending.")
+
+
+@message
 class BrokerHeartbeatRequest:
     """Keeps the session and carries the broker's wishes (R23)."""
 
@@ -66,6 +74,12 @@ class BrokerHeartbeatRequest:
     current_metadata_offset: int = field(int64, "End of what the broker has applied, exclusive.")
     want_fence: bool = field(boolean, "Stay or become fenced.")
     want_shutdown: bool = field(boolean, "Begin or go on with a controlled shutdown.")
+    offline: tuple[OfflineTopic, ...] = field(
+        array_of(OfflineTopic),
+        "Replicas in failed log dirs that the broker's registration does not name yet (R27).",
+        since=1,
+        default=(),
+    )
 
 
 @message

@@ -43,7 +43,9 @@ class MetadataPartition:
     leader_epoch: int = field(int32, "Epoch of that decision.")
     replicas: tuple[int, ...] = field(array(int32), "Assigned ids, preferred first.")
     isr: tuple[int, ...] = field(array(int32), "In-sync ids.")
-    offline_replicas: tuple[int, ...] = field(array(int32), "Replicas on fenced or unknown brokers.")
+    offline_replicas: tuple[int, ...] = field(
+        array(int32), "Replicas on fenced or unknown brokers, or in failed log dirs."
+    )
 
 
 @message

@@ -144,7 +144,9 @@ class DescribedPartition:
     last_known_leader: int = field(int32, "Last leader before none, -1 for none.")
     min_isr: int = field(int32, "Effective min ISR.")
     leader_recovery_state: int = field(int16, "0 RECOVERED, 1 RECOVERING.")
-    offline_replicas: tuple[int, ...] = field(array(int32), "Replicas on fenced or unknown brokers.")
+    offline_replicas: tuple[int, ...] = field(
+        array(int32), "Replicas on fenced or unknown brokers, or in failed log dirs."
+    )
 
 
 @message

@@ -1,0 +1,55 @@
+"""Replicas whose log dir has failed while their broker goes on (R27, B24; Kafka's KIP-858, by partition).
+
+Owns what a report of such replicas does to partitions, and the view in which they are not active. A log dir
+that failed is never trusted again by that process, and its clean-shutdown mark is never written: what R32
+would do at the next registration is done at once, so that nobody is shown as eligible who cannot be elected.
+The next incarnation of the broker has no offline replicas until it says so.
+"""
+
+from collections.abc import Iterable
+
+from controller.decisions import Cause, CauseKind
+from controller.draft import Draft
+from controller.events import Severity
+from controller.partition_change import Wish
+from controller.replication_control import ReplicationControl
+from metadata.broker import BrokerRegistration
+from metadata.records import ReplicasOfflineRecord
+from protocol.messages.broker_registration import OfflineTopic
+
+
+def take_offline(
+    draft: Draft,
+    replication: ReplicationControl,
+    broker: BrokerRegistration,
+    reported: Iterable[OfflineTopic],
+) -> None:
+    """Take the broker's replicas of these partitions out of leadership, ISR and ELR, and note them.
+
+    What is noted already, or was never assigned to the broker, is passed over: a report may come again.
+    """
+    image, broker_id = draft.image, broker.broker_id
+    cause = Cause(CauseKind.LOG_DIR_FAILED, broker_id)
+    for row in reported:
+        topic = image.topics.get(row.topic_id)
+        if topic is None:
+            continue
+        new = tuple(
+            index
+            for index in sorted(set(row.partitions))
+            if (row.topic_id, index) not in broker.offline_replicas
+            and (partition := topic.partitions.get(index)) is not None
+            and broker_id in partition.replicas
+        )
+        if not new:
+            continue
+        # its own record follows, as when a whole broker leaves (F26)
+        situation = replication.situation(image, topic.name, image.is_active).without((broker_id,))
+        for index in new:
+            partition = topic.partitions[index]
+            if broker_id in partition.isr + partition.elr:
+                wish = Wish(tuple(r for r in partition.isr if r != broker_id), unclean=(broker_id,))
+                replication.change(draft, topic, index, partition, wish, situation, cause)
+        draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, row.topic_id, new))
+        text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
+        draft.note(text, Severity.WARNING)
