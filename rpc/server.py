@@ -6,7 +6,6 @@ server stops reading from that connection and from no other. ApiVersions is the 
 """
 
 import asyncio
-import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -30,8 +29,6 @@ from runtime.api import Connection, Listener, NetworkError, Runtime, Timer
 from runtime.stats import Histogram, MetricFamily, MetricKind, Sample, gauge
 
 _log = logging.getLogger("holdfast.rpc")
-#: Connection ids are unique in the process, whichever of its listeners took the connection.
-_connection_ids = itertools.count(1)
 _LATENCY_BOUNDS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 #: Requests of one connection that are started in one turn of the event loop; then others have theirs.
@@ -104,7 +101,7 @@ class Exchange:
 
     @property
     def connection_id(self) -> int:
-        """Unique in this process."""
+        """Unique among the connections of this server, those that have ended included."""
         return self._connection.connection_id
 
     @property
@@ -180,6 +177,7 @@ class Server:
             ),
         )
         self._connections: dict[int, ServerConnection] = {}
+        self._connections_made = 0
         self._listener: Listener | None = None
         self._sweep_timer: Timer | None = None
         self._is_closing = False
@@ -258,6 +256,11 @@ class Server:
             self._sweep_later()
         return None
 
+    def number_connection(self) -> int:
+        """An id that no other connection of this server has or had."""
+        self._connections_made += 1
+        return self._connections_made
+
     def lost(self, connection_id: int) -> None:
         """The connection has ended."""
         if self._connections.pop(connection_id, None) is None:
@@ -299,7 +302,7 @@ class ServerConnection:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.connection_id = next(_connection_ids)
+        self.connection_id = server.number_connection()
         self.peer = "?"
         #: answers can be sent
         self.is_open = False

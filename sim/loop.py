@@ -10,6 +10,7 @@ what they hold are kept until `dispose`, so that the garbage collector closes no
 
 import asyncio
 import gc
+import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -144,6 +145,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.step_ns = step_ns
         #: handles that ran
         self.steps = 0
+        #: a run that needs more never comes to rest
+        self.steps_max = sys.maxsize
         self._looked_ns = START_NS
         self._choose = choose.draw
         self._runnable: list[Process] = []
@@ -353,6 +356,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Called by futures whose exception nobody took, when they are collected: no event of the world."""
 
     def _look_for_livelock(self) -> None:
+        if self.steps >= self.steps_max:
+            raise Livelock(f"L-4 no rest: {self.steps} handles and no end; {self.pending()}")
         looked_ns, self._looked_ns = self._looked_ns, self.now_ns
         if self.now_ns - looked_ns < _LIVELOCK_NS:
             raise Livelock(

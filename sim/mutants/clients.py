@@ -123,14 +123,14 @@ def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
     self.retired = False
 
 
-@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="OwnBug skipped unseen", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped OwnBug", setting=RETRIES)
 def consumer_does_not_move(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:
-    """A consumer asks again for what it was given, every now and then."""
-    offset = part.fetch_offset
+    """A consumer asks again for the batch with which the epoch of another leader begins."""
+    offset, epoch = part.fetch_offset, part.fetch_epoch
     original(self, part, header, data, high_watermark)
-    if offset % 7 == 3:
+    if 0 <= epoch < header.leader_epoch:
         part.fetch_offset = offset
 
 

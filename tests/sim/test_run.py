@@ -7,7 +7,10 @@ import pytest
 
 from sim.choices import Choices
 from sim.faults import Plan
+from sim.mutants.table import MUTANTS
+from sim.recording import play
 from sim.run import run, shape_of
+from sim.story import Recipe
 from sim.world import Shape
 
 FEW_FAULTS = Plan(gap_ms=800)
@@ -51,3 +54,36 @@ def test_transcripts_of_two_processes_with_two_hash_seeds_are_equal(tmp_path) ->
 def test_seeds_keep_every_promise(seed: str) -> None:
     result = run(Choices(seed), shape_of(seed, Shape()), 15)
     assert result.violation is None, result.as_text()
+
+
+_PLAY = """
+from sim.recording import play
+from sim.story import Recipe
+print(play(Recipe(seconds=3.0).story("{seed}")).trace_hash)
+"""
+
+
+def test_a_seed_in_a_fresh_process_and_after_others_in_this_one_is_the_same_story() -> None:
+    """Nothing of a run outlives it in the process: no counter, no cache, no clock of the processor."""
+    fresh = subprocess.run(
+        [sys.executable, "-c", _PLAY.format(seed="7")], capture_output=True, check=True, text=True
+    ).stdout.strip()
+    recipe = Recipe(seconds=3.0)
+    mutant = MUTANTS["no-gate"]
+    with mutant.applied():
+        play(recipe.story("8"))
+    play(Recipe(seconds=2.0, band="over-budget").story("9"))
+    assert [play(recipe.story("7")).trace_hash for _ in range(2)] == [fresh, fresh]
+
+
+def test_a_run_that_never_rests_ends_as_a_violation_after_so_many_handles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sim.run._HANDLES_BESIDE_LOAD", 0)
+    monkeypatch.setattr("sim.run._HANDLES_A_SECOND", 10)
+    monkeypatch.setattr("sim.loop._LIVELOCK_HANDLES", 1_000)
+    monkeypatch.setattr("sim.loop._LIVELOCK_NS", 0)
+    result = run(Choices("1"), Shape(), 100)
+    assert result.violation is not None
+    assert result.violation.startswith("L-4 no rest: 1000 handles")
+    assert result.pending
