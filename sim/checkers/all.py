@@ -1,6 +1,6 @@
 """The list of all properties. A new one is a class beside its like, and a line here."""
 
-from sim.checkers import disks, logs, partitions, quorum, replicas
+from sim.checkers import disks, logs, partitions, quorum, refinement, replicas
 from sim.checkers.views import Property
 
 PROPERTIES: tuple[type[Property], ...] = (
@@ -41,6 +41,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     partitions.BestLogWins,
     logs.TruncationKeepsWhatMatches,
     partitions.ReassignmentKeepsData,
+    refinement.DecisionsRefineModel,
     disks.FailStop,
     disks.FlushedIsDurable,
     disks.RecoveredLog,

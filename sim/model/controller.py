@@ -13,6 +13,7 @@ from sim.model.state import (
     FENCE_RECORD,
     FENCING,
     FROM_ELR,
+    FROM_ISR,
     LOG_INFO,
     LONGEST_LOG,
     MIN_ISR_CHANGE,
@@ -82,13 +83,17 @@ def change(
     active: int,
     *,
     unclean: int = 0,
+    forgotten: int = 0,
     lists: Lists | None = None,
     designated: int = -1,
+    preferred: bool = False,
+    asked_unclean: bool = False,
     proof: bool = True,
 ) -> bool:
     """Take the partition to the state that goes with `isr` (R4). False when nothing changes (R3).
 
-    `designated` is the choice of an unclean recovery, `proof` whether it compared every log that counts.
+    `unclean` may have lost their tails, `forgotten` are no brokers any more. `designated` is the choice of an
+    unclean recovery or of an operator, `proof` whether every log that counts was compared.
     """
     rules, setup = w.rules, w.setup
     order, adding, removing, original = lists or (part.order, part.adding, part.removing, part.original)
@@ -102,20 +107,22 @@ def change(
     min_isr = min(part.configured_min_isr, rules.counted_replicas(order, original))
     elr = last_known_elr = 0
     if setup.elr:
-        elr, last_known_elr = rules.eligible(part, isr, min_isr, replicas, unclean)
+        elr, last_known_elr = rules.eligible(part, isr, min_isr, replicas & ~forgotten, unclean)
     if designated >= 0:
-        leader, how = designated, LONGEST_LOG
+        leader, how = designated, rules.kind_of_designated(designated, isr, elr)
+    elif preferred and rules.may_take_over(part, order[0], isr, active):
+        leader, how = order[0], FROM_ISR
     else:
-        is_pass = cause in (FENCING, SHUTDOWN, UNFENCING, UNCLEAN_PASS, ALTER_PARTITION)
-        leader, how = rules.elect(w, part, order, isr, elr, active, is_pass)
-    known = part.last_known_leader if part.last_known_leader in order else -1
+        allows_unclean = asked_unclean or rules.allows_unclean(setup, cause)
+        leader, how = rules.elect(w, part, order, isr, elr, active, allows_unclean)
+    known = part.last_known_leader if part.last_known_leader in order and setup.elr else -1
     takes_over = leader >= 0 and not isr >> leader & 1
     if takes_over:
         if how == FROM_ELR:
             isr = 1 << leader
-            elr, last_known_elr = rules.eligible(part, isr, min_isr, replicas, unclean)
+            elr, last_known_elr = rules.eligible(part, isr, min_isr, replicas & ~forgotten, unclean)
         else:
-            keeps = how == LONGEST_LOG and setup.manager
+            keeps = setup.manager and setup.elr
             last_known_elr = rules.seats_after_recovery(part, leader, min_isr) if keeps else 0
             isr, elr = 1 << leader, 0
     if leader >= 0:

@@ -6,21 +6,26 @@ and verification.md (A-..., D-...) stand where they are kept. Sets are bitmasks.
 
 from sim.model.state import (
     BALANCED,
+    ELR_SWITCH,
     EPOCH_SHIFT,
     FIRST_ACTIVE,
     FROM_ELR,
     FROM_ISR,
     LAST_KNOWN_LEADER,
     LEADER,
+    LONGEST_LOG,
+    MIN_ISR_CHANGE,
     NO_EPOCH,
     NOBODY,
     NONE,
+    PREFERRED,
     Broker,
     FetchAnswer,
     PartitionState,
     Proposal,
     Recovery,
     Replica,
+    Setup,
     World,
     ids,
 )
@@ -262,15 +267,31 @@ class Rules:
                 if candidates >> replica & 1:
                     return replica, how
         setup = world.setup
-        if not (setup.manager and setup.elr):
-            known = part.last_known_leader
-            if setup.elr and not isr and not elr and known in order and active >> known & 1:
-                return known, LAST_KNOWN_LEADER
-            if unclean and setup.unclean_elections:
-                for replica in order:
-                    if active >> replica & 1:
-                        return replica, FIRST_ACTIVE
+        known = part.last_known_leader
+        if setup.elr and not setup.manager and not isr and not elr and known in order and active >> known & 1:
+            return known, LAST_KNOWN_LEADER
+        if unclean:
+            for replica in order:
+                if active >> replica & 1:
+                    return replica, FIRST_ACTIVE
         return -1, NOBODY
+
+    def allows_unclean(self, setup: Setup, cause: int) -> bool:
+        """Such a change may elect anybody, where the topic allows it and no logs are compared (R16, F38): all
+        but what a change of configuration asks for."""
+        if not setup.unclean_elections or (setup.manager and setup.elr):
+            return False
+        return cause not in (MIN_ISR_CHANGE, ELR_SWITCH, PREFERRED)
+
+    def may_take_over(self, part: PartitionState, preferred: int, isr: int, active: int) -> bool:
+        """The preferred replica leads instead of who does: only from the ISR (R12)."""
+        return preferred != part.leader and bool((isr & active) >> preferred & 1)
+
+    def kind_of_designated(self, replica: int, isr: int, elr: int) -> int:
+        """Who is chosen by its log, or by an operator, and is complete, is elected as such (D8 Q5)."""
+        if isr:
+            return FROM_ISR if isr >> replica & 1 else LONGEST_LOG
+        return FROM_ELR if elr >> replica & 1 else LONGEST_LOG
 
     def leader_epoch(self, part: PartitionState, leader: int, takes_over: bool, lost_replica: bool) -> int:
         """Every decision about the leader counts, also for nobody, and so does a lost replica (R2, R4)."""

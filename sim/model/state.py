@@ -33,7 +33,11 @@ AGGRESSIVE, BALANCED, NONE = range(3)
     MIN_ISR_CHANGE,
     RECOVERY,
     UNCLEAN_PASS,
-) = range(10)
+    PREFERRED,
+    DESIGNATION,
+    ELR_SWITCH,
+    UNREGISTRATION,
+) = range(14)
 CAUSES = (
     "fencing",
     "controlled shutdown",
@@ -45,6 +49,10 @@ CAUSES = (
     "min ISR change",
     "unclean recovery",
     "unclean election pass",
+    "preferred election",
+    "designated election",
+    "ELR switched",
+    "unregistration",
 )
 #: how a leader was found
 (
