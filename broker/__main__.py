@@ -201,6 +201,7 @@ class BrokerNode:
     def metrics(self) -> Iterable[MetricFamily]:
         """All families of this node."""
         found = families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
+        found += self.log_manager.stats()
         for listener in self._listeners:
             found += listener.stats()
         return found + self._raft.stats()

@@ -148,9 +148,8 @@ class Fetchers:
         self._touched: dict[int, Source] = {}
         #: our registration; no fetches without one
         self.broker_epoch = -1
-        #: records cut off, above and below our own high watermark
-        self.truncated_above = 0
-        self.truncated_below = 0
+        #: {(topic, partition_index): [records cut above our high watermark, below it]}
+        self.truncated: dict[tuple[str, int], list[int]] = {}
 
     # --- which partitions -----------------------------------------------------------------------------------
 
@@ -490,8 +489,10 @@ class Fetchers:
 
     def _count_truncated(self, partition: Partition, end_offset: int) -> None:
         above = max(end_offset, partition.high_watermark)
-        self.truncated_above += max(0, partition.log.log_end_offset - above)
-        self.truncated_below += max(0, partition.high_watermark - end_offset)
+        name = (partition.topic_name, partition.key.partition_index)
+        counted = self.truncated.setdefault(name, [0, 0])
+        counted[0] += max(0, partition.log.log_end_offset - above)
+        counted[1] += max(0, partition.high_watermark - end_offset)
 
 
 def _name(partition: Partition) -> str:

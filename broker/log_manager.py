@@ -9,16 +9,19 @@ the node ends when no dir is left.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from broker.log_metrics import LogDirState, LogState, log_families
 from runtime.api import DiskError, Runtime, Task
+from runtime.stats import MetricFamily
 from storage import clean_shutdown, meta_properties
 from storage.config import LogConfig
 from storage.files import DELETED_SUFFIX, LOG_SUFFIX, METADATA_FOLDER, TopicPartition, parse_folder_name
+from storage.flush_stats import FlushStats
 from storage.log import Log
 from storage.log_dir import LogDir, Offsets
 from storage.meta_properties import LogDirRefused
@@ -82,6 +85,9 @@ class LogManager:
         self._background: list[Task] = []
         self._stopping = asyncio.Event()
         self._wakes: list[asyncio.Future[None]] = []
+        #: {path of a log dir: logs still to be opened}
+        self._remaining: dict[str, int] = {}
+        self._flush_stats = FlushStats()
 
     # --- start -----------------------------------------------------------------------------------------
 
@@ -119,6 +125,7 @@ class LogManager:
                 folders += [(log_dir, name) for name in await self._partition_folders(log_dir)]
             except DiskError as error:
                 self._dir_failed(log_dir, error)
+        self._remaining = dict(Counter(log_dir.path for log_dir, _ in folders))
         high_watermarks: dict[Key, int] = {}
         done_count = 0
 
@@ -133,6 +140,7 @@ class LogManager:
                     if key is not None:
                         high_watermarks[key] = self._stored_high_watermark(self._managed[key])
             done_count += 1
+            self._remaining[log_dir.path] -= 1
             if progress is not None:
                 progress(done_count, len(folders))
 
@@ -213,6 +221,7 @@ class LogManager:
         key = (log.topic_id, partition.partition_index)
         assert key not in self._managed
         serial = Serial(self._runtime.tasks, f"log {partition.folder_name}")
+        log.flush_stats = self._flush_stats
         self._managed[key] = ManagedLog(partition, log_dir, log, serial)
         self.logs[key] = log
 
@@ -247,6 +256,26 @@ class LogManager:
     def managed(self, key: Key) -> ManagedLog | None:
         """The log of a partition with its name, dir and serial; None when it is not here or offline."""
         return self._managed.get(key)
+
+    def stats(self) -> list[MetricFamily]:
+        """Metrics of the logs and their dirs."""
+        counts = Counter(managed.log_dir.path for managed in self._managed.values())
+        return log_families(
+            (
+                LogState(
+                    managed.partition.topic,
+                    managed.log.size_bytes,
+                    managed.log.unflushed_bytes,
+                    managed.log.log_end_offset - managed.log.flushed_offset,
+                )
+                for managed in self._managed.values()
+            ),
+            (
+                LogDirState(d.path, d.is_online, counts[d.path], self._remaining.get(d.path, 0))
+                for d in self._dirs
+            ),
+            self._flush_stats,
+        )
 
     def serial(self, key: Key) -> Serial:
         """The queue that orders what changes this log."""

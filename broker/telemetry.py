@@ -4,7 +4,7 @@ One pass over the partitions of this broker a scrape. Series of partitions come 
 cross-check of the controller's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from broker.broker import Broker
 from broker.lifecycle import BrokerState
@@ -19,6 +19,7 @@ def families(
     lifecycle = core.lifecycle
     partitions = sorted(core.partitions.values(), key=lambda p: (p.topic_name, p.key.partition_index))
     leading = [partition for partition in partitions if partition.role is Role.LEADER]
+    unfenced = {broker.broker_id for broker in core.image.sorted_brokers() if not broker.is_fenced}
     found = [
         MetricFamily(
             "kafka_server_broker_state",
@@ -55,6 +56,11 @@ def families(
             "Partitions led here whose ISR is just min ISR.",
             sum(len(p.registration.isr) == p.registration.min_isr for p in leading if p.registration),
         ),
+        gauge(
+            "kafka_server_offline_replicas",
+            "Replicas, of partitions led here, on fenced brokers.",
+            sum(r not in unfenced for p in leading if p.registration for r in p.registration.replicas),
+        ),
         counter("kafka_server_isr_shrinks_total", "ISR shrinks proposed.", core.counts.isr_shrinks),
         counter("kafka_server_isr_expands_total", "ISR expands proposed.", core.counts.isr_expands),
         counter(
@@ -79,10 +85,7 @@ def families(
             "kafka_server_truncated_records_total",
             MetricKind.COUNTER,
             "Records cut off as follower; below_hwm > 0 means committed data was dropped here.",
-            (
-                Sample(core.fetchers.truncated_above, (("range", "above_hwm"),)),
-                Sample(core.fetchers.truncated_below, (("range", "below_hwm"),)),
-            ),
+            tuple(_truncated(core, partitions)),
         ),
     ]
     if core.config.has_partition_metrics:
@@ -93,6 +96,22 @@ def families(
 def _by_topic(name: str, help: str, values: dict[str, int]) -> MetricFamily:
     samples = tuple(Sample(value, (("topic", topic),)) for topic, value in sorted(values.items()))
     return MetricFamily(f"kafka_server_{name}_total", MetricKind.COUNTER, help, samples)
+
+
+def _truncated(core: Broker, partitions: Iterable[Partition]) -> Iterator[Sample]:
+    """By partition, also those where nothing was cut: a series that begins above 0 shows no increase."""
+    truncated = core.fetchers.truncated
+    rows = {(p.topic_name, p.key.partition_index): (0, 0) for p in partitions}
+    rows.update((name, (above, below)) for name, (above, below) in truncated.items())
+    if not core.config.has_partition_metrics:
+        above, below = (sum(row[column] for row in rows.values()) for column in (0, 1))
+        yield Sample(above, (("range", "above_hwm"),))
+        yield Sample(below, (("range", "below_hwm"),))
+        return
+    for (topic, index), (above, below) in sorted(rows.items()):
+        labels = (("topic", topic), ("partition", str(index)))
+        yield Sample(above, (*labels, ("range", "above_hwm")))
+        yield Sample(below, (*labels, ("range", "below_hwm")))
 
 
 def _partition_families(partitions: Iterable[Partition]) -> list[MetricFamily]:

@@ -3,9 +3,11 @@
 from collections import deque
 
 from raft.member import Snapshot
+from raft.roles import LEGAL_MOVES
 from runtime.stats import Histogram, MetricFamily, MetricKind, Sample, counter, gauge
 
 _BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_STATES = tuple(sorted(role.__name__ for role in LEGAL_MOVES))
 #: Appends whose commit is timed; more at once are not.
 _TIMED_MAX = 10_000
 
@@ -43,9 +45,9 @@ class RaftMetrics:
 
     def families(self, node: Snapshot) -> list[MetricFamily]:
         """Everything, as of now."""
-        state = Sample(1, (("state", node.role.lower()),))
+        states = tuple(Sample(int(state == node.role), (("state", state.lower()),)) for state in _STATES)
         return [
-            MetricFamily("kafka_raft_current_state", MetricKind.GAUGE, "1 for the present role.", (state,)),
+            MetricFamily("kafka_raft_current_state", MetricKind.GAUGE, "1 for the present role.", states),
             gauge("kafka_raft_current_leader", "Leader, -1 when unknown.", _or_none(node.leader_id)),
             gauge("kafka_raft_current_epoch", "Raft epoch.", node.raft_epoch),
             gauge("kafka_raft_current_vote", "Vote in this epoch, -1 for none.", _or_none(node.voted_for)),

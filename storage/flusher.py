@@ -56,6 +56,10 @@ class Flusher:
         """Some rolled segment, or its index, is not durable yet."""
         return bool(self._rolled)
 
+    def unflushed_bytes(self, active: Segment) -> int:
+        """Bytes of the active and of rolled segments that are not durable yet."""
+        return sum(max(0, segment.size - segment.flushed_size) for segment in (*self._rolled, active))
+
     def forget(self, segments: list[Segment]) -> None:
         """Segments are about to be deleted."""
         self._rolled = [segment for segment in self._rolled if segment not in segments]

@@ -17,6 +17,7 @@ from storage import snapshots
 from storage.config import LogConfig
 from storage.epoch_file import load_epochs
 from storage.flush_policy import FlushPolicy
+from storage.flush_stats import FlushReason, FlushStats
 from storage.flusher import Flusher
 from storage.folders import make_durably
 from storage.leader_epoch_cache import EpochEnd, LeaderEpochCache
@@ -88,6 +89,8 @@ class Log:
         self._producers = ProducerState()
         self._config = config
         self.flush_policy = FlushPolicy(config.flush_messages, config.flush_ms)
+        #: where its flushes are counted
+        self.flush_stats = FlushStats()
         self._truncation_count = 0
         self._background: list[Task] = []
         self.topic_id: bytes | None = None
@@ -153,6 +156,11 @@ class Log:
     def flushed_offset(self) -> int:
         """Everything below this survives a power loss; never above the log end."""
         return self._flushed_offset
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes that a power loss may take; 0 when all is durable."""
+        return self._flusher.unflushed_bytes(self._segments.active)
 
     @property
     def last_epoch(self) -> int:
@@ -342,7 +350,7 @@ class Log:
 
     # --- flush -----------------------------------------------------------------------------------------
 
-    async def flush(self) -> int:
+    async def flush(self, reason: FlushReason = FlushReason.POLICY) -> int:
         """Make durable what is in the log now; returns `flushed_offset`. Concurrent calls share fsyncs (D6).
 
         Covers only what was there when it started (A-21). Raises: DiskError.
@@ -355,8 +363,10 @@ class Log:
         if self._flushed_offset == end_offset and not self._flusher.has_rolled:
             return end_offset
         self.flush_policy.flush_started()
+        started_ns = self._clock.now_ns()
         with self._guard.failing():
             await self._flusher.flush(self._segments.active, self._epochs)
+        self.flush_stats.done(reason, self._clock.now_ns() - started_ns)
         # Another flush may have failed meanwhile, and the kernel reports an error once only (A-20).
         self._guard.check_usable()
         if end_offset > self._flushed_offset:
@@ -398,7 +408,7 @@ class Log:
 
     async def _finish_roll(self, offset: int, snapshot: str, truncation_count: int) -> None:
         try:
-            await self.flush()
+            await self.flush(FlushReason.ROLL)
             async with self._flusher.small_files:
                 if self._truncation_count == truncation_count and not self._guard.is_closed:
                     await snapshots.write(self._disk, self.folder, offset, snapshot)
@@ -547,6 +557,7 @@ class Log:
             raise failure
 
     async def _flush_whole(self) -> None:
+        started_ns = self._clock.now_ns()
         for segment in self._segments:
             await segment.flush_whole()
         await self._flusher.store_epochs(self._epochs)
@@ -555,3 +566,4 @@ class Log:
             await snapshots.write(self._disk, self.folder, self._log_end_offset, text)
         await self._disk.sync_folder(self.folder)
         self._flushed_offset = self._log_end_offset
+        self.flush_stats.done(FlushReason.SHUTDOWN, self._clock.now_ns() - started_ns)

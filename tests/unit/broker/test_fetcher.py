@@ -171,7 +171,7 @@ def test_diverging_log_is_truncated_before_the_high_watermark_is_looked_at() -> 
     harness.finish_cuts()
     (listed,) = take(harness).request.partitions
     assert (listed.fetch_offset, listed.last_fetched_epoch) == (10, 3)
-    assert harness.core.fetchers.truncated_above == 5
+    assert harness.core.fetchers.truncated == {("t", 0): [5, 0]}
 
 
 def test_truncation_below_the_high_watermark_is_counted() -> None:
@@ -180,7 +180,7 @@ def test_truncation_below_the_high_watermark_is_counted() -> None:
     answer(harness, take(harness), row(diverging=(3, 6)))
     harness.finish_cuts()
     assert harness.partition.high_watermark == 6
-    assert (harness.core.fetchers.truncated_below, harness.core.fetchers.truncated_above) == (2, 2)
+    assert harness.core.fetchers.truncated == {("t", 0): [2, 2]}
 
 
 def test_out_of_range_log_is_dropped_and_begins_at_the_leaders_start() -> None:

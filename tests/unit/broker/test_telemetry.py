@@ -1,6 +1,7 @@
 """What a broker shows of itself (interfaces 3.5)."""
 
 from broker.telemetry import families
+from metadata.records import FenceBrokerRecord
 from runtime.stats import Labels
 from tests.unit.broker.core_harness import CoreHarness, batch, partition
 
@@ -38,3 +39,25 @@ def test_records_hidden_by_min_isr_are_shown_as_blocked() -> None:
 def test_partition_series_can_be_left_out() -> None:
     harness = CoreHarness(holdfast_metrics_partition_level="false").join(partition(1))
     assert not any(name.startswith("kafka_server_partition_") for name, _ in samples(harness))
+
+
+def test_replicas_on_fenced_brokers_are_counted_by_the_leader() -> None:
+    harness = CoreHarness().join(partition(1, (1, 2)), partition(2, index=1))
+    assert samples(harness)["kafka_server_offline_replicas", ()] == 0
+    harness.metadata(FenceBrokerRecord(3, 1))
+    assert samples(harness)["kafka_server_offline_replicas", ()] == 1
+
+
+def test_every_partition_has_a_series_of_truncated_records_before_anything_is_cut() -> None:
+    """A counter that appears above 0 shows no increase, and the alert on it would stay silent."""
+    harness = CoreHarness().join(partition(1, (1, 2)))
+    labels = (("topic", "t"), ("partition", "0"))
+    name = "kafka_server_truncated_records_total"
+    assert samples(harness)[name, (*labels, ("range", "below_hwm"))] == 0
+    harness.core.fetchers.truncated["gone", 3] = [5, 2]
+    gone = (("topic", "gone"), ("partition", "3"))
+    assert samples(harness)[name, (*gone, ("range", "above_hwm"))] == 5
+    assert samples(harness)[name, (*gone, ("range", "below_hwm"))] == 2
+    coarse = CoreHarness(holdfast_metrics_partition_level="false").join(partition(1))
+    coarse.core.fetchers.truncated["gone", 3] = [5, 2]
+    assert samples(coarse)[name, (("range", "below_hwm"),)] == 2

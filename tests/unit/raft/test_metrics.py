@@ -37,3 +37,12 @@ def test_state_is_that_of_the_snapshot() -> None:
     assert values["kafka_raft_current_epoch"] == 7
     assert values["kafka_raft_high_watermark"] == 30
     assert values["kafka_raft_append_records_total"] == 2
+    (states,) = (family for family in metrics.families(NODE) if family.name == "kafka_raft_current_state")
+    assert {sample.labels[0][1]: sample.value for sample in states.samples} == {
+        "candidate": 0,
+        "follower": 0,
+        "leader": 1,
+        "prospective": 0,
+        "resigned": 0,
+        "unattached": 0,
+    }
