@@ -36,6 +36,8 @@ class SimClock:
         self._drift_ppm = drift_ppm
 
     def now_ms(self) -> int:
+        if not self._drift_ppm:
+            return (self._base_ns + self._loop.now_ns - self._since_ns) // _MS
         return self.now_ns() // _MS
 
     def now_ns(self) -> int:

@@ -271,7 +271,7 @@ class World:
                 max_block_ms=5_000,
             )
             longest_ms = self.shape.send_gap_ms
-            gap_ms = (longest_ms, longest_ms, longest_ms, min(60, longest_ms))[work.draw(4)]
+            gap_ms = (longest_ms, longest_ms, longest_ms, min(100, longest_ms))[work.draw(4)]
             program = clients.producer(self.load, name, work, config, gap_ms)
             self.producer_machines[name] = self.start_client(name, program).machine
         for number in range(self.shape.readers):

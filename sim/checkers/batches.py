@@ -1,10 +1,14 @@
 """The headers of a log's batches, which tell batches apart without decoding a record."""
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import NamedTuple
 
 from protocol.record_batch import iter_batches
 from runtime.api import DiskError
 from storage.log import Log
+
+_last_offset = attrgetter("last_offset")
 
 
 class BatchMark(NamedTuple):
@@ -38,11 +42,13 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
 class History:
     """The batches of a log as they were appended; follows truncations."""
 
-    __slots__ = ("_log", "batches", "cut", "end_offset", "start_offset")
+    __slots__ = ("_log", "_sizes", "batches", "cut", "end_offset", "start_offset")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.batches: list[BatchMark] = []
+        #: bytes from the start to the end of each batch
+        self._sizes: list[int] = []
         #: what the last `follow` found to be gone, the last batch first
         self.cut: list[BatchMark] = []
         self.start_offset = log.log_start_offset
@@ -54,6 +60,7 @@ class History:
         cut: list[BatchMark] = []
         while batches and batches[-1].last_offset >= end_offset:
             cut.append(batches.pop())
+            self._sizes.pop()
         if self._log.log_start_offset > self.end_offset or not batches:
             self.start_offset = self._log.log_start_offset
             self.end_offset = min(max(self.start_offset, self.end_offset), end_offset)
@@ -62,6 +69,15 @@ class History:
         self.cut = cut
         new = marks(self._log, self.end_offset, end_offset)
         batches += new
+        size_bytes = self._sizes[-1] if self._sizes else 0
+        for batch in new:
+            size_bytes += batch.size_bytes
+            self._sizes.append(size_bytes)
         if new:
             self.end_offset = new[-1].last_offset + 1
         return new
+
+    def bytes_below(self, offset: int) -> int:
+        """Of the batches that end below an offset."""
+        count = bisect_left(self.batches, offset, key=_last_offset)
+        return self._sizes[count - 1] if count else 0

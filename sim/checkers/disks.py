@@ -23,11 +23,7 @@ class FlushedIsDurable(Property):
         flushed = view.flushed_offset
         if flushed <= before.flushed_offset or view.broker.process.is_dead or view.history.start_offset:
             return
-        wanted = 0
-        for batch in view.history.batches:
-            if batch.last_offset >= flushed:
-                break
-            wanted += batch.size_bytes
+        wanted = view.history.bytes_below(flushed)
         size = durable_size(view.broker.machine.platter, view.log.folder)
         if size < wanted:
             story = f"{view.broker.name} calls {flushed} flushed, {wanted} bytes; durable are {size}"
