@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from sim.rows import Row
     from sim.story import Recipe
 
+#: what long swarms amounted to
+RUNS = Path(__file__).resolve().parent.parent / "docs" / "simulation-runs.json"
 #: pages about failing seeds that are written or printed; the rows name the others
 _PAGES_MAX = 10
 _PROGRESS_S = 0.5
@@ -47,33 +50,48 @@ def swarm(
 ) -> None:
     """Play many seeds. Exit 1 when a property was violated, or when two plays of a seed differ.
 
-    With --dir: `rows-A-B.jsonl` (.parquet, with Spark) has a row for each seed, `summary.json` their sums;
-    the first failing seeds their tape (`seed-N.json`, for replay and shrink), their page and their events.
+    With --dir: `rows-A-B.jsonl` (.parquet, with Spark) has a row for each seed, `summary.json` the sums of
+    all rows there; the first failing seeds their tape (`seed-N.json`, for replay and shrink), their page and
+    their events. Seeds that have a row there already are left out, so a long swarm may be stopped, and goes
+    on when it is started again.
     """
     from sim.artifact import commit
-    from sim.rows import sums
+    from sim.rows import BadRows, read_rows, sums
+    from sim.runs import Origin, begin
 
     recipe, chosen = recipe_of(given), parse_seeds(seeds)
+    origin = Origin(commit(), recipe.command("N"))
     target = None if folder is None else Path(folder)
+    played: frozenset[int] = frozenset()
+    if target is not None:
+        try:
+            played = begin(target, origin)
+        except BadRows as error:
+            raise click.UsageError(str(error)) from error
+    left = [seed for seed in chosen if seed not in played]
     until = None if minutes is None else time.monotonic() + 60 * minutes
     name = f"rows-{chosen.start}-{chosen.stop - 1}"
-    if engine == "spark":
+    if not left:
+        rows = []
+    elif engine == "spark":
         if target is None or minutes is not None:
             raise click.UsageError("--engine spark needs --dir, and knows no --minutes")
-        rows = _play_on_spark(recipe, chosen, master, target / f"{name}.parquet")
+        rows = _play_on_spark(recipe, left, master, target / f"{name}.parquet")
     else:
         from sim.swarm import play_seeds
 
-        played = _watched(play_seeds(recipe, chosen, jobs, until), len(chosen))
-        rows = list(played if target is None else _written(played, target / f"{name}.jsonl"))
+        watched = _watched(play_seeds(recipe, left, jobs, until), len(left))
+        rows = list(watched if target is None else _written(watched, target / f"{name}.jsonl"))
     _keep_failing(recipe, rows, target, is_told=output == "text")
-    total = {"commit": commit(), "recipe": recipe.command("N"), "engine": engine, **sums(rows)}
+    if target is not None and played:
+        rows = read_rows(target)
+    total = {**asdict(origin), "engine": engine, **sums(rows)}
     if target is not None:
         (target / "summary.json").write_text(json.dumps(total, indent=1) + "\n", encoding="utf-8")
     _tell(total, output)
 
 
-def _play_on_spark(recipe: "Recipe", seeds: range, master: str, target: Path) -> "list[Row]":
+def _play_on_spark(recipe: "Recipe", seeds: Sequence[int], master: str, target: Path) -> "list[Row]":
     try:
         from sim.spark_engine import play_seeds
     except ModuleNotFoundError as error:
@@ -110,11 +128,10 @@ def _watched(rows: "Iterable[Row]", count: int) -> "Iterator[Row]":
 
 
 def _written(rows: "Iterable[Row]", path: Path) -> "Iterator[Row]":
-    """The rows, each written as it comes."""
+    """The rows, each written as it comes, behind those that are there."""
     from sim.rows import to_line
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", buffering=1) as file:
+    with path.open("a", encoding="utf-8", buffering=1) as file:
         for row in rows:
             file.write(to_line(row) + "\n")
             yield row
@@ -144,8 +161,9 @@ def _tell(total: dict[str, Any], output: str) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
 @click.option("--rows", "with_rows", is_flag=True, help="Print every seed, not only those that fail.")
+@click.option("--write", is_flag=True, help="Keep the sums in docs/simulation-runs.json and .md.")
 @output
-def report(folder: str, with_rows: bool, output: str) -> None:
+def report(folder: str, with_rows: bool, write: bool, output: str) -> None:
     """Sum up the rows of swarms in a folder, JSON lines and Parquet alike.
 
     Exit 1 when a property was violated.
@@ -153,16 +171,31 @@ def report(folder: str, with_rows: bool, output: str) -> None:
     from cli.tables import table_lines
     from sim.report import HEADS, cells
     from sim.rows import BadRows, read_rows, sums
+    from sim.runs import Origin, origin_of
 
     try:
         rows = read_rows(Path(folder))
+        origin = origin_of(Path(folder)) or Origin("unknown", "unknown")
     except BadRows as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
     shown = [row for row in rows if with_rows or row.is_failing]
     if output == "text" and shown:
         click.echo("\n".join(table_lines(HEADS, [cells(row) for row in shown])))
-    _tell(sums(rows), output)
+    total = {**asdict(origin), **sums(rows)}
+    if write:
+        _record(total)
+    _tell(total, output)
+
+
+def _record(total: dict[str, Any]) -> None:
+    """Into the documents of this source tree."""
+    from sim.runs import page, with_run
+
+    kept = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else []
+    runs = with_run(kept, total)
+    RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    RUNS.with_suffix(".md").write_text(page(runs), encoding="utf-8")
 
 
 @click.command()

@@ -4,6 +4,7 @@ Owns the schema of the rows and their files. The one module of the simulator tha
 (D1); it is loaded only when somebody asks for Spark, or for rows that Spark wrote.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ SCHEMA = (
 _SEEDS_PER_TASK = 4
 
 
-def play_seeds(recipe: Recipe, seeds: range, master: str, target: Path) -> list[Row]:
+def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) -> list[Row]:
     """Play `seeds` on the executors of `master` and write their rows to the folder `target`, replacing it."""
     from durability.session import start_session
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from cli.sim_command import command
 from cli.sim_options import BANDS as BAND_OPTIONS
+from cli.sim_swarm_command import RUNS
 from sim import run as sim_run
 from sim import swarm
 from sim.artifact import load
@@ -21,6 +22,7 @@ from sim.checkers.views import Property
 from sim.faults import FAULT_NAMES
 from sim.nodes import SimBroker
 from sim.rows import TIMES, Row, from_mapping, sums, to_line
+from sim.runs import page, with_run
 from sim.story import BANDS, Recipe
 from sim.swarm import keep_seed, play_seed, play_seeds
 from sim.world import Shape
@@ -156,6 +158,33 @@ def test_the_command_keeps_rows_and_sums_and_report_reads_them(tmp_path: Path) -
     assert table[0].split()[:4] == ["seed", "band", "mix", "violated"]
     assert [line.split()[0] for line in table[1:4]] == ["0", "1", "2"]
     assert "every property held" in table[-1]
+
+
+def test_a_swarm_goes_on_where_it_stopped_and_mixes_no_two_recipes(tmp_path: Path) -> None:
+    def play(seeds: str, *more: str) -> Any:
+        arguments = ["--seeds", seeds, "--jobs", "1", "--dir", str(tmp_path), "--output", "json"]
+        return CliRunner().invoke(command, ["swarm", *arguments, *SMALL, *more])
+
+    first = json.loads(play("0..1").stdout)
+    written = (tmp_path / "rows-0-1.jsonl").read_text()
+    both = json.loads(play("0..2").stdout)
+    assert (first["seeds"], both["seeds"]) == (2, 3)
+    assert both["steps"] > first["steps"]
+    assert (tmp_path / "rows-0-1.jsonl").read_text() == written
+    assert len((tmp_path / "rows-0-2.jsonl").read_text().splitlines()) == 1
+    assert json.loads(play("0..2").stdout) == both
+    other = play("0..2", "--band", "edge")
+    assert other.exit_code == 2
+    assert "choose another folder" in other.stderr
+
+
+def test_the_record_of_runs_has_one_line_for_a_commit_and_a_recipe_and_the_page_tells_it() -> None:
+    old = {"commit": "a", "recipe": "sim run --seed N", **sums([play_seed(RECIPE, 3)])}
+    new = {"commit": "a", "recipe": "sim run --seed N", **sums([play_seed(RECIPE, 3), play_seed(RECIPE, 4)])}
+    other = {**old, "commit": "b"}
+    assert with_run([old, other], new) == [other, new]
+    assert "| a | `sim run --seed N` | 2 | 0 |" in page([other, new])
+    assert RUNS.with_suffix(".md").read_text(encoding="utf-8") == page(json.loads(RUNS.read_text()))
 
 
 @pytest.mark.slow
