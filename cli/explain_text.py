@@ -83,7 +83,7 @@ def why(before: PartitionRegistration, after: PartitionRegistration, decision: D
         told.append(_leadership(before, after, decision))
         loss = decision.cause.predicted_loss(after.leader)
         if loss is not None:
-            told.append(f"Predicted loss, as far as the compared logs tell: {loss} records.")
+            told.append(f"Predicted loss: unknown, at least {loss} records by what the logs tell.")
     told += _sets(before, after, decision.sets_rule)
     if after.min_isr != before.min_isr:
         told.append(f"Effective min ISR is {after.min_isr} from here on, for controller and leader alike.")

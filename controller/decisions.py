@@ -88,7 +88,14 @@ class LogEnd:
     flushed_offset: int = -1
     high_watermark: int = -1
 
+    @property
+    def is_compared(self) -> bool:
+        """False of a replica whose answer was void at the choice: only what it knew of others is told."""
+        return self.end_offset >= 0
+
     def __str__(self) -> str:
+        if not self.is_compared:
+            return f"{self.replica} was not compared (it knew of high watermark {self.high_watermark})"
         text = f"{self.replica} ends at {self.end_offset} in epoch {self.last_epoch}"
         if self.high_watermark < 0 and self.flushed_offset < 0:
             return text
@@ -112,13 +119,28 @@ class Cause:
         return f"{text}: {', '.join(map(str, self.logs))}"
 
     def predicted_loss(self, leader: int | None) -> int | None:
-        """Records that some log claims as replicated or durable and the leader's lacks (R68).
+        """Committed records that the leader surely lacks: the true loss is this or more (R68).
 
-        None when nothing is known. What no compared log tells of is not in it.
+        None when no high watermark is known. A high watermark below the end of its own log, where that log
+        ends in an older epoch than the leader's, is of a history that an earlier unclean election has given
+        up: a later leader of the same history would have had those records.
         """
-        end_offset = next((log.end_offset for log in self.logs if log.replica == leader), None)
-        claimed = max((max(log.high_watermark, log.flushed_offset) for log in self.logs), default=-1)
-        return None if end_offset is None or claimed < 0 else max(0, claimed - end_offset)
+        chosen = next((log for log in self.logs if log.replica == leader and log.is_compared), None)
+        if chosen is None or all(log.high_watermark < 0 for log in self.logs):
+            return None
+        return max(
+            0,
+            *(
+                log.high_watermark - chosen.end_offset
+                for log in self.logs
+                if log.high_watermark > log.end_offset or log.last_epoch >= chosen.last_epoch
+            ),
+        )
+
+    def silent(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of `replicas` whose logs were not compared."""
+        compared = {log.replica for log in self.logs if log.is_compared}
+        return tuple(replica for replica in replicas if replica not in compared)
 
 
 UNSTATED = Cause(CauseKind.UNSTATED)

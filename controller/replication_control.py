@@ -98,8 +98,10 @@ class ReplicationControl:
                 continue
             if topic.name not in situations:
                 situations[topic.name] = self.situation(image, topic.name, image.is_active, mode=mode)
-            wish = Wish(keeps_candidates=True)
-            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
+            situation = situations[topic.name]
+            if situation.compares_logs and not partition.electable and not partition.is_reassigning:
+                continue  # a comparison of logs decides; ten thousand of these are no reason to stand still
+            self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
 
     def elect_unclean(self, draft: Draft) -> None:
         """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
@@ -291,11 +293,11 @@ def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
         # R10, R68: every unclean election is told as a possible loss
         passed_over = ids_text(change.dropped)
         text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over}"
-        loss = change.decision.cause.predicted_loss(change.after.leader)
+        cause = change.decision.cause
+        loss = cause.predicted_loss(change.after.leader)
         if loss is not None:
-            text += f"; predicted loss {loss} records"
-            compared = {log.replica for log in change.decision.cause.logs}
-            silent = tuple(replica for replica in change.dropped if replica not in compared)
+            text += f"; predicted loss: unknown, at least {loss} records"
+            silent = cause.silent(change.dropped)
             if silent:
                 text += f", not counting what {ids_text(silent)} alone may hold"
         return f"{text})", Severity.WARNING

@@ -21,11 +21,15 @@ from controller.events import (
     Statement,
     WaitForReplicas,
 )
-from controller.partition_change import Wish
+from controller.partition_change import Situation, Wish
 from controller.replication_control import ReplicationControl
 from metadata.image import MetadataImage, PartitionKey, TopicImage
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
+
+#: Partitions that one event looks at. An answer may decide a thousand, a timeout ten thousand: heartbeats and
+#: AlterPartition must not wait for all of them.
+STEPS_MAX = 250
 
 
 class Verdict(Enum):
@@ -85,10 +89,30 @@ class Recovery:
     has_timed_out: bool = False
     #: by broker, also of some that are fenced by now: they count again once R62 holds again
     replies: dict[int, LogReply] = field(default_factory=dict)
+    #: by broker, the highest high watermark that an answer told of: true also when the answer is void by now
+    claims: dict[int, int] = field(default_factory=dict)
 
     @property
     def identity(self) -> tuple[int, int, Strategy]:
         return self.leader_epoch, self.partition_epoch, self.strategy
+
+    @property
+    def is_timed(self) -> bool:
+        """Its time runs."""
+        return isinstance(self.statement, AskForLogs) and not self.has_timed_out
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One run over partitions: what they have in common, looked up once a topic."""
+
+    draft: Draft
+    #: before the run: the elections of some partitions change nothing for the others
+    image: MetadataImage
+    now_ms: int
+    #: configured, while logs are compared; by topic name
+    strategies: dict[str, Strategy] = field(default_factory=dict)
+    situations: dict[str, Situation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +135,7 @@ class UncleanRecovery:
         #: partitions that `run` must look at, and whether it must look at all
         self._dirty: dict[PartitionKey, None] = {}
         self._is_all_dirty = False
-        #: when the next recovery has waited long enough for further answers
+        #: when the next recovery has waited long enough for further answers, or when more are to be looked at
         self._deadline_ms: int | None = None
         #: leaders elected by a comparison of logs since the process started
         self.elections: dict[Strategy, int] = {Strategy.BALANCED: 0, Strategy.AGGRESSIVE: 0}
@@ -201,6 +225,9 @@ class UncleanRecovery:
             event.flushed_offset,
             event.high_watermark,
         )
+        claim = max(event.high_watermark, recovery.claims.get(event.broker_id, -1))
+        if claim >= 0:
+            recovery.claims[event.broker_id] = claim
         self._dirty[key] = None
         return Verdict.OK
 
@@ -218,48 +245,72 @@ class UncleanRecovery:
     # --- what follows ------------------------------------------------------------------------------------
 
     def run(self, draft: Draft, now_ms: int) -> list[RecoveryStated]:
-        """Begin, go on with and end recoveries; what is new about them, by topic name and index."""
-        keys: dict[PartitionKey, None] = self._dirty
-        if self._is_all_dirty or self._is_deadline_over(now_ms):
-            keys = {**dict.fromkeys(draft.image.leaderless), **dict.fromkeys(self._recoveries)}
-        self._dirty, self._is_all_dirty = {}, False
+        """Begin, go on with and end recoveries, STEPS_MAX at most; what is new of them, by topic and index.
+
+        What is left is looked at after the next event, and `next_deadline_ms` asks for one at once.
+        """
+        self._find_dirty(draft.image, now_ms)
         if not self._replication.compares_logs(draft.image):
             self._forced = {}  # who switches the manager off takes back what was asked of it
             if not self._recoveries:
+                self._dirty = {}
                 return []
-        rows: list[tuple[str, int, PartitionKey]] = []
-        for key in keys:
-            topic = draft.image.topics.get(key[0])
-            recovery = self._recoveries.get(key)
-            if topic is not None:
-                rows.append((topic.name, key[1], key))
-            elif recovery is not None:
-                rows.append((recovery.topic_name, key[1], key))
+        rows = self._dirty_rows(draft.image)
+        self._dirty = {key: None for _, _, key in rows[STEPS_MAX:]}
+        look = _Look(draft, draft.image, now_ms)
         stated: list[RecoveryStated] = []
-        for name, _, key in sorted(rows):
-            stated += [RecoveryStated(name, *key, what) for what in self._step(draft, key, now_ms)]
+        for name, _, key in rows[:STEPS_MAX]:
+            stated += [RecoveryStated(name, *key, what) for what in self._step(look, key)]
+        if self._dirty:
+            self._deadline_ms = now_ms
+            return stated
         self._deadline_ms = min(
             (
                 recovery.started_ms + self._config.recovery_timeout_ms
                 for recovery in self._recoveries.values()
-                if isinstance(recovery.statement, AskForLogs) and not recovery.has_timed_out
+                if recovery.is_timed
             ),
             default=None,
         )
         return stated
 
-    def _step(self, draft: Draft, key: PartitionKey, now_ms: int) -> list[Statement]:
-        image = draft.image
+    def _find_dirty(self, image: MetadataImage, now_ms: int) -> None:
+        """Add what a change of the cluster, or the time, concerns."""
+        if self._is_all_dirty:
+            self._is_all_dirty = False
+            self._dirty.update(dict.fromkeys(image.leaderless))
+            self._dirty.update(dict.fromkeys(self._recoveries))
+        elif self._is_deadline_over(now_ms):
+            since_ms = now_ms - self._config.recovery_timeout_ms
+            for key, recovery in self._recoveries.items():
+                if recovery.is_timed and recovery.started_ms <= since_ms:
+                    self._dirty[key] = None
+
+    def _dirty_rows(self, image: MetadataImage) -> list[tuple[str, int, PartitionKey]]:
+        rows: list[tuple[str, int, PartitionKey]] = []
+        for key in self._dirty:
+            topic = image.topics.get(key[0])
+            recovery = self._recoveries.get(key)
+            if topic is not None:
+                rows.append((topic.name, key[1], key))
+            elif recovery is not None:
+                rows.append((recovery.topic_name, key[1], key))
+        return sorted(rows)
+
+    def _step(self, look: _Look, key: PartitionKey) -> list[Statement]:
+        image, now_ms = look.image, look.now_ms
         topic = image.topics.get(key[0])
         partition = None if topic is None else topic.partitions.get(key[1])
         strategy = Strategy.NONE
         if topic is not None and partition is not None and partition.leader is None:
-            strategy = self._strategy(image, topic.name, key, partition)
+            strategy = self._strategy(look, topic.name, key, partition)
         recovery = self._recoveries.get(key)
         stated: list[Statement] = []
+        claims: dict[int, int] = {}
         if recovery is not None:
             epochs = None if partition is None else (partition.leader_epoch, partition.partition_epoch)
             if epochs is None or (*epochs, strategy) != recovery.identity:
+                claims = recovery.claims
                 del self._recoveries[key]
                 recovery = None
                 stated.append(RecoveryCancelled())
@@ -268,7 +319,7 @@ class UncleanRecovery:
         assert topic is not None and partition is not None
         if recovery is None:
             recovery = Recovery(
-                topic.name, partition.leader_epoch, partition.partition_epoch, strategy, now_ms
+                topic.name, partition.leader_epoch, partition.partition_epoch, strategy, now_ms, claims=claims
             )
             self._recoveries[key] = recovery
         statement = _statement(image, key, partition, strategy)
@@ -281,7 +332,8 @@ class UncleanRecovery:
                 del self._recoveries[key]
                 self.elections[strategy] += 1
                 chosen = best_log(partition, _provable(partition, strategy, valid))
-                return [*stated, self._elect(draft, topic, key[1], partition, valid, chosen)]
+                logs = _log_ends(valid, recovery.claims)
+                return [*stated, self._elect(look, topic, key[1], partition, logs, chosen)]
         if statement != recovery.statement:
             recovery.statement = statement
             stated.append(statement)
@@ -289,32 +341,33 @@ class UncleanRecovery:
 
     def _elect(
         self,
-        draft: Draft,
+        look: _Look,
         topic: TopicImage,
         index: int,
         partition: PartitionRegistration,
-        replies: dict[int, LogReply],
+        logs: tuple[LogEnd, ...],
         chosen: int,
     ) -> RecoveryElected:
-        situation = self._replication.situation(draft.image, topic.name, draft.image.is_active)
+        situation = look.situations.get(topic.name)
+        if situation is None:
+            situation = self._replication.situation(look.image, topic.name, look.image.is_active)
+            look.situations[topic.name] = situation
         wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
         # R68: candidates and their logs are told with the election
-        logs = tuple(
-            LogEnd(replica, reply.last_epoch, reply.end_offset, reply.flushed_offset, reply.high_watermark)
-            for replica, reply in sorted(replies.items())
-        )
         cause = Cause(CauseKind.LOGS_COMPARED, logs=logs)
-        change = self._replication.change(draft, topic, index, partition, wish, situation, cause)
+        change = self._replication.change(look.draft, topic, index, partition, wish, situation, cause)
         assert change is not None and change.after.leader == chosen, f"{chosen} is active and assigned"
         return RecoveryElected(chosen)
 
     def _strategy(
-        self, image: MetadataImage, topic_name: str, key: PartitionKey, partition: PartitionRegistration
+        self, look: _Look, topic_name: str, key: PartitionKey, partition: PartitionRegistration
     ) -> Strategy:
         """How to recover now; NONE also while a complete replica is awaited, or the manager is off (R14)."""
-        if not self._replication.compares_logs(image):
-            return Strategy.NONE
-        strategy = self._configured(image, topic_name)
+        strategy = look.strategies.get(topic_name)
+        if strategy is None:
+            if not self._replication.compares_logs(look.image):
+                return Strategy.NONE
+            strategy = look.strategies[topic_name] = self._configured(look.image, topic_name)
         forced = self._forced.get(key)
         if forced is not None and forced.configured is strategy:
             strategy = forced.strategy
@@ -345,6 +398,24 @@ def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> 
             -partition.replicas.index(replica),
         ),
     )
+
+
+def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[LogEnd, ...]:
+    """What the choice rests on, and the high watermarks that others have told of (R68)."""
+    compared = [
+        LogEnd(
+            replica,
+            reply.last_epoch,
+            reply.end_offset,
+            reply.flushed_offset,
+            max(reply.high_watermark, claims.get(replica, -1)),
+        )
+        for replica, reply in replies.items()
+    ]
+    others = [
+        LogEnd(replica, -1, -1, -1, claim) for replica, claim in claims.items() if replica not in replies
+    ]
+    return tuple(sorted(compared + others, key=lambda log: log.replica))
 
 
 def _provable(

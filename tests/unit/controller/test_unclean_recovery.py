@@ -209,18 +209,52 @@ def test_brokers_are_asked_together_for_all_partitions_and_the_best_log_leads(qu
 
 
 def test_the_prediction_of_the_loss_is_told_and_stored(quorum: Quorum) -> None:
-    """R68: 1 is no member of the last known ELR, but knows how far the high watermark was."""
+    """R68: 1 is no member of the last known ELR and ends before, but knows how far the high watermark was."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
     asked = questions(quorum)
-    reply(quorum, asked[1], 40, high_watermark=40, flushed_offset=35)
-    reply(quorum, asked[2], 50, high_watermark=45, flushed_offset=70)
+    reply(quorum, asked[1], 40, high_watermark=70, flushed_offset=35)
+    reply(quorum, asked[2], 50, high_watermark=45, flushed_offset=50)
     reply(quorum, asked[3], 60, high_watermark=48, flushed_offset=60)
-    assert "predicted loss 10 records" in quorum.notes[-1].text
+    assert "predicted loss: unknown, at least 10 records)" in quorum.notes[-1].text
     cause = list(quorum.core.decisions)[-1].decision.cause
-    assert cause.logs == (LogEnd(1, 1, 40, 35, 40), LogEnd(2, 1, 50, 70, 45), LogEnd(3, 1, 60, 60, 48))
+    assert cause.logs == (LogEnd(1, 1, 40, 35, 70), LogEnd(2, 1, 50, 50, 45), LogEnd(3, 1, 60, 60, 48))
     assert cause.predicted_loss(3) == 10
+
+
+def test_what_a_rebooted_broker_said_of_the_high_watermark_is_not_forgotten(quorum: Quorum) -> None:
+    """R68, R63: its answer is void, and its next incarnation knows less; what was committed was committed."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    reply(quorum, asked[2], 50, high_watermark=90)
+    quorum.vanish(2)
+    quorum.register(2)
+    quorum.heartbeat(2)
+    reply(quorum, questions(quorum)[2], 50, high_watermark=50)
+    reply(quorum, asked[1], 40, high_watermark=40)
+    reply(quorum, asked[3], 60, high_watermark=60)
+    assert quorum.partition("t").leader == 3
+    assert "at least 30 records)" in quorum.notes[-1].text
+
+
+def test_a_recovery_that_starts_anew_still_knows_what_was_committed(quorum: Quorum) -> None:
+    """R60: with another strategy all are asked anew."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    reply(quorum, asked[2], 50, high_watermark=90)
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
+    quorum.vanish(2)
+    reply(quorum, asked[1], 40, high_watermark=40)
+    reply(quorum, asked[3], 60, high_watermark=60)
+    assert quorum.partition("t").leader == 3
+    note = quorum.notes[-1].text
+    assert "2 was not compared (it knew of high watermark 90)" in note
+    assert "at least 30 records, not counting what (2) alone may hold" in note
 
 
 def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -> None:
@@ -232,22 +266,35 @@ def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -
     quorum.heartbeat(2)
     reply(quorum, questions(quorum)[2], 5, high_watermark=5, flushed_offset=5)
     assert quorum.partition("t").leader == 2
-    assert "predicted loss 0 records, not counting what (1,3) alone may hold" in quorum.notes[-1].text
+    text = "predicted loss: unknown, at least 0 records, not counting what (1,3) alone may hold"
+    assert text in quorum.notes[-1].text
 
 
 @pytest.mark.parametrize(
     ("logs", "leader", "loss"),
     [
         ((LogEnd(1, 0, 10, 10, 10), LogEnd(2, 0, 8, 8, 12)), 1, 2),
-        ((LogEnd(1, 0, 10, 10, 10), LogEnd(2, 0, 8, 13, 5)), 1, 3),
         ((LogEnd(1, 0, 10, 2, 2),), 1, 0),
+        # the leader knows best what it has lost
+        ((LogEnd(1, 0, 10, 10, 17), LogEnd(2, 0, 8, 8, 12)), 1, 7),
+        # what is durable was not therefore committed
+        ((LogEnd(1, 3, 10, 10, 10), LogEnd(2, 2, 30, 30, 5)), 1, 0),
+        # of an answer that was void at the choice only the high watermark is kept
+        ((LogEnd(1, 0, 10, 10, 10), LogEnd(2, -1, -1, -1, 14)), 1, 4),
+        # a whole log of an older epoch: of a history that was given up, and told as lost, before
+        ((LogEnd(1, 3, 10, 10, 10), LogEnd(2, 2, 30, 30, 30)), 1, 0),
+        # a log that was cut tells of its history nothing but the high watermark
+        ((LogEnd(1, 3, 10, 10, 10), LogEnd(2, 2, 29, 29, 30)), 1, 20),
+        # Aggressive may pass over a later epoch only by not hearing of it, but its claim counts
+        ((LogEnd(1, 3, 10, 10, 10), LogEnd(2, 4, 30, 30, 30)), 1, 20),
         # nothing is known of what was acknowledged, or the leader was not compared
         ((LogEnd(1, 0, 10),), 1, None),
         ((LogEnd(1, 0, 10, 10, 10),), 2, None),
+        ((LogEnd(1, 0, 10, 10, 10), LogEnd(2, -1, -1, -1, 9)), 2, None),
         ((), 1, None),
     ],
 )
-def test_the_loss_is_what_others_claim_beyond_the_chosen_end(
+def test_the_least_loss_is_what_was_committed_beyond_the_chosen_end(
     logs: tuple[LogEnd, ...], leader: int, loss: int | None
 ) -> None:
     """R68."""

@@ -1,0 +1,98 @@
+"""Ten thousand recoveries at once: heartbeats and AlterPartition are answered in between."""
+
+import pytest
+
+from controller import unclean_recovery
+from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from tests.unit.controller.harness import Quorum
+from tests.unit.controller.test_topics import create
+from tests.unit.controller.test_unclean_recovery import config, power_cut, reply
+
+PARTITIONS, SLICE = 10, 4
+
+
+@pytest.fixture
+def quorum(monkeypatch: pytest.MonkeyPatch) -> Quorum:
+    """Ten partitions of which nobody is known to be complete; an event looks at four."""
+    monkeypatch.setattr(unclean_recovery, "STEPS_MAX", SLICE)
+    made = Quorum(config(unclean_recovery_timeout_ms="60000", broker_session_timeout_ms="600000"))
+    made.start_brokers(1, 2, 3)
+    create(made, "t", -1, -1, *[(1, 2, 3)] * PARTITIONS)
+    power_cut(made)
+    for broker_id in (1, 2, 3):
+        made.heartbeat(broker_id)
+    go_on(made)
+    return made
+
+
+def go_on(quorum: Quorum) -> int:
+    """Fire the timer while it is wanted at once; how often that was."""
+    for fired in range(100):
+        due_ms = quorum.core.next_deadline_ms()
+        if due_ms is None or due_ms > quorum.now_ms:
+            return fired
+        quorum.fire_timer(quorum.now_ms)
+    raise AssertionError("the timer is wanted for ever")
+
+
+def led(quorum: Quorum) -> list[int]:
+    partitions = quorum.core.latest.topics[quorum.topic("t").topic_id].partitions
+    return [index for index in range(PARTITIONS) if partitions[index].leader is not None]
+
+
+def answer_all(quorum: Quorum, *broker_ids: int) -> None:
+    """These answer for all partitions, in as many requests as it takes; the others say nothing."""
+    silent = 0
+    while silent < len(broker_ids):
+        silent = 0
+        for broker_id in broker_ids:
+            mine = [question for question in quorum.asked if question.broker_id == broker_id]
+            silent += not mine
+            for question in mine:
+                quorum.asked.remove(question)
+                reply(quorum, question, 10 * broker_id)
+
+
+def test_recoveries_that_are_over_together_are_decided_a_slice_an_event(quorum: Quorum) -> None:
+    """R64: at the timeout, in order of topic and index; a heartbeat in between is answered."""
+    answer_all(quorum, 2, 3)
+    go_on(quorum)
+    assert led(quorum) == []
+    quorum.is_held = True  # a commit is an event of its own
+    due_ms = quorum.core.next_deadline_ms()
+    while led(quorum) == [] and due_ms is not None:
+        quorum.fire_timer(due_ms)
+        due_ms = quorum.core.next_deadline_ms()
+    assert led(quorum) == list(range(SLICE))
+    heartbeat = quorum.image.brokers[1].broker_epoch
+    request = quorum.start_request(BrokerHeartbeatRequest(1, heartbeat, 0, False, False), 1)
+    assert led(quorum) == list(range(2 * SLICE))
+    quorum.is_held = False
+    quorum.fire_timer(quorum.now_ms)
+    assert led(quorum) == list(range(PARTITIONS))
+    assert go_on(quorum) == 0
+    assert quorum.answers[request].error_code == ErrorCode.NONE
+    assert {partition.leader for partition in quorum.topic("t").partitions.values()} == {3}
+
+
+def test_a_change_of_the_cluster_is_looked_at_a_slice_an_event(quorum: Quorum) -> None:
+    """R61: a member is fenced, then all ten wait for it, those that were looked at first."""
+    quorum.stated.clear()
+    quorum.is_held = True
+    quorum.vanish(2)
+    assert [one.partition_index for one in quorum.stated] == list(range(SLICE))
+    go_on(quorum)
+    assert [one.partition_index for one in quorum.stated] == list(range(PARTITIONS))
+    assert {str(one.statement) for one in quorum.stated} == {"wait (2)"}
+
+
+def test_what_a_lost_leadership_leaves_to_be_looked_at_is_the_next_ones(quorum: Quorum) -> None:
+    """R60, K23."""
+    quorum.vanish(2)
+    quorum.lose(102)
+    assert quorum.core.next_deadline_ms() is None
+    quorum.stated.clear()
+    quorum.elect()
+    go_on(quorum)
+    assert [one.partition_index for one in quorum.stated] == list(range(PARTITIONS))
