@@ -10,12 +10,14 @@ R80-R84, F1-F6.
     newer registration or R44
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
+from metadata.records import RECOVERING
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionPartitionResponse
 from protocol.messages.fetch import FetchPartition
@@ -52,13 +54,20 @@ class LogView(Protocol):
 class KnownBrokers:
     """Registrations as the latest image has them. One object a broker, kept up to date by its core."""
 
-    __slots__ = ("acceptable", "epochs")
+    __slots__ = ("acceptable", "epochs", "offline")
 
     def __init__(self) -> None:
         #: {broker_id: broker_epoch} of all registered brokers
         self.epochs: dict[int, int] = {}
         #: the same of unfenced brokers that are not shutting down
         self.acceptable: dict[int, int] = {}
+        #: {broker_id: its replicas in failed log dirs}, of brokers that have some (R27)
+        self.offline: dict[int, Container[tuple[bytes, int]]] = {}
+
+    def is_offline(self, replica_id: int, key: TopicPartition) -> bool:
+        """The replica lies in a log dir that failed."""
+        offline = self.offline.get(replica_id)
+        return offline is not None and key in offline
 
 
 class Role(Enum):
@@ -143,6 +152,7 @@ class Partition:
         "leadership",
         "_brokers",
         "_lag_ms_max",
+        "_told_high_watermark",
     )
 
     def __init__(
@@ -169,6 +179,8 @@ class Partition:
         #: end (exclusive) of the committed part as known here; within [log start, log end] always
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.leadership: Leadership | None = None
+        #: high watermark of this history as last told, also above the log's end: after a lost tail, or a lag
+        self._told_high_watermark = high_watermark
         self._brokers = brokers
         self._lag_ms_max = lag_ms_max
 
@@ -201,6 +213,12 @@ class Partition:
         ):
             return -1
         return self.high_watermark
+
+    @property
+    def claimed_high_watermark(self) -> int:
+        """The highest that this replica knows of, wherever its own log ends: what a recovery may have lost
+        (R68)."""
+        return max(self.high_watermark, self._told_high_watermark)
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -244,6 +262,9 @@ class Partition:
         return RoleChange.UPDATED
 
     def _take_role(self, registration: PartitionRegistration, now_ms: int) -> RoleChange:
+        if registration.leader is not None and registration.leader_recovery_state == RECOVERING:
+            # another history begins, and what this one has lost was told with the election
+            self._told_high_watermark = -1
         if registration.leader != self.broker_id:
             self.role = Role.FOLLOWER
             self.leadership = None
@@ -404,11 +425,13 @@ class Partition:
         )
 
     def _is_eligible(self, progress: ReplicaProgress) -> bool:
-        # Unfenced, not shutting down, and in the incarnation that fetched (R50, KAFKA-15221). Who has not
+        # Unfenced, not shutting down, log dir online, and in the incarnation that fetched (R50, KAFKA-15221,
+        # R27). Who has not
         # fetched in this leader epoch has no broker epoch here (A-5). Differs from Kafka: an unknown broker
         # epoch (-1) proves no incarnation and does not pass.
         epoch = self._brokers.acceptable.get(progress.replica_id)
-        return epoch is not None and epoch == progress.broker_epoch
+        is_same = epoch is not None and epoch == progress.broker_epoch
+        return is_same and not self._brokers.is_offline(progress.replica_id, self.key)
 
     def _propose(self, leadership: Leadership, isr: tuple[int, ...]) -> Proposal:
         registration = self.registration
@@ -545,8 +568,11 @@ class Partition:
         """Follow the leader's high watermark as far as our log goes, also backwards (R52). Only after a
         diverging answer was acted upon (R82)."""
         assert self.role is not Role.LEADER
+        if leader_high_watermark < 0:
+            return  # not known yet in its epoch: what we know stays true
         log = self.log
         self.high_watermark = max(log.log_start_offset, min(leader_high_watermark, log.log_end_offset))
+        self._told_high_watermark = leader_high_watermark
 
     def log_was_cut(self) -> None:
         """The log has become shorter or starts later: the high watermark stays inside of it."""

@@ -49,7 +49,9 @@ class ReplicaLogInfo:
     current_leader_epoch: int = field(int32, "Of the partition, as this broker knows it.")
     log_end_offset: int = field(int64, "Exclusive.")
     flushed_offset: int = field(int64, "End of what is durable, exclusive.")
-    high_watermark: int = field(int64, "As this replica knows it.")
+    high_watermark: int = field(
+        int64, "The highest that this replica knows of; above its log's end when records are gone or behind."
+    )
     error_code: int = field(
         int16,
         "NONE; REPLICA_NOT_AVAILABLE while the log is not ready, UNKNOWN_TOPIC_ID, "

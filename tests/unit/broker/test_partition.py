@@ -6,6 +6,7 @@ import pytest
 
 from broker.partition import AlterVerdict, Role, RoleChange
 from cli.lone_partition import LAG_MS_MAX, LonePartition, MemoryLog, registration
+from metadata.records import RECOVERING
 from protocol.errors import ErrorCode
 
 
@@ -60,6 +61,33 @@ def test_the_leaders_end_of_an_epoch_that_we_do_not_have_says_nothing_about_ours
 def test_a_stored_high_watermark_stays_within_the_log() -> None:
     assert LonePartition(log=MemoryLog(10, 0), high_watermark=25).partition.high_watermark == 10
     assert LonePartition(log=MemoryLog(10, 0, 5), high_watermark=2).partition.high_watermark == 5
+
+
+def test_what_is_known_of_the_high_watermark_outlives_the_records_below_it() -> None:
+    """R68: whoever has lost its tail, or lags, still tells how much was committed."""
+    partition = LonePartition(log=MemoryLog(10, 0), high_watermark=25).partition
+    assert (partition.high_watermark, partition.claimed_high_watermark) == (10, 25)
+    scenario = LonePartition(log=MemoryLog(10, 0))
+    scenario.register(registration(leader=2, leader_epoch=4))
+    scenario.partition.leader_answered(40)
+    assert (scenario.partition.high_watermark, scenario.partition.claimed_high_watermark) == (10, 40)
+    # the leader of a later epoch does not know it yet, then it is lower
+    scenario.partition.leader_answered(-1)
+    assert (scenario.partition.high_watermark, scenario.partition.claimed_high_watermark) == (10, 40)
+    scenario.partition.leader_answered(30)
+    assert scenario.partition.claimed_high_watermark == 30
+
+
+def test_an_unclean_election_ends_what_was_known_of_the_high_watermark() -> None:
+    """R68, R10: that loss was told with the election; the next one must not count it again."""
+    scenario = LonePartition(log=MemoryLog(10, 0), high_watermark=25)
+    scenario.register(registration(leader=None, isr=(), leader_epoch=4, partition_epoch=1))
+    assert scenario.partition.claimed_high_watermark == 25
+    uncleanly = replace(
+        registration(leader=2, isr=(2,), leader_epoch=5, partition_epoch=2), leader_recovery_state=RECOVERING
+    )
+    scenario.register(uncleanly)
+    assert scenario.partition.claimed_high_watermark == 10
 
 
 def test_an_equal_partition_epoch_is_news_of_nothing() -> None:
