@@ -27,31 +27,40 @@ config_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="server.properties; HOLDFAST_NODE_ID and the like in the environment win over it.",
 )
+unsynced_option = click.option(
+    "--unsynced",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False),
+    help="Keep a journal there of what is not synced, for `holdfast cluster power-loss`.",
+)
 
 
 @click.command()
 @config_option
-def broker(config_file: str) -> None:
+@unsynced_option
+def broker(config_file: str, unsynced: str | None) -> None:
     """Run a broker until SIGTERM (clean stop) or a failure (exit 1)."""
     from broker.__main__ import run
     from broker.config import BrokerConfig
 
-    sys.exit(_serve("broker", config_file, BrokerConfig.from_properties, run))
+    sys.exit(_serve("broker", config_file, unsynced, BrokerConfig.from_properties, run))
 
 
 @click.command()
 @config_option
-def controller(config_file: str) -> None:
+@unsynced_option
+def controller(config_file: str, unsynced: str | None) -> None:
     """Run a controller until SIGTERM or a failure (exit 1)."""
     from controller.__main__ import run
     from controller.config import ControllerConfig
 
-    sys.exit(_serve("controller", config_file, ControllerConfig.from_properties, run))
+    sys.exit(_serve("controller", config_file, unsynced, ControllerConfig.from_properties, run))
 
 
 def _serve(
     role: str,
     config_file: str,
+    unsynced: str | None,
     from_properties: Callable[[Mapping[str, str], Mapping[str, str]], tuple[C, list[str]]],
     run: Callable[[C, Any, Any], Coroutine[Any, Any, int]],
 ) -> int:
@@ -74,4 +83,4 @@ def _serve(
     async def start(runtime: Runtime) -> int:
         return await run(config, runtime, real.StopSignals())
 
-    return real.run(start)
+    return real.run(start, unsynced=unsynced)

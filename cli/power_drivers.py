@@ -4,15 +4,16 @@ from cli import loop_disk
 from cli.nodes import ClusterError
 from cli.power_ext4 import LoopDisks
 from cli.power_loss import Disks
+from cli.power_tracked import TrackedDisks
 
 #: In the order in which `auto` prefers them.
-NAMES = (*loop_disk.FILE_SYSTEMS,)
+NAMES = (*loop_disk.FILE_SYSTEMS, TrackedDisks.name)
 
 
 def why_not(name: str) -> str:
     """Why this machine cannot run a driver, found out by trying; empty when it can."""
     assert name in NAMES, name
-    return loop_disk.why_not(loop_disk.FILE_SYSTEMS[name])
+    return "" if name == TrackedDisks.name else loop_disk.why_not(loop_disk.FILE_SYSTEMS[name])
 
 
 def available() -> tuple[str, ...]:
@@ -37,4 +38,4 @@ def disks(name: str | None) -> Disks:
         return Disks()
     if name not in NAMES:
         raise ClusterError(f"no power loss {name}: this cluster was made by another version")
-    return LoopDisks(name)
+    return TrackedDisks() if name == TrackedDisks.name else LoopDisks(name)

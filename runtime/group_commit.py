@@ -22,6 +22,11 @@ class GroupCommit:
         #: those who wait for the end of all runs
         self._idle: list[asyncio.Future[None]] = []
 
+    @property
+    def is_idle(self) -> bool:
+        """No run is under way."""
+        return self._running is None
+
     async def idle(self) -> None:
         """Wait until no run is under way. Raises nothing."""
         if self._running is not None:

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from runtime.api import Runtime
+from runtime.api import Disk, Runtime
+from runtime.power_loss import TrackedDisk
 from runtime.real_disk import RealDisk
 from runtime.real_network import RealNetwork
 from runtime.tasks import HeldTasks
@@ -81,9 +82,13 @@ class StopSignals:
         return await asyncio.shield(self._received)
 
 
-def real_runtime() -> Runtime:
-    """The clock, network and disk of this machine."""
-    return Runtime(RealClock(), RealRandom(), RealNetwork(), RealDisk(), HeldTasks())
+def real_runtime(unsynced: str | None = None) -> Runtime:
+    """The clock, network and disk of this machine.
+
+    With `unsynced`, the disk keeps a journal in that folder of what a power loss would take.
+    """
+    disk: Disk = RealDisk() if unsynced is None else TrackedDisk(unsynced)
+    return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, HeldTasks())
 
 
 async def until_stopped(runtime: Runtime, signals: StopSignals) -> BaseException | None:
@@ -98,13 +103,13 @@ async def until_stopped(runtime: Runtime, signals: StopSignals) -> BaseException
     return failure
 
 
-def run(main: Callable[[Runtime], Coroutine[Any, Any, int]]) -> int:
-    """Run `main` on a fresh event loop and the real runtime; returns its exit code."""
+def run(main: Callable[[Runtime], Coroutine[Any, Any, int]], *, unsynced: str | None = None) -> int:
+    """Run `main` on a fresh event loop and `real_runtime(unsynced)`; returns its exit code."""
     if not __debug__:
         raise SystemExit("Holdfast relies on its assertions: run Python without -O and PYTHONOPTIMIZE")
     _allow_many_files()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_main(main))
+        return runner.run(_main(main, unsynced))
 
 
 def _allow_many_files() -> None:
@@ -114,8 +119,8 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _main(main: Callable[[Runtime], Coroutine[Any, Any, int]]) -> int:
-    runtime = real_runtime()
+async def _main(main: Callable[[Runtime], Coroutine[Any, Any, int]], unsynced: str | None) -> int:
+    runtime = real_runtime(unsynced)
     assert isinstance(runtime.tasks, HeldTasks)
     runtime.tasks.adopt_callbacks()
     return await main(runtime)

@@ -37,7 +37,8 @@ class RealFile:
         self._flushes = flushes
         self._commit = GroupCommit(self._start_flush)
         self._error: DiskError | None = None
-        self._is_truncating = False
+        #: the truncation under way
+        self._cutting: asyncio.Future[None] | None = None
         self._is_closed = False
 
     @property
@@ -50,7 +51,7 @@ class RealFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._check_usable()
-        assert not self._is_truncating, f"append to {self._path} while it is being truncated"
+        assert self._cutting is None, f"append to {self._path} while it is being truncated"
         position = self._size
         if len(buffers) > _BUFFERS_MAX:
             buffers = [b"".join(buffers)]
@@ -103,19 +104,22 @@ class RealFile:
     async def truncate(self, size: int) -> None:
         self._check_usable()
         assert 0 <= size <= self._size, f"truncate {self._path} to {size}, but it has {self._size} bytes"
-        assert not self._is_truncating, f"two truncations of {self._path} at once"
-        self._is_truncating = True
+        assert self._cutting is None, f"two truncations of {self._path} at once"
         loop = asyncio.get_running_loop()
         # Not cancellable half way: the size must agree with the file whatever the caller does.
-        cut = loop.run_in_executor(self._flushes, os.ftruncate, self._descriptor, size)
+        cut = self._cutting = loop.run_in_executor(self._flushes, self._cut_now, size)
         cut.add_done_callback(lambda cut: self._truncated(size, cut))
         try:
             await asyncio.shield(cut)
         except OSError as error:
             self._fail("truncate", error)
 
+    def _cut_now(self, size: int) -> None:
+        """Runs in a thread."""
+        os.ftruncate(self._descriptor, size)
+
     def _truncated(self, size: int, cut: "asyncio.Future[None]") -> None:
-        self._is_truncating = False
+        self._cutting = None
         error = cut.exception()
         if error is None:
             self._size = size
@@ -128,8 +132,11 @@ class RealFile:
         self._is_closed = True
         # The descriptor's number may be given away again at once: threads must be done with it.
         await self._commit.idle()
-        assert not self._is_truncating, f"{self._path} closed while it is being truncated"
+        assert self._cutting is None, f"{self._path} closed while it is being truncated"
         descriptor, self._descriptor = self._descriptor, -1
+        self._let_go(descriptor)
+
+    def _let_go(self, descriptor: int) -> None:
         os.close(descriptor)
 
     def _start_flush(self) -> "asyncio.Future[None]":
@@ -164,27 +171,22 @@ class RealDisk:
         self._locks: list[int] = []
 
     async def open(self, path: str, *, create: bool) -> RealFile:
-        descriptor, size = await self._call("open", path, lambda: _open(path, create))
-        return RealFile(path, descriptor, size, self._flushes)
+        return await self._call("open", path, lambda: self._open(path, create))
 
     async def rename(self, source: str, target: str) -> None:
-        await self._call("rename", source, lambda: os.rename(source, target))
+        await self._call("rename", source, lambda: self._rename(source, target))
 
     async def unlink(self, path: str) -> None:
-        await self._call("unlink", path, lambda: os.unlink(path))
+        await self._call("unlink", path, lambda: self._unlink(path))
 
     async def make_folder(self, path: str) -> None:
-        await self._call("make_folder", path, lambda: os.makedirs(path, exist_ok=True))
+        await self._call("make_folder", path, lambda: self._make_folder(path))
 
     async def remove_folder(self, path: str) -> None:
-        def remove() -> None:
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(path)
-
-        await self._call("remove_folder", path, remove)
+        await self._call("remove_folder", path, lambda: self._remove_folder(path))
 
     async def sync_folder(self, path: str) -> None:
-        await self._call("sync_folder", path, lambda: _sync_folder(path))
+        await self._call("sync_folder", path, lambda: self._sync_folder(path))
 
     async def listdir(self, path: str) -> list[str]:
         return sorted(await self._call("listdir", path, lambda: os.listdir(path)))
@@ -195,6 +197,28 @@ class RealDisk:
     async def lock_folder(self, path: str) -> None:
         self._locks.append(await self._call("lock_folder", path, lambda: _lock_folder(path)))
 
+    # What runs in threads. Raises: OSError.
+
+    def _open(self, path: str, create: bool) -> RealFile:
+        descriptor, size = open_file(path, os.O_CREAT if create else 0)
+        return RealFile(path, descriptor, size, self._flushes)
+
+    def _rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def _unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def _make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def _remove_folder(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def _sync_folder(self, path: str) -> None:
+        sync_folder(path)
+
     async def _call(self, operation: str, path: str, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._names, work)
@@ -202,13 +226,14 @@ class RealDisk:
             raise _disk_error(path, operation, error) from error
 
 
-def _open(path: str, create: bool) -> tuple[int, int]:
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    descriptor = os.open(path, flags, 0o644)
+def open_file(path: str, flags: int) -> tuple[int, int]:
+    """Descriptor and size of a file. Raises: OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
     return descriptor, os.fstat(descriptor).st_size
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable. Raises: OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
