@@ -2,7 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller broker client cli durability bench sim chaos)
+PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller broker client cli durability bench sim drills chaos)
 FAST := not e2e and not spark and not slow
 ARGS ?=
 MINUTES ?= 10

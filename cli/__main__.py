@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "console-producer": ("cli.console_producer", "Send lines of standard input as records."),
     "controller": ("cli.node", "Run a controller in the foreground."),
     "demo": ("cli.demo", "Produce while processes are killed, then prove with Spark what survived."),
+    "drill": ("drills.command", "Play a named failure on a real cluster; Spark says what survived."),
     "dump-log": ("cli.dump_log", "Show what is in segment, index and checkpoint files."),
     "features": ("cli.features", "Show, raise and lower levels of features."),
     "explain": ("cli.explain", "Tell why a partition is led as it is, from the metadata log."),

@@ -24,20 +24,20 @@ class ClusterWatch:
     def create_topic(self, topic: str, partitions: int, replication_factor: int, min_isr: int) -> None:
         """Create the topic and wait until all partitions have a leader and a full ISR."""
         configs = {"min.insync.replicas": str(min_isr)}
-        self._ask(lambda admin: admin.create_topic(topic, partitions, replication_factor, configs=configs))
+        self.ask(lambda admin: admin.create_topic(topic, partitions, replication_factor, configs=configs))
         self.wait_full_isr(topic)
 
     def active_controller(self) -> int:
         """Id of the active controller."""
         deadline = time.monotonic() + self._patience_s
-        while (found := self._ask(lambda admin: admin.describe_cluster()).controller_id) < 0:
+        while (found := self.ask(lambda admin: admin.describe_cluster()).controller_id) < 0:
             _check(deadline, "no active controller")
         return found
 
     def wait_other_controller(self, old_id: int, since_ns: int) -> float:
         """Seconds from `since_ns` until brokers name another active controller than `old_id`."""
         deadline = time.monotonic() + self._patience_s
-        while self._ask(lambda admin: admin.describe_cluster()).controller_id in (old_id, -1):
+        while self.ask(lambda admin: admin.describe_cluster()).controller_id in (old_id, -1):
             _check(deadline, "no other controller took over")
         return (time.monotonic_ns() - since_ns) / 1e9
 
@@ -58,11 +58,12 @@ class ClusterWatch:
 
     def describe(self, topic: str) -> DescribedTopic:
         """One topic as the cluster describes it."""
-        found = self._ask(lambda admin: admin.describe_topics([topic]))
+        found = self.ask(lambda admin: admin.describe_topics([topic]))
         assert len(found) == 1
         return found[0]
 
-    def _ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+    def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+        """The answer to any question, asked again while the cluster does not answer. Raises: ClusterError."""
         answers: list[T] = []
 
         async def work(runtime: Runtime) -> int:

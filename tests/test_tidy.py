@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 NODES = ("protocol", "rpc", "storage", "metadata", "raft", "controller", "broker", "client")
-TOOLS = ("cli", "bench", "durability")
+TOOLS = ("cli", "bench", "durability", "drills")
 #: above these there is a second idea somewhere; most are far below
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 80

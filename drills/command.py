@@ -1,0 +1,189 @@
+"""`holdfast drill NAME`: a named failure on a real cluster, and Spark's verdict on what survived it.
+
+Exit codes are those of `drills.outcome.Result` (docs/drills.md), of several runs that of the worst.
+"""
+
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.nodes import ClusterError
+from cli.options import output
+from cli.power_drivers import choose
+from cli.sim_model_command import parse_seeds
+from drills.catalogue import DRILLS
+from drills.drill import Drill
+from drills.outcome import Result, Run, worst
+from drills.report import compare_lines, list_lines, run_lines, run_row, seeds_lines, totals
+from drills.run import play
+from drills.settings import Settings, expectation_of
+from drills.spark_judge import SparkJudge
+
+_ON_OFF = click.Choice(["on", "off"])
+
+
+@click.command()
+@click.argument("name", required=False, metavar="NAME")
+@click.option("--list", "is_list", is_flag=True, help="Show all drills.")
+@click.option("--manager", type=_ON_OFF, default="on", show_default=True, help="Unclean recovery manager.")
+@click.option("--elr", type=_ON_OFF, default="on", show_default=True, help="Eligible leader replicas.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["Balanced", "Aggressive", "None"], case_sensitive=False),
+    default="Balanced",
+    show_default=True,
+    help="unclean.recovery.strategy of the topic.",
+)
+@click.option("--seed", type=click.IntRange(0), help="Fixes the story's chances; printed at the start.")
+@click.option("--seeds", metavar="A..B", help="Play every seed from A to B and print a table.")
+@click.option(
+    "--power-loss",
+    type=click.Choice(["auto", "ext4", "xfs", "tracked"]),
+    default="auto",
+    show_default=True,
+    help="How power is cut: real file systems (root), or tracked by the storage layer.",
+)
+@click.option("--compare", is_flag=True, help="Play with the decisive setting off and on, side by side.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
+)
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write all runs here, as JSON."
+)
+@output
+def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
+    """Play a named failure with load on a real cluster, then prove what survived. Exit 0: as expected."""
+    if is_list:
+        _list(output)
+        return
+    drill = _drill(name)
+    if given["seed"] is not None and given["seeds"]:
+        raise click.UsageError("--seed and --seeds exclude each other")
+    plan = _plan(drill, given)
+    keep: Path | None = given["keep"]
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
+    folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
+    runs = _play_all(drill, plan, folder, is_quiet=output == "json", keeps=keep is not None)
+    if given["report"] is not None:
+        given["report"].write_text(json.dumps(_as_json(runs), indent=2) + "\n", encoding="utf-8")
+    result = worst(runs, forgives_void=bool(given["seeds"]))
+    if output == "json":
+        click.echo(json.dumps({**_as_json(runs), "ok": result is Result.PASSED}))
+    else:
+        click.echo("\n".join(_lines(runs, drill, given)))
+    if keep is None and result is Result.PASSED:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        click.echo(f"kept: {folder}", err=True)
+    sys.exit(result.exit_code)
+
+
+def _list(form: str) -> None:
+    if form == "json":
+        rows = [
+            {
+                "name": drill.name,
+                "title": drill.title,
+                "source": drill.source,
+                "compares": None if drill.compares is None else drill.compares.value,
+            }
+            for drill in DRILLS.values()
+        ]
+        click.echo(json.dumps({"schema": "holdfast.drill-list/1", "ok": True, "data": rows, "errors": []}))
+    else:
+        click.echo("\n".join(list_lines(list(DRILLS.values()))))
+
+
+def _drill(name: str | None) -> Drill:
+    if name is None:
+        raise click.UsageError("which drill? `holdfast drill --list` shows all")
+    if name not in DRILLS:
+        raise click.UsageError(f"no drill {name}; there are {', '.join(DRILLS)}")
+    return DRILLS[name]
+
+
+def _plan(drill: Drill, given: dict[str, Any]) -> list[Settings]:
+    """The settings of every run, in order. Raises: click.UsageError."""
+    try:
+        driver = choose(given["power_loss"]) if drill.cuts_power else "none"
+    except ClusterError as error:
+        raise click.UsageError(str(error)) from error
+    if given["seeds"]:
+        seeds = list(parse_seeds(given["seeds"]))
+    else:
+        seeds = [random.SystemRandom().randrange(1 << 16) if given["seed"] is None else given["seed"]]
+    strategy = {"balanced": "Balanced", "aggressive": "Aggressive", "none": "None"}[given["strategy"].lower()]
+    base = Settings(given["manager"] == "on", given["elr"] == "on", strategy, driver)
+    sides: Sequence[Settings] = (base,)
+    if given["compare"]:
+        if drill.compares is None:
+            raise click.UsageError(f"{drill.name} has nothing to compare: play it without --compare")
+        sides = tuple(base.with_axis(drill.compares, is_on) for is_on in (False, True))
+    for side in sides:
+        if expectation_of(drill.expectations, side) is None:
+            raise click.UsageError(
+                f"{drill.name} cannot be played with {side.text}; see docs/drills.md for what it is about"
+            )
+    return [replace(side, seed=seed) for seed in seeds for side in sides]
+
+
+def _play_all(
+    drill: Drill, plan: Sequence[Settings], folder: Path, *, is_quiet: bool, keeps: bool
+) -> list[Run]:
+    judge = SparkJudge()
+    runs = []
+    try:
+        for number, settings in enumerate(plan):
+            home = folder / f"run-{number}"
+            run = play(drill, settings, home, judge, _story(is_quiet))
+            if not is_quiet:
+                click.echo(f"{run.result.name} {run.reason}")
+            if run.result is Result.PASSED and not keeps:
+                shutil.rmtree(home, ignore_errors=True)
+            runs.append(run)
+    finally:
+        judge.close()
+    return runs
+
+
+def _story(is_quiet: bool) -> Callable[[str], None]:
+    """Takes lines and prints them with the seconds since the start of the run."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        click.echo(f"[{time.monotonic() - began:6.1f}s] {text}", err=is_quiet)
+
+    return say
+
+
+def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str]:
+    if given["seeds"]:
+        return seeds_lines(runs)
+    if given["compare"]:
+        assert drill.compares is not None, "checked before anything was played"
+        return compare_lines(runs, drill.compares)
+    return run_lines(runs[0])
+
+
+def _as_json(runs: Sequence[Run]) -> dict[str, Any]:
+    errors = [
+        {"code": run.result.name, "seed": run.settings.seed, "message": run.reason or run.result.value}
+        for run in runs
+        if run.result is not Result.PASSED
+    ]
+    return {
+        "schema": "holdfast.drill/1",
+        "ok": not errors,
+        "data": {"totals": totals(runs), "runs": [run_row(run) for run in runs]},
+        "errors": errors,
+    }

@@ -1,0 +1,113 @@
+"""Load for a story: a producer in the background that writes its ledger and knows what was acknowledged.
+
+Owns the thread with its own loop and runtime. Use as a context manager; leaving it waits for every answer.
+"""
+
+import threading
+import time
+from pathlib import Path
+
+from cli.nodes import ClusterError
+from client.batch import Batch
+from client.ledger import Ledger
+from client.outcomes import Outcome
+from client.producer import Producer, ProducerConfig
+from runtime.api import Runtime
+from runtime.real import run
+
+RUN = "drill"
+VALUE_BYTES = 128
+PACE_MS = 10
+#: records without an answer, at most; more would only wait for the partition to come back
+_BACKLOG_BYTES = 128 << 10
+_DELIVERY_TIMEOUT_MS = 60_000
+
+
+class Load:
+    """Idempotent producer of `topic`, partition 0."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        ledger: Path,
+        topic: str,
+        *,
+        name: str,
+        acks: int = -1,
+        records_per_second: int = 500,
+    ) -> None:
+        self.name = name
+        self._config = ProducerConfig(
+            bootstrap_servers,
+            acks=acks,
+            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            retry_max_ms=100,
+            client_id=name,
+        )
+        self._ledger = ledger
+        self._topic = topic
+        self._portion = max(1, records_per_second * PACE_MS // 1000)
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        #: acknowledged records, and the offset behind the last of them
+        self.acked = 0
+        self.acked_end = 0
+        #: records that ended without an acknowledgement
+        self.failed = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to write; returns when the first record is acknowledged."""
+        self._thread.start()
+        self.wait_acked(1)
+
+    def stop(self) -> None:
+        """Write no more and wait until every record has an outcome. Raises: ClusterError."""
+        self._stop.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join(_DELIVERY_TIMEOUT_MS / 1000 + 30)
+        if self._thread.is_alive():
+            raise ClusterError(f"producer {self.name} does not end")
+        if self._error is not None:
+            raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
+
+    def wait_acked(self, more: int, timeout_s: float = 30.0) -> None:
+        """Until `more` further records are acknowledged. Raises: ClusterError."""
+        target = self.acked + more
+        deadline = time.monotonic() + timeout_s
+        while self.acked < target:
+            if self._error is not None:
+                raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"producer {self.name} got no {more} acknowledgements within {timeout_s:.0f} s"
+                )
+            time.sleep(0.01)
+
+    def _run(self) -> None:
+        try:
+            run(self._work)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            self._error = error
+
+    async def _work(self, runtime: Runtime) -> int:
+        ledger = Ledger(runtime, str(self._ledger), RUN, self.name)
+        producer = Producer(runtime, self._config, ledger, self._on_batch)
+        await producer.start()
+        await producer.partition_count(self._topic)
+        while not self._stop.is_set():
+            if producer.buffered_bytes < _BACKLOG_BYTES:
+                for _ in range(self._portion):
+                    pseq, value = ledger.next_value(VALUE_BYTES)
+                    producer.send_nowait(self._topic, value, None, 0, tag=pseq)
+            await runtime.clock.sleep(PACE_MS)
+        await producer.close(_DELIVERY_TIMEOUT_MS)
+        return 0
+
+    def _on_batch(self, batch: Batch) -> None:
+        if batch.outcome in (Outcome.OK, Outcome.OK1):
+            self.acked_end = max(self.acked_end, batch.base_offset + batch.count)
+            self.acked += batch.count
+        else:
+            self.failed += batch.count

@@ -1,0 +1,142 @@
+"""What became of a run: the verdict held against the expectation, and the exit codes.
+
+Pure. Owns the order of the checks and the meaning of the codes (docs/drills.md); knows nothing of Spark.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from drills.settings import Expectation, Loss, Settings
+
+
+class Result(Enum):
+    """How a run ended; the worst of several runs comes first here."""
+
+    LOST = "acknowledged records are gone where none may be"
+    ANOMALY = "nothing is gone that may not, but the log is not what was sent"
+    UNTOLD = "more records are gone than the election told of"
+    NOT_LOST = "a loss was expected and there is none: the run shows nothing"
+    BROKEN = "the story did not take place"
+    INCONCLUSIVE = "the verdict proves nothing"
+    VOID = "the power cut did not take what the story needs gone: the run says nothing"
+    PASSED = "as expected"
+
+    @property
+    def exit_code(self) -> int:
+        """See docs/drills.md."""
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {
+    Result.PASSED: 0,
+    Result.BROKEN: 1,
+    Result.LOST: 4,
+    Result.ANOMALY: 5,
+    Result.INCONCLUSIVE: 6,
+    Result.NOT_LOST: 7,
+    Result.VOID: 8,
+    Result.UNTOLD: 9,
+}
+#: exit codes of `durability.verdict`
+_VERDICT_LOST, _VERDICT_ANOMALY, _VERDICT_INCONCLUSIVE = 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecord:
+    """A record that was acknowledged with acks=all and is gone."""
+
+    topic: str
+    partition: int
+    offset: int
+    #: as far as it tells records apart: checksum, producer, number
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """An unclean election of the run, as the metadata log tells it."""
+
+    leader: int
+    #: by which rule
+    reason: str
+    #: None when the controller could not know, or did not compare logs
+    predicted_loss: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found at the end of a run."""
+
+    #: exit code of the Spark verdict
+    verdict_code: int
+    #: class -> count, as in durability.verdict
+    counts: Mapping[str, int]
+    #: acked, ok, sent, ...
+    facts: Mapping[str, object]
+    lost: tuple[LostRecord, ...] = ()
+    elections: tuple[Election, ...] = ()
+    #: what is not as the story says, found by the drill itself
+    complaints: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One story, played once."""
+
+    drill: str
+    settings: Settings
+    expectation: Expectation
+    result: Result
+    #: why, where the result alone does not say it
+    reason: str = ""
+    evidence: Evidence | None = None
+    seconds: float = 0.0
+
+    @property
+    def lost_count(self) -> int:
+        """Acknowledged records that are gone."""
+        return 0 if self.evidence is None else self.evidence.counts.get("lost", 0)
+
+
+def judge(expectation: Expectation, evidence: Evidence, shows: Sequence[str] = ()) -> tuple[Result, str]:
+    """The result and its reason. `shows`: classes of the verdict of which there must be some."""
+    lost = evidence.counts.get("lost", 0)
+    if evidence.verdict_code == _VERDICT_INCONCLUSIVE:
+        return Result.INCONCLUSIVE, "; ".join(evidence.notes)
+    if expectation.loss is Loss.NONE and lost:
+        return Result.LOST, f"{lost} lost; {expectation.rule}"
+    if evidence.verdict_code == _VERDICT_ANOMALY or (
+        # an anomaly beside a loss that is allowed
+        evidence.verdict_code == _VERDICT_LOST and evidence.counts.get("corrupt", 0)
+    ):
+        return Result.ANOMALY, "see the table"
+    if evidence.complaints:
+        return Result.BROKEN, "; ".join(evidence.complaints)
+    for name in shows:
+        if not evidence.counts.get(name, 0):
+            return Result.BROKEN, f"nothing is {name.replace('_', ' ')}: the story shows nothing"
+    if expectation.is_told and lost:
+        predicted = predicted_loss(evidence.elections)
+        if predicted is None:
+            return Result.UNTOLD, f"{lost} lost, no election told how many"
+        if predicted < lost:
+            return Result.UNTOLD, f"{lost} lost, {predicted} predicted"
+    if expectation.loss is Loss.CERTAIN and not lost:
+        return Result.NOT_LOST, expectation.rule
+    return Result.PASSED, ""
+
+
+def predicted_loss(elections: Sequence[Election]) -> int | None:
+    """Records that the unclean elections of a run told of as lost, all together; None when none could say."""
+    known = [election.predicted_loss for election in elections if election.predicted_loss is not None]
+    return sum(known) if known else None
+
+
+def worst(runs: Sequence[Run], *, forgives_void: bool = False) -> Result:
+    """The result of several runs. `forgives_void`: void runs are only counted while others are not."""
+    results = [run.result for run in runs]
+    if forgives_void and any(result is not Result.VOID for result in results):
+        results = [result for result in results if result is not Result.VOID]
+    return next((result for result in Result if result in results), Result.PASSED)

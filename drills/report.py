@@ -1,0 +1,216 @@
+"""What is printed of runs: one, two side by side, or a table of many seeds; and the same as JSON.
+
+Pure: runs in, lines and plain values out.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from cli.tables import table_lines
+from drills.drill import Drill
+from drills.outcome import LostRecord, Result, Run, predicted_loss
+from drills.settings import Axis
+
+#: lost records that are named with offset and value
+SHOWN_MAX = 10
+#: classes of the verdict in the comparison, besides those that were found
+_ALWAYS = ("lost",)
+_CLASSES = (
+    "lost",
+    "moved",
+    "duplicated",
+    "unexpected",
+    "corrupt",
+    "reordered",
+    "diverged",
+    "recovered",
+    "lost_weakly_acked",
+)
+
+
+def run_lines(run: Run) -> list[str]:
+    """One run: the verdict's numbers, what is lost, and the result."""
+    return [*_columns([run], [run.settings.text]), *_lost_lines(run), *_result_lines(run)]
+
+
+def compare_lines(runs: Sequence[Run], axis: Axis) -> list[str]:
+    """Two runs side by side."""
+    on_off = ["on" if _is_on(run, axis) else "off" for run in runs]
+    lines = _columns(runs, [f"{axis.value} {word}" for word in on_off])
+    for run, word in zip(runs, on_off, strict=True):
+        lines += [f"{axis.value} {word}: {line}" for line in _lost_lines(run)]
+    for run, word in zip(runs, on_off, strict=True):
+        lines += [f"{axis.value} {word}: {line}" for line in _result_lines(run)]
+    return lines
+
+
+def seeds_lines(runs: Sequence[Run]) -> list[str]:
+    """A row a run, then the totals by settings."""
+    rows = [
+        (
+            str(run.settings.seed),
+            run.settings.power_loss,
+            run.settings.text,
+            _fact(run, "acked"),
+            _fact(run, "ok"),
+            "-" if run.evidence is None else str(run.lost_count),
+            _or_dash(None if run.evidence is None else predicted_loss(run.evidence.elections)),
+            f"{run.seconds:.1f}",
+            run.result.name,
+        )
+        for run in runs
+    ]
+    heads = ("SEED", "POWER LOSS", "SETTINGS", "ACKED", "OK", "LOST", "PREDICTED", "SECONDS", "RESULT")
+    lines = table_lines(heads, rows)
+    for total in totals(runs):
+        results = ", ".join(f"{count} {name}" for name, count in total["results"].items())
+        lines.append(
+            f"{total['settings']}, power loss {total['power_loss']}: {total['runs']} runs, {results}; "
+            f"acknowledged {total['acked']:,}, lost {total['lost']:,} in {total['runs_with_loss']} runs"
+        )
+    return lines
+
+
+def totals(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Sums by settings."""
+
+    def key(run: Run) -> tuple[str, str]:
+        return run.settings.text, run.settings.power_loss
+
+    found = []
+    for (settings, power_loss), group in groupby(sorted(runs, key=key), key=key):
+        members = list(group)
+        found.append(
+            {
+                "settings": settings,
+                "power_loss": power_loss,
+                "expected": members[0].expectation.loss.value,
+                "runs": len(members),
+                "results": dict(sorted(Counter(run.result.name for run in members).items())),
+                "acked": sum(_number(run, "acked") for run in members),
+                "lost": sum(run.lost_count for run in members),
+                "runs_with_loss": sum(run.lost_count > 0 for run in members),
+                "seconds": round(sum(run.seconds for run in members), 1),
+            }
+        )
+    return found
+
+
+def run_row(run: Run) -> dict[str, Any]:
+    """A run as plain values."""
+    row: dict[str, Any] = {
+        "drill": run.drill,
+        "seed": run.settings.seed,
+        "manager": run.settings.manager,
+        "elr": run.settings.elr,
+        "strategy": run.settings.strategy,
+        "power_loss": run.settings.power_loss,
+        "expected": run.expectation.loss.value,
+        "rule": run.expectation.rule,
+        "result": run.result.name,
+        "reason": run.reason,
+        "seconds": run.seconds,
+    }
+    if run.evidence is not None:
+        row["facts"] = dict(run.evidence.facts)
+        row["counts"] = dict(run.evidence.counts)
+        row["elections"] = [
+            {"leader": one.leader, "reason": one.reason, "predicted_loss": one.predicted_loss}
+            for one in run.evidence.elections
+        ]
+        row["lost"] = [
+            {"topic": one.topic, "partition": one.partition, "offset": one.offset, "value": one.value}
+            for one in run.evidence.lost
+        ]
+    return row
+
+
+def list_lines(drills: Sequence[Drill]) -> list[str]:
+    """What `--list` prints."""
+    rows = [
+        (drill.name, "-" if drill.compares is None else drill.compares.value, drill.source, drill.title)
+        for drill in drills
+    ]
+    return table_lines(("DRILL", "COMPARES", "SOURCE", "STORY"), rows)
+
+
+# --- parts ---------------------------------------------------------------------------------------------
+
+
+def _columns(runs: Sequence[Run], titles: Sequence[str]) -> list[str]:
+    """A table with a column a run."""
+    found = [name for name in _CLASSES if any(_count(run, name) for run in runs)]
+    rows: list[tuple[str, ...]] = [
+        ("sent", *(_fact(run, "sent") for run in runs)),
+        ("acknowledged", *(_fact(run, "acked") for run in runs)),
+        ("ok", *(_fact(run, "ok") for run in runs)),
+    ]
+    rows += [
+        (name.replace("_", " "), *(str(_count(run, name)) if run.evidence else "-" for run in runs))
+        for name in _CLASSES
+        if name in _ALWAYS or name in found
+    ]
+    rows.append(("unclean elections", *(_elections(run) for run in runs)))
+    rows.append(("predicted loss", *(_predicted(run) for run in runs)))
+    rows.append(("expected", *(run.expectation.loss.value for run in runs)))
+    rows.append(("result", *(run.result.name for run in runs)))
+    return table_lines(("", *titles), rows)
+
+
+def _lost_lines(run: Run) -> list[str]:
+    if run.evidence is None or not run.evidence.lost:
+        return []
+    lost = run.evidence.lost
+    lines = [f"{run.lost_count} acknowledged records are lost: offsets {', '.join(_ranges(lost))}"]
+    lines += [f"  lost: offset {record.offset}, value {record.value}" for record in lost[:SHOWN_MAX]]
+    if run.lost_count > SHOWN_MAX:
+        lines.append(f"  and {run.lost_count - SHOWN_MAX} more; --output json names them")
+    return lines
+
+
+def _ranges(lost: Sequence[LostRecord]) -> Iterator[str]:
+    """Offsets that follow upon each other as `first to last`, of the records that are named."""
+    for _, group in groupby(enumerate(lost), key=lambda pair: pair[1].offset - pair[0]):
+        members = [record.offset for _, record in group]
+        yield str(members[0]) if len(members) == 1 else f"{members[0]} to {members[-1]}"
+
+
+def _result_lines(run: Run) -> list[str]:
+    reason = f": {run.reason}" if run.reason else ""
+    lines = [f"{run.result.name}, {run.result.value}{reason} ({run.seconds:.1f} s)"]
+    if run.result is Result.PASSED:
+        lines.append(f"why: {run.expectation.rule}")
+    return lines
+
+
+def _is_on(run: Run, axis: Axis) -> bool:
+    return run.settings.manager if axis is Axis.MANAGER else run.settings.elr
+
+
+def _count(run: Run, name: str) -> int:
+    return 0 if run.evidence is None else run.evidence.counts.get(name, 0)
+
+
+def _number(run: Run, name: str) -> int:
+    found = None if run.evidence is None else run.evidence.facts.get(name)
+    return found if isinstance(found, int) else 0
+
+
+def _fact(run: Run, name: str) -> str:
+    return "-" if run.evidence is None else f"{_number(run, name):,}"
+
+
+def _elections(run: Run) -> str:
+    if run.evidence is None:
+        return "-"
+    return ", ".join(f"{one.leader} ({one.reason})" for one in run.evidence.elections) or "none"
+
+
+def _predicted(run: Run) -> str:
+    return "-" if run.evidence is None else _or_dash(predicted_loss(run.evidence.elections))
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)

@@ -1,0 +1,115 @@
+"""Plays a drill once: cluster up, story, verdict, cluster gone.
+
+Owns the order of these and what becomes of failures; the story itself is the drill's.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError
+from drills.drill import QUICK, Drill
+from drills.outcome import Evidence, LostRecord, Result, Run, judge
+from drills.settings import Expectation, Settings, expectation_of
+from drills.stage import Said, Stage, Void
+
+
+class Verdict(Protocol):
+    """What is needed of `durability.verdict.Verdict`."""
+
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    @property
+    def facts(self) -> Mapping[str, object]: ...
+    @property
+    def inconclusive(self) -> tuple[str, ...]: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
+
+
+class Judge(Protocol):
+    """Who compares the ledger with the cluster."""
+
+    def verdict(
+        self, ledger: Path, bootstrap_servers: str, log_dirs: Mapping[int, str]
+    ) -> tuple[Verdict, tuple[LostRecord, ...]]: ...
+
+
+def play(drill: Drill, settings: Settings, folder: Path, judging: Judge, say: Said) -> Run:
+    """One run in a new folder. The settings must be ones that the drill can be played with."""
+    expectation = expectation_of(drill.expectations, settings)
+    assert expectation is not None, f"{drill.name} cannot be played with {settings.text}"
+    began = time.monotonic()
+
+    def ended(result: Result, reason: str, evidence: Evidence | None = None) -> Run:
+        seconds = round(time.monotonic() - began, 1)
+        return Run(drill.name, settings, expectation, result, reason, evidence, seconds)
+
+    say(f"{drill.name}, seed {settings.seed}: {settings.text}")
+    say(f"expected: {expectation.loss.value} ({expectation.rule})")
+    try:
+        with _stage(drill, settings, folder, say) as stage:
+            try:
+                drill.play(stage)
+            finally:
+                stage.stop_loads()
+            evidence = _evidence(stage, expectation, judging)
+    except Void as void:
+        say(f"VOID: {void}")
+        return ended(Result.VOID, str(void))
+    except (ClusterError, OSError) as error:
+        say(f"FAILED: {error}")
+        return ended(Result.BROKEN, str(error))
+    result, reason = judge(expectation, evidence, drill.shows)
+    return ended(result, reason, evidence)
+
+
+@contextmanager
+def _stage(drill: Drill, settings: Settings, folder: Path, say: Said) -> Iterator[Stage]:
+    """A cluster that is up, and that is gone afterwards, whatever state it is in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster = _cluster(drill, settings, folder / "cluster")
+    try:
+        cluster.up()
+        driver = f", power loss by {cluster.power_loss_driver}" if cluster.power_loss_driver else ""
+        say(f"{len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers run{driver}")
+        yield Stage(cluster, drill, settings, folder / "ledger", say)
+    finally:
+        cluster.destroy()
+
+
+def _cluster(drill: Drill, settings: Settings, folder: Path) -> LocalCluster:
+    cluster = LocalCluster.create(
+        folder,
+        drill.brokers,
+        drill.controllers,
+        properties={**QUICK, **drill.properties},
+        power_loss=settings.power_loss if drill.cuts_power else None,
+    )
+    for broker_id in drill.flushing:
+        with cluster.properties_file(cluster.broker(broker_id)).open("a", encoding="utf-8") as file:
+            file.write("log.flush.interval.messages=1\n")
+    return cluster
+
+
+def _evidence(stage: Stage, expectation: Expectation, judging: Judge) -> Evidence:
+    stage.say("Spark compares the ledger with what the cluster serves")
+    cluster = stage.cluster
+    folders = {node.node_id: str(cluster.data_folder(node)) for node in cluster.brokers}
+    verdict, lost = judging.verdict(stage.ledger, cluster.bootstrap_servers, folders)
+    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in verdict.seconds.items())
+    stage.say(f"  verdict: exit code {verdict.exit_code}; {took}")
+    return Evidence(
+        verdict_code=verdict.exit_code,
+        counts=dict(verdict.counts),
+        facts=dict(verdict.facts),
+        lost=lost,
+        elections=stage.unclean_elections(),
+        complaints=tuple(stage.complaints),
+        notes=verdict.inconclusive,
+    )

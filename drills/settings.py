@@ -1,0 +1,83 @@
+"""What a drill is played with, and what is expected of it then: data, no story and no cluster.
+
+Owns the words of the options (`--manager`, `--elr`, `--strategy`) and the table rows that say which settings
+lose records and by which rule. A combination without a row cannot be played.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+class Loss(Enum):
+    """What is expected of the acknowledged (acks=all) records."""
+
+    #: not one may be gone
+    NONE = "none"
+    #: some must be gone, else the drill shows nothing
+    CERTAIN = "loss"
+    #: more brokers lost their tails than the settings survive: some may be gone
+    POSSIBLE = "loss possible"
+
+
+class Axis(Enum):
+    """The one setting that `--compare` plays both ways."""
+
+    MANAGER = "manager"
+    ELR = "elr"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one run is played."""
+
+    #: unclean.recovery.manager.enabled; off is what Apache Kafka ships (D8 Q8)
+    manager: bool = True
+    #: eligible.leader.replicas.version
+    elr: bool = True
+    #: unclean.recovery.strategy of the topic
+    strategy: str = "Balanced"
+    #: tracked, ext4 or auto
+    power_loss: str = "auto"
+    seed: int = 0
+
+    def with_axis(self, axis: Axis, is_on: bool) -> "Settings":
+        """The same with one setting on or off."""
+        return replace(self, manager=is_on) if axis is Axis.MANAGER else replace(self, elr=is_on)
+
+    @property
+    def text(self) -> str:
+        """The settings that decide, as the options spell them."""
+        return f"manager {_on(self.manager)}, elr {_on(self.elr)}, strategy {self.strategy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One row: under these settings this becomes of the acknowledged records, by this rule."""
+
+    loss: Loss
+    #: rule numbers, and why in one sentence
+    rule: str
+    #: None: either
+    manager: bool | None = None
+    elr: bool | None = None
+    strategies: tuple[str, ...] | None = None
+    #: the election must tell of a loss at least as large as it is (R68)
+    is_told: bool = False
+
+    def holds_for(self, settings: Settings) -> bool:
+        """True when the row speaks of these settings."""
+        return (
+            self.manager in (None, settings.manager)
+            and self.elr in (None, settings.elr)
+            and (self.strategies is None or settings.strategy in self.strategies)
+        )
+
+
+def expectation_of(rows: Sequence[Expectation], settings: Settings) -> Expectation | None:
+    """The first row that speaks of the settings; None: the story cannot be played so."""
+    return next((row for row in rows if row.holds_for(settings)), None)
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"

@@ -1,0 +1,73 @@
+"""Spark's verdict for runs: one session for all of them, started while the first story is played.
+
+Owns the session and which lost records are named. What is an anomaly is `durability.rules`' business.
+"""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cli.nodes import ClusterError
+from client.history import make_value
+from drills.load import VALUE_BYTES
+from drills.outcome import LostRecord
+
+#: Lost records that are named; their number is exact all the same.
+NAMED_MAX = 10_000
+_LOST_SQL = f"""
+SELECT DISTINCT topic, partition, offset, producer, pseq FROM violations WHERE class = 'lost'
+ORDER BY topic, partition, offset LIMIT {NAMED_MAX}
+"""
+#: checksum, producer and number of a value
+_NAMING_FIELDS = 3
+
+
+class SparkJudge:
+    """Starts Spark in the background; `close` ends it."""
+
+    def __init__(self) -> None:
+        self._spark: Any = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
+        self._thread.start()
+
+    def _start(self) -> None:
+        try:
+            from durability.session import start_session
+
+            self._spark = start_session("local[*]", "holdfast drill", is_short=True)
+        except Exception as error:  # noqa: BLE001 - handed to whoever wants a verdict
+            self._error = error
+
+    def verdict(
+        self, ledger: Path, bootstrap_servers: str, log_dirs: Mapping[int, str]
+    ) -> tuple[Any, tuple[LostRecord, ...]]:
+        """(durability.verdict.Verdict, the lost records by offset). Raises: ClusterError without Spark."""
+        self._thread.join()
+        if self._error is not None:
+            raise ClusterError(f"Spark does not start: {self._error}") from self._error
+        from durability.validate import ValidateOptions, validate
+
+        options = ValidateOptions(str(ledger), bootstrap_servers, log_dirs)
+        verdict = validate(self._spark, options)
+        lost: tuple[LostRecord, ...] = ()
+        if verdict.counts.get("lost", 0):
+            lost = tuple(
+                LostRecord(row.topic, row.partition, row.offset, _name(row.producer, row.pseq))
+                for row in self._spark.sql(_LOST_SQL).collect()
+            )
+        # the next run's tables have the same names
+        self._spark.catalog.clearCache()
+        return verdict, lost
+
+    def close(self) -> None:
+        """End the session."""
+        self._thread.join()
+        if self._spark is not None:
+            self._spark.stop()
+
+
+def _name(producer: str, pseq: int) -> str:
+    value = make_value(producer, pseq, VALUE_BYTES).decode()
+    return ":".join(value.split(":")[:_NAMING_FIELDS])

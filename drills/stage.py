@@ -1,0 +1,318 @@
+"""The stage of a drill: a real cluster, one partition, its load, and what may be done to them.
+
+Owns the words in which stories are told: cut, pause, kill, start, wait. Every wait is for an observed state;
+there is no sleep of a fixed length. Which states follow upon each other is the story's.
+"""
+
+import random
+import re
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cli.demo_watch import ClusterWatch
+from cli.explain_log import fetch_log
+from cli.explain_story import story_of
+from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError, Node
+from client.admin import Admin
+from client.admin_configs import FeatureUpdate, Resource
+from drills.drill import Drill
+from drills.load import Load
+from drills.log_ends import log_end
+from drills.outcome import Election
+from drills.partition_sets import NOBODY, Sets, Wanted
+from drills.settings import Settings
+from runtime.api import Runtime
+from runtime.real import run
+
+TOPIC = "drill"
+MANAGER = "unclean.recovery.manager.enabled"
+STRATEGY = "unclean.recovery.strategy"
+ELR_FEATURE = "eligible.leader.replicas.version"
+_POLL_S = 0.03
+_REPLIES = re.compile(r"^kafka_controller_unclean_recovery_replies_total\{(.*)\} (\S+)$", re.MULTILINE)
+
+T = TypeVar("T")
+
+
+class Said(Protocol):
+    """Takes the lines of a story."""
+
+    def __call__(self, text: str) -> None: ...
+
+
+class Void(Exception):
+    """The power cut did not take what the story needs gone. The text says what is still there."""
+
+
+class Stage:
+    """One run's cluster and load. The story's verbs."""
+
+    def __init__(
+        self, cluster: LocalCluster, drill: Drill, settings: Settings, ledger: Path, say: Said
+    ) -> None:
+        self.cluster = cluster
+        self.settings = settings
+        self.drill = drill
+        self.say = say
+        #: the seed's chances: where to cut, how long to write before
+        self.chance = random.Random(f"{settings.seed}:{drill.name}")
+        self.operator = ClusterWatch(cluster.bootstrap_controllers)
+        self.load = Load(cluster.bootstrap_servers, ledger, TOPIC, name="all")
+        self.ledger = ledger
+        #: what the drill itself found to be not as the story says
+        self.complaints: list[str] = []
+        self._others: list[Load] = []
+        self._silent: list[int] = []
+        self._cuts = 0
+
+    # --- the beginning and the end ---------------------------------------------------------------------
+
+    def begin(self, replicas: Sequence[int]) -> None:
+        """Apply the settings, make the topic with these replicas, preferred first, and start the load."""
+        if not self.settings.elr:
+            self.ask(
+                lambda admin: admin.update_features({ELR_FEATURE: FeatureUpdate(0, allow_downgrade=True)})
+            )
+        self.configure(MANAGER, "true" if self.settings.manager else "false", topic=None)
+        configs = {
+            "min.insync.replicas": str(self.drill.min_isr),
+            STRATEGY: self.settings.strategy,
+            **self.drill.topic_configs,
+        }
+        self.ask(lambda admin: admin.create_topic(TOPIC, assignments={0: replicas}, configs=configs))
+        self.wait(leader=replicas[0], isr=replicas)
+        self.load.start()
+
+    def write(self, low: int = 100, high: int = 400) -> None:
+        """Let so many further records be acknowledged, as many as the seed says."""
+        self.load.wait_acked(self.chance.randint(low, high))
+        self.say(
+            f"{self.load.acked:,} records are acknowledged (acks=all), below offset {self.load.acked_end}"
+        )
+
+    def end(self) -> None:
+        """Until everybody who runs is in sync and the load has gone on; then every answer is awaited."""
+        self.wait(isr=[node.node_id for node in self.cluster.brokers if self.cluster.pid(node) is not None])
+        self.load.wait_acked(50)
+        self.stop_loads()
+
+    def stop_loads(self) -> None:
+        """Wait for the answers of all producers."""
+        for load in (*self._others, self.load):
+            load.stop()
+
+    def other_load(self, name: str, acks: int) -> Load:
+        """A further producer; it has begun to write when this returns."""
+        load = Load(self.cluster.bootstrap_servers, self.ledger, TOPIC, name=name, acks=acks)
+        self._others.append(load)
+        load.start()
+        return load
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+        """Ask the controllers, who answer also while no broker does."""
+        return self.operator.ask(question)
+
+    def sets(self) -> Sets:
+        """The partition as the controllers have it."""
+        while True:
+            # one that has just started knows no topic yet
+            rows = self.operator.describe(TOPIC).partitions
+            if rows:
+                row = rows[0]
+                elr, known = row.eligible_leader_replicas or (), row.last_known_elr or ()
+                return Sets(row.leader_id, tuple(sorted(row.isr)), tuple(sorted(elr)), tuple(sorted(known)))
+
+    def wait(
+        self,
+        *,
+        leader: int | None = None,
+        isr: Collection[int] | None = None,
+        elr: Collection[int] | None = None,
+        known: Collection[int] | None = None,
+        never: Callable[[Sets], bool] = lambda seen: False,
+        timeout_s: float = 40.0,
+    ) -> Sets:
+        """Until the partition looks so; what `never` names must not be seen on the way.
+
+        The ELR counts only where it is on. Raises: ClusterError.
+        """
+        wanted = Wanted(leader, isr, elr if self.settings.elr else None, known if self.settings.elr else None)
+        deadline = time.monotonic() + timeout_s
+        while not wanted.is_met(seen := self.sets()):
+            if never(seen):
+                raise ClusterError(f"{seen}, on the way to {wanted}")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{seen}, expected {wanted} within {timeout_s:.0f} s")
+            time.sleep(_POLL_S)
+        self.say(f"  {seen}")
+        return seen
+
+    def wait_led(self, *, timeout_s: float = 40.0) -> Sets:
+        """Until the partition has a leader, whoever that is."""
+        self.wait_until(lambda: self.sets().leader != NOBODY, "there is no leader", timeout_s)
+        seen = self.sets()
+        self.say(f"  {seen}")
+        return seen
+
+    def wait_until(self, condition: Callable[[], bool], otherwise: str, timeout_s: float = 40.0) -> None:
+        """Until the condition holds. Raises: ClusterError that says `otherwise`."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{otherwise}, after {timeout_s:.0f} s")
+            time.sleep(_POLL_S)
+
+    def wait_unfenced(self, *broker_ids: int) -> None:
+        """Until the controller counts on these brokers."""
+        self.cluster.wait_ready(self._brokers(broker_ids))
+
+    def fenced(self) -> tuple[int, ...]:
+        """Ids of brokers that the controller does not count on."""
+        found = self.ask(lambda admin: admin.describe_cluster())
+        return tuple(sorted(broker.broker_id for broker in found.brokers if broker.is_fenced))
+
+    def active_controller(self) -> Node:
+        """The node of the active controller."""
+        return self.cluster.node(f"controller-{self.operator.active_controller()}")
+
+    def min_isr(self) -> int:
+        """The effective min ISR (R109)."""
+        return self.operator.describe(TOPIC).partitions[0].min_isr
+
+    def high_watermark(self) -> int:
+        """The end of what consumers may see; waits for a leader that knows."""
+        watch = ClusterWatch(self.cluster.bootstrap_servers)
+        found = watch.ask(lambda admin: admin.list_offsets({(TOPIC, 0): -1}))
+        return next(iter(found.values())).offset
+
+    def replies(self, broker_id: int) -> int:
+        """Answers about logs that the active controller has had of this broker, whatever they were worth."""
+        port = self.active_controller().http_port
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        return sum(
+            int(float(value))
+            for labels, value in _REPLIES.findall(text)
+            if f'broker="{broker_id}"' in labels.split(",")
+        )
+
+    def log_end(self, broker_id: int) -> int:
+        """Where the log of a broker that does not run ends on its disk, as recovery will find it."""
+        return log_end(self.cluster.data_folder(self.cluster.broker(broker_id)) / f"{TOPIC}-0")
+
+    def unclean_elections(self) -> tuple[Election, ...]:
+        """The elections of this partition that may have lost records, in order."""
+        found: list[Election] = []
+
+        async def work(runtime: Runtime) -> int:
+            log = await fetch_log(runtime, self.cluster.bootstrap_controllers, 30_000)
+            for step in story_of(log, TOPIC, 0).steps:
+                decision, after = step.decision, step.after
+                if decision is None or after is None or after.leader is None or decision.reason is None:
+                    continue
+                if decision.reason.is_unclean:
+                    loss = decision.cause.predicted_loss(after.leader)
+                    found.append(Election(after.leader, decision.reason.value, loss))
+            return 0
+
+        run(work)
+        return tuple(found)
+
+    # --- acting ----------------------------------------------------------------------------------------
+
+    def configure(self, key: str, value: str, *, topic: str | None = TOPIC) -> None:
+        """Set a key of the topic, or of the cluster."""
+        resource = Resource.cluster() if topic is None else Resource.topic(topic)
+        refusal = self.ask(lambda admin: admin.alter_configs({resource: {key: value}}))[resource]
+        if refusal is not None:
+            raise ClusterError(f"{key}={value}: {refusal}")
+
+    def pause(self, *broker_ids: int) -> None:
+        """The network of these brokers is gone: SIGSTOP, nothing is lost."""
+        self.say(f"cut off from the network: broker {_ids(broker_ids)}")
+        for node in self._brokers(broker_ids):
+            self.cluster.pause(node)
+        self._silent += broker_ids
+
+    def resume(self, *broker_ids: int) -> None:
+        """Their network is back."""
+        self.say(f"reachable again: broker {_ids(broker_ids)}")
+        for node in self._brokers(broker_ids):
+            self.cluster.resume(node)
+        self._silent = [broker for broker in self._silent if broker not in broker_ids]
+
+    def kill(self, *broker_ids: int) -> None:
+        """kill -9: the page cache lives on."""
+        self.say(f"kill -9: broker {_ids(broker_ids)}")
+        self.cluster.kill(self._brokers(broker_ids))
+
+    def stop(self, *broker_ids: int) -> None:
+        """A clean stop."""
+        self.say(f"clean stop: broker {_ids(broker_ids)}")
+        self.cluster.stop(self._brokers(broker_ids))
+
+    def cut_power(self, *broker_ids: int) -> None:
+        """Power loss: what was not synced is gone."""
+        self.cut_power_of(self._brokers(broker_ids))
+
+    def cut_power_of(self, nodes: Sequence[Node]) -> None:
+        """Power loss of any nodes, at once."""
+        self.say(f"power cut: {', '.join(node.name for node in nodes)}")
+        self._cuts += 1
+        self.cluster.power_loss(nodes, seed=self.settings.seed * 1000 + self._cuts)
+
+    def start(self, *broker_ids: int) -> None:
+        """Start them; returns at once."""
+        self.say(f"started: broker {_ids(broker_ids)}")
+        for node in self._brokers(broker_ids):
+            self.cluster.start(node)
+
+    def start_all(self) -> None:
+        """Start every node that does not run; returns at once."""
+        missing = [node for node in self.cluster.nodes if self.cluster.pid(node) is None]
+        if missing:
+            self.say(f"started: {', '.join(node.name for node in missing)}")
+        for node in missing:
+            self.cluster.start(node)
+
+    def resume_all(self) -> None:
+        """Whoever is still cut off from the network is reachable again."""
+        if self._silent:
+            self.resume(*self._silent)
+
+    def tell_log_end(self, broker_id: int) -> None:
+        """Say what is left of a log."""
+        self.say(f"  the log of broker {broker_id} ends at {self.log_end(broker_id)}")
+
+    def need_gone(self, *broker_ids: int) -> None:
+        """Acknowledged records must be missing on these brokers, which do not run. Raises: Void."""
+        for broker_id in broker_ids:
+            end = self.log_end(broker_id)
+            if end >= self.load.acked_end:
+                raise Void(
+                    f"broker {broker_id} still has all {self.load.acked_end} records, up to offset {end}"
+                )
+            self.say(f"  the log of broker {broker_id} ends at {end}: the tail is gone")
+
+    def need_kept(self, broker_id: int) -> None:
+        """A broker that flushes every write must have all that was acknowledged. Raises: ClusterError."""
+        end = self.log_end(broker_id)
+        if end < self.load.acked_end:
+            raise ClusterError(
+                f"broker {broker_id} flushes every write and its log ends at {end}: "
+                f"it lost what was acknowledged up to {self.load.acked_end}"
+            )
+        self.say(f"  the log of broker {broker_id} ends at {end}: everything acknowledged is there")
+
+    def _brokers(self, broker_ids: Sequence[int]) -> list[Node]:
+        return [self.cluster.broker(broker_id) for broker_id in broker_ids]
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))

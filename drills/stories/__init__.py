@@ -1,0 +1,1 @@
+"""The stories, a module each, told in the words of their sources."""

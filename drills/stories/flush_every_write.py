@@ -1,0 +1,36 @@
+"""flush.messages=1: a power cut of everything at once, with a full ISR, loses nothing at any setting.
+
+The price is an fsync before each acknowledgement; then every ISR member has on disk what was acknowledged.
+"""
+
+from drills.drill import Drill
+from drills.settings import Axis, Expectation, Loss
+from drills.stage import Stage
+
+_RULE = "B-3, D6: acknowledged is durable on the whole ISR, whoever leads has it"
+
+
+def _play(stage: Stage) -> None:
+    stage.begin(replicas=(1, 2, 3))
+    stage.write()
+    stage.cut_power_of(stage.cluster.nodes)
+    for broker_id in (1, 2, 3):
+        stage.need_kept(broker_id)
+    stage.start_all()
+    stage.wait_led()
+    stage.end()
+
+
+DRILL = Drill(
+    name="flush-every-write",
+    title="every write is flushed: all power goes at once, nothing is lost at any setting",
+    source="replication text, chapter 5",
+    play=_play,
+    compares=Axis.MANAGER,
+    topic_configs={"flush.messages": "1"},
+    expectations=(
+        Expectation(Loss.NONE, _RULE, elr=False),
+        Expectation(Loss.NONE, _RULE, manager=False),
+        Expectation(Loss.NONE, _RULE, strategies=("Balanced", "Aggressive")),
+    ),
+)

@@ -1,0 +1,34 @@
+"""Machine after machine loses its power, each a broker and a controller; the next goes when the ISR is full.
+
+One lossy broker at a time is within f = min ISR - 1 at any setting: whoever is in the ISR is complete.
+"""
+
+from drills.drill import Drill
+from drills.settings import Expectation, Loss
+from drills.stage import Stage
+
+
+def _play(stage: Stage) -> None:
+    stage.begin(replicas=(1, 2, 3))
+    machines = list(zip(stage.cluster.brokers, stage.cluster.controllers, strict=True))
+    stage.chance.shuffle(machines)
+    for broker, controller in machines:
+        stage.write()
+        stage.cut_power_of((broker, controller))
+        stage.wait(isr=[other.node_id for other, _ in machines if other != broker])
+        stage.write(20, 100)
+        stage.start_all()
+        # readmitted: from here on it has lost nothing
+        stage.wait(isr=(1, 2, 3))
+    stage.end()
+
+
+DRILL = Drill(
+    name="rolling-power-cut",
+    title="one machine after the other loses its power, each is awaited in the ISR",
+    source="KIP-966, Motivation: MinISR-1 lossy shutdowns are survived",
+    play=_play,
+    expectations=(
+        Expectation(Loss.NONE, "B-1, R32: out of the ISR until it has caught up, never two at once"),
+    ),
+)

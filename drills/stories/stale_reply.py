@@ -1,0 +1,48 @@
+"""The power outage of chapter 5.3.3, and the broker with the best log reboots after it has answered.
+
+"Replica's broker epoch. This can avoid electing a broker that has rebooted after it made the response": nor
+may the others' answers be enough now, for 3 alone has lost its tail.
+"""
+
+from drills.drill import Drill
+from drills.partition_sets import NOBODY
+from drills.settings import Expectation, Loss
+from drills.stage import Stage
+from drills.stories.recovery import two_have_answered
+
+
+def _play(stage: Stage) -> None:
+    two_have_answered(stage)
+    # "If the replica fails after it responds to the GetReplicaLogInfo request"
+    stage.kill(2)
+    stage.wait_until(lambda: 2 in stage.fenced(), "broker 2 is not fenced")
+    before = stage.replies(3)
+    stage.resume(3)
+    stage.wait_until(lambda: stage.replies(3) > before, "broker 3 does not answer")
+    seen = stage.sets()
+    if seen.leader != NOBODY:
+        stage.complaints.append(f"D-3: elected without broker 2, {seen}")
+    stage.say(f"  broker 3 has answered; {seen}")
+    stage.start(2)
+    stage.wait(leader=2, never=lambda seen: seen.leader not in (NOBODY, 2))
+    stage.end()
+
+
+DRILL = Drill(
+    name="stale-reply",
+    title="the broker with the best log reboots after it answered: its answer is stale, it is awaited",
+    source="KIP-966, Unclean recovery, broker failover",
+    play=_play,
+    flushing=(2,),
+    # a broker that is silent for a moment stays unfenced: it is asked and says nothing
+    properties={"broker.session.timeout.ms": "9000"},
+    expectations=(
+        Expectation(
+            Loss.NONE,
+            "R62, R63, D-3: answers count for the incarnation that is registered at the decision",
+            manager=True,
+            elr=True,
+            strategies=("Balanced",),
+        ),
+    ),
+)
