@@ -30,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scenario": ("cli.scenario", "Run scenario files against the real controller core."),
     "sim": ("cli.sim_command", "Run whole clusters out of a seed: simulated time, network and disks."),
     "topics": ("cli.topics", "Create, delete, extend, list and describe topics."),
+    "unclean-recovery": (
+        "cli.unclean_recovery",
+        "Compare the logs of partitions without a leader, elect the best.",
+    ),
     "validate": ("cli.validate", "Compare ledgers with what the cluster serves (Spark): was anything lost?"),
     "verifiable-producer": (
         "cli.verifiable_producer",

@@ -12,7 +12,7 @@ from client.errors import ClientError, RowError
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedTopic
-from runtime.api import Clock, NetworkError, Runtime
+from runtime.api import Clock, NetworkError, Runtime, Tasks
 
 
 class Asking(NamedTuple):
@@ -22,6 +22,7 @@ class Asking(NamedTuple):
     answer: Answer
     timeout_ms: int
     clock: Clock
+    tasks: Tasks
 
 
 def ask(given: Mapping[str, Any], answer: Answer, act: Callable[[Asking], Awaitable[None]]) -> None:
@@ -31,7 +32,7 @@ def ask(given: Mapping[str, Any], answer: Answer, act: Callable[[Asking], Awaita
     async def work(runtime: Runtime) -> int:
         admin = Admin(runtime, given["bootstrap_server"])
         try:
-            await act(Asking(admin, answer, given["timeout_ms"], runtime.clock))
+            await act(Asking(admin, answer, given["timeout_ms"], runtime.clock, runtime.tasks))
         except ClientError as error:
             answer.refused(error)
         except NetworkError as error:

@@ -1,10 +1,11 @@
-"""The JSON files that operators hand to the tools: elections, reassignments, topics to move.
+"""The JSON files that operators hand to the tools: elections, recoveries, reassignments, topics to move.
 
 Owns reading and checking them before anybody is asked: every problem is a usage error that names the file and
 says what is expected. Shapes are Kafka's.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,11 @@ from client.metadata_cache import TopicPartition
 
 ELECTION_SHAPE = '{"partitions":[{"topic":"foo","partition":1,"desiredLeader":0}]}'
 REASSIGNMENT_SHAPE = '{"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}'
+RECOVERY_SHAPE = '{"partitions":[{"topic":"foo","partitions":[0,3,5]}]}'
 TOPICS_SHAPE = '{"version":1,"topics":[{"topic":"foo"}]}'
+
+#: Enough for a million partitions; a device that never ends must not fill the memory.
+_FILE_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,28 @@ def read_elections(path: str) -> dict[TopicPartition, int | None]:
         wanted = row.get("desiredLeader", row.get("designatedLeader"))
         found[partition] = None if wanted is None else _id(file, wanted, "desiredLeader")
     return found
+
+
+def read_recovery(path: str) -> list[TopicPartition]:
+    """Partitions in the file's order; rows of elections are read as well. Raises: click.UsageError."""
+    file = _File(path, RECOVERY_SHAPE)
+    found: dict[TopicPartition, None] = {}
+    for row in _rows(file, "partitions"):
+        if "partition" in row and "partitions" in row:
+            raise file.refusal(f"partition and partitions in {_shown(row)}; give one of them")
+        if "partition" in row:
+            named = [_partition(file, row)]
+        else:
+            indexes = row.get("partitions")
+            if not isinstance(indexes, list) or not indexes:
+                raise file.refusal(f"no list of partitions in {_shown(row)}")
+            topic = _topic(file, row)
+            named = [TopicPartition(topic, _id(file, index, "partition")) for index in indexes]
+        for partition in named:
+            if partition in found:
+                raise file.refusal(f"{partition.topic}-{partition.partition} is there twice")
+            found[partition] = None
+    return list(found)
 
 
 def read_reassignment(path: str) -> dict[TopicPartition, tuple[int, ...]]:
@@ -95,7 +122,11 @@ def reassignment_text(assignment: Sequence[tuple[TopicPartition, tuple[int, ...]
 
 def _rows(file: _File, key: str) -> list[dict[str, Any]]:
     try:
-        read = json.loads(Path(file.path).read_text(encoding="utf-8"))
+        with Path(file.path).open("rb") as opened:
+            content = opened.read(_FILE_BYTES_MAX + 1)
+        if len(content) > _FILE_BYTES_MAX:
+            raise file.refusal(f"it is larger than {_FILE_BYTES_MAX >> 20} MiB")
+        read = json.loads(content.decode("utf-8"))
     except OSError as error:
         raise click.UsageError(f"cannot read {file.path}: {error.strerror}") from error
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -115,18 +146,26 @@ def _rows(file: _File, key: str) -> list[dict[str, Any]]:
 def _topic(file: _File, row: dict[str, Any]) -> str:
     name = row.get("topic")
     if not isinstance(name, str) or not name:
-        raise file.refusal(f"no topic in {json.dumps(row)}")
+        raise file.refusal(f"no topic in {_shown(row)}")
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
+        raise file.refusal(f"{_shown(name)} is no name of a topic")
     return name
+
+
+def _shown(value: Any) -> str:
+    """JSON for a complaint, cut off where it would fill the screen."""
+    text = json.dumps(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _partition(file: _File, row: dict[str, Any]) -> TopicPartition:
     if "partition" not in row:
-        raise file.refusal(f"no partition in {json.dumps(row)}")
+        raise file.refusal(f"no partition in {_shown(row)}")
     return TopicPartition(_topic(file, row), _id(file, row["partition"], "partition"))
 
 
 def _id(file: _File, value: Any, name: str) -> int:
     """A number of a broker or partition; JSON's true and 1.0 are none."""
     if type(value) is not int or not 0 <= value < 1 << 31:
-        raise file.refusal(f"{name} {json.dumps(value)} is no number from 0 to 2147483647")
+        raise file.refusal(f"{name} {_shown(value)} is no number from 0 to 2147483647")
     return value

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from client import admin_configs, admin_logs, admin_partitions
 from client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
-from client.admin_logs import ReplicaLog
 from client.admin_partitions import NewPartitions, Reassignment
 from client.admin_rows import ask_whole, raise_refusal
 from client.cluster_client import ClusterClient
 from client.errors import ClientError, RowError, code_of
 from client.list_offsets import FoundOffset, list_offsets
 from client.metadata_cache import TopicPartition
+from client.replica_log import ReplicaLog
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind
 from protocol.messages.metadata import (
@@ -279,8 +279,22 @@ class Admin:
             raise_refusal(topic.error_code, "no such topic is known", f"topic {topic.name}")
             ids[topic.name] = topic.topic_id
         left_ms = max(1, deadline_ms - self._clock.now_ms())
+        return await self.ask_broker_for_logs(
+            broker_id, (address.host, address.port), ids, wanted, timeout_ms=left_ms
+        )
+
+    async def ask_broker_for_logs(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topic_ids: Mapping[str, bytes],
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> dict[TopicPartition, ReplicaLog | RowError]:
+        """As `get_replica_log_info`, for callers that know the broker and the topics already."""
         return await admin_logs.get_replica_log_info(
-            self._cluster, self._clock, broker_id, (address.host, address.port), ids, wanted, left_ms
+            self._cluster, self._clock, broker_id, address, topic_ids, partitions, timeout_ms
         )
 
     # --- configuration and features -------------------------------------------------------------------

@@ -5,13 +5,13 @@ compares logs decides how long to go on asking.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 
 from client.admin_rows import raise_refusal
 from client.cluster_client import ClusterClient
 from client.errors import ClientError, RowError, row_error
 from client.metadata_cache import TopicPartition
+from client.replica_log import ReplicaLog
 from protocol.errors import ErrorCode
 from protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_MAX,
@@ -21,22 +21,6 @@ from protocol.messages.replica_log_info import (
 )
 from rpc.channel import CallRefused
 from runtime.api import Clock, NetworkError
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLog:
-    """One replica's log when its broker answered."""
-
-    #: of the incarnation that answered, -1 for one that is not registered
-    broker_epoch: int
-    #: of the last batch, -1 for an empty log (R66)
-    last_epoch: int
-    #: of the partition, as the broker knows it
-    leader_epoch: int
-    end_offset: int
-    flushed_offset: int
-    #: -1 when not known
-    high_watermark: int
 
 
 async def get_replica_log_info(

@@ -19,6 +19,7 @@ from client.errors import RowError
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
 from runtime.api import Clock
+from runtime.tasks import HeldTasks
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, topic
 
@@ -268,7 +269,7 @@ class Hours:
 async def waited(admin: FakeAdmin, clock: Hours) -> Answer:
     """What an hour's patience for t-0 to be on 2,3 ends with."""
     answer = Answer("reassign-partitions-verify", {})
-    asking = Asking(cast(Admin, admin), answer, 3_600_000, cast(Clock, clock))
+    asking = Asking(cast(Admin, admin), answer, 3_600_000, cast(Clock, clock), HeldTasks())
     await wait_for_moves(asking, {T0: (2, 3)}, [])
     return answer
 

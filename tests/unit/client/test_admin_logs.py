@@ -3,9 +3,9 @@
 import pytest
 
 from client.admin import Admin
-from client.admin_logs import ReplicaLog
 from client.errors import ClientError, RowError
 from client.metadata_cache import TopicPartition
+from client.replica_log import ReplicaLog
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.replica_log_info import (
