@@ -1,9 +1,9 @@
 """Power loss without privileges: nodes remember what they have not synced, and a seeded part is dropped.
 
 Reads the journal that a node's `runtime.power_loss.TrackedDisk` left, and does to its files what a file
-system might have: drops, zeroes and tears what was not flushed, takes back changes of names that no sync of their
-folder covered, in each folder those after some moment. Every unflushed tail loses something; what was synced
-is never touched. Repeated after an interruption, it ends in another state that is as lawful as the first.
+system might have: drops, zeroes and tears what was not flushed, takes back changes of names that no sync of
+their folder covered, in each folder those after some moment. Every unflushed tail loses something; what was
+synced is never touched. Repeated after an interruption, it ends in another state that is as lawful.
 """
 
 import os
