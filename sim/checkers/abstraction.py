@@ -27,7 +27,7 @@ from sim.model.state import (
 from sim.world import Shape
 
 #: more than any simulated cluster has
-_BROKERS_MAX = 16
+BROKERS_MAX = 16
 _STRATEGIES = {"Aggressive": AGGRESSIVE, "Balanced": BALANCED, "None": NONE}
 #: the action properties have checkers of their own; here only the actions count
 _SILENT = frozenset(one.name for one in CHANGE_PROPERTIES)
@@ -78,7 +78,7 @@ class Cluster:
     """The model's controller beside the real ones: one world without partitions, brought to each image."""
 
     def __init__(self, shape: Shape) -> None:
-        self.model = World(Setup(brokers=_BROKERS_MAX, partitions=0), Rules(), Checker(_SILENT))
+        self.model = World(Setup(brokers=BROKERS_MAX, partitions=0), Rules(), Checker(_SILENT))
         self._manager = shape.recovery_manager
         self._static = {"min.insync.replicas": shape.min_isr}
         self._brokers: object = None
@@ -106,7 +106,7 @@ class Cluster:
     def _register(self, image: MetadataImage) -> None:
         model = self.model
         model.unfenced = model.stopping = 0
-        model.epochs = [NO_EPOCH] * _BROKERS_MAX
+        model.epochs = [NO_EPOCH] * BROKERS_MAX
         for broker in image.sorted_brokers():
             model.epochs[broker.broker_id] = broker.broker_epoch
             model.unfenced |= (not broker.is_fenced) << broker.broker_id
@@ -117,7 +117,7 @@ class Cluster:
 def _setup(elr: bool, manager: bool, strategy: str | None, unclean_elections: bool) -> Setup:
     usual = AGGRESSIVE if unclean_elections else BALANCED
     return Setup(
-        brokers=_BROKERS_MAX,
+        brokers=BROKERS_MAX,
         partitions=0,
         elr=elr,
         manager=manager,

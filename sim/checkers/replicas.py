@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from broker.events import ReadRow
-from broker.partition import Proposal, Role
+from broker.partition import Leadership, Proposal, Role
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Change, Property, ReplicaView
@@ -177,9 +177,20 @@ class HighWatermarkNeedsMinIsr(Property):
             seen.broken(self, view.index, story)
         for broker_id in view.maximal_isr:
             member = seen.live_replica(view.index, broker_id)
-            if member is not None and _position(member) < view.high_watermark:
+            if member is None or _is_another(seen, leadership, broker_id):
+                continue
+            if _position(member) < view.high_watermark:
                 story = f"{view.broker.name} went to {view.high_watermark}, {member.broker.name} is at"
                 seen.broken(self, view.index, f"{story} {_position(member)}")
+
+
+def _is_another(seen: Observer, leadership: Leadership, broker_id: int) -> bool:
+    """A member has been registered anew since it last fetched: it had reached then what it may lack now."""
+    progress = leadership.progress.get(broker_id)
+    registration = seen.image.brokers.get(broker_id)
+    if progress is None or registration is None:
+        return False
+    return 0 <= progress.broker_epoch < registration.broker_epoch
 
 
 def _position(view: ReplicaView) -> int:

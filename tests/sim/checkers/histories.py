@@ -32,9 +32,16 @@ def broker(number: int, *, epoch: int = 0, is_fenced: bool = False, leaves: bool
     )
 
 
-def image(fenced: Iterable[int] = (), *, elr: bool = True, row: PartitionRegistration | None = None) -> Any:
+def image(
+    fenced: Iterable[int] = (),
+    *,
+    elr: bool = True,
+    row: PartitionRegistration | None = None,
+    epochs: dict[int, int] | None = None,
+) -> Any:
     """Brokers 1 to 3, and a partition."""
-    brokers = Map({number: broker(number, is_fenced=number in fenced) for number in (1, 2, 3)})
+    known = epochs or {}
+    brokers = Map({n: broker(n, epoch=known.get(n, 0), is_fenced=n in fenced) for n in (1, 2, 3)})
     partitions = Map({0: row}) if row is not None else Map()
     assigned: Map[int, Map[tuple[bytes, int], None]] = Map()
     if row is not None:

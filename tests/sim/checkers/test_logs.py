@@ -257,6 +257,22 @@ def test_the_high_watermark_rises_only_with_min_isr_and_all_members_a2(
     assert is_broken(replicas.HighWatermarkNeedsMinIsr(), tell) is expected
 
 
+@pytest.mark.parametrize(("heard_in", "expected"), [(7, True), (6, False)], ids=["same", "former"])
+def test_a_member_had_reached_it_before_it_lost_its_log_and_came_back_a2(
+    heard_in: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        scene.set_image(image(row=row(), epochs={2: 7}))
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=3), isr=(1, 2))
+        assert view.leadership is not None
+        heard = view.leadership.progress[2] = ReplicaProgress(2, None)
+        heard.fetched(3, heard_in, 3, 0)
+        follows(view_of(scene, 2), 6)
+        scene.property.replica_changed(scene.seen, view, before(view, high_watermark=0), [])
+
+    assert is_broken(replicas.HighWatermarkNeedsMinIsr(), tell) is expected
+
+
 @pytest.mark.parametrize(
     ("position", "epoch", "expected"),
     [(3, 5, False), (2, 5, True), (3, 4, True)],

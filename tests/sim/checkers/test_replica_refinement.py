@@ -1,0 +1,322 @@
+"""Refinement of replicas: steps that no replica of the model takes, each beside one that it takes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.partition import Proposal
+from broker.replica_progress import ReplicaProgress
+from controller.decisions import CauseKind
+from sim.checkers.batches import BatchMark
+from sim.checkers.replica_refinement import ReplicasRefineModel
+from sim.checkers.views import Before, ReplicaView
+from tests.sim.checkers.histories import (
+    Scene,
+    before,
+    change,
+    cut,
+    follows,
+    grow,
+    image,
+    leads,
+    mark,
+    row,
+    view_of,
+)
+
+#: epoch 4 wrote two records, epoch 5 two
+THEIRS = [mark(0, 4), mark(1, 4), mark(2, 5), mark(3, 5)]
+#: epoch 4 wrote a third
+DIVERGED = [mark(0, 4), mark(1, 4), mark(2, 4, crc=9)]
+
+
+def told(step: Callable[[Scene, ReplicasRefineModel], tuple[ReplicaView, Before, list[BatchMark]]]) -> str:
+    """What the property says of a step; nothing when the model takes it too."""
+    one = ReplicasRefineModel()
+    scene = Scene(one)
+    view, was, appended = step(scene, one)
+    return scene.violation(lambda: one.replica_changed(scene.seen, view, was, appended)) or ""
+
+
+def leader(scene: Scene, **given: Any) -> ReplicaView:
+    """Broker 1 leads epoch 5, which began at 2; 2 and 3 have fetched all of it."""
+    view = leads(view_of(scene, 1, THEIRS), start_offset=2, **given)
+    assert view.leadership is not None
+    for broker_id in (2, 3):
+        view.leadership.progress[broker_id] = heard = ReplicaProgress(broker_id, None)
+        heard.fetched(4, broker_id, 4, 0)
+    view.replica._brokers.acceptable.update({2: 2, 3: 3})
+    return view
+
+
+# --- registrations and roles -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("min_isr", "problem"), [(2, ""), (1, "committed at this partition epoch")])
+def test_a_registration_is_the_one_that_was_committed(min_isr: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        one.partition_changed(scene.seen, 0, change(row(), CauseKind.SESSION_ENDED, 3, isr=(1, 2)))
+        view = follows(view_of(scene, 2, THEIRS))
+        was = before(view)
+        follows(view, isr=(1, 2), partition_epoch=21, min_isr=min_isr)
+        return view, was, []
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("then", "problem"),
+    [(21, ""), (20, ""), (19, "goes back")],
+    ids=["newer", "learnt twice", "older"],
+)
+def test_registrations_are_taken_in_order(then: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = follows(view_of(scene, 2, THEIRS))
+        was = before(view)
+        return follows(view, partition_epoch=then), was, []
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(("epoch", "problem"), [(6, ""), (5, "once more")])
+def test_a_leadership_begins_with_its_epoch_only(epoch: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene)
+        was = before(view)
+        return leads(view, epoch, partition_epoch=21), was, []
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+def test_the_role_is_the_registrations() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = follows(view_of(scene, 1, THEIRS), leader=2)
+        was = before(view)
+        return follows(view, 6, leader=1, partition_epoch=21), was, []
+
+    assert "is follower by" in told(step)
+
+
+# --- leaders ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("batch", "problem"),
+    [(mark(4, 5), ""), (mark(4, 6), "leads epoch 5 and appends")],
+    ids=["own epoch", "another"],
+)
+def test_a_leader_appends_in_its_epoch_a15(batch: BatchMark, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene)
+        was = before(view)
+        return view, was, grow(view, [batch])
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(("start_offset", "problem"), [(2, ""), (1, "began epoch 5 at 1")])
+def test_an_epoch_begins_where_the_log_ended_r54(start_offset: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leads(view_of(scene, 1, THEIRS[:2]), start_offset=start_offset)
+        was = before(view)
+        return view, was, grow(view, THEIRS[2:])
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+def test_a_leader_cuts_nothing() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene)
+        was = before(view)
+        cut(view, 3)
+        return view, was, []
+
+    assert "cuts its log while it leads" in told(step)
+
+
+@pytest.mark.parametrize(
+    ("isr", "maximal", "position", "end", "problem"),
+    [
+        ((1, 2), (1, 2), 3, 3, ""),
+        ((1, 2), (1, 2), 3, 4, "the model to 3"),
+        ((1,), (1,), 4, 4, "the model to 1"),
+        ((1,), (1, 2), 4, 4, "the model to 1"),
+        ((1, 3), (1, 2, 3), 3, 4, "the model to 3"),
+        ((1, 3), (1, 2, 3), 3, 2, ""),
+    ],
+    ids=["as far as all", "farther", "below min ISR", "only proposed", "a joiner waits", "less far"],
+)
+def test_a_high_watermark_goes_as_far_as_the_models_a2(
+    isr: tuple[int, ...], maximal: tuple[int, ...], position: int, end: int, problem: str
+) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene, isr=isr)
+        assert view.leadership is not None
+        view.leadership.maximal_isr = view.maximal_isr = maximal
+        view.leadership.progress[2].position = position
+        return view, before(view, high_watermark=1), _at(view, end)
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+def _at(view: ReplicaView, high_watermark: int) -> list[BatchMark]:
+    view.high_watermark = high_watermark
+    return []
+
+
+def test_a_leaders_high_watermark_never_goes_back() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene)
+        return view, before(view, high_watermark=4), _at(view, 3)
+
+    assert "goes back" in told(step)
+
+
+def test_a_leader_begins_with_the_high_watermark_that_it_knew_f6() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = follows(view_of(scene, 1, THEIRS[:2], high_watermark=1), 4, leader=2)
+        was = before(view)
+        leads(view, partition_epoch=21, start_offset=2)
+        return view, was, _at(view, 2)
+
+    assert "nobody told it" in told(step)
+
+
+@pytest.mark.parametrize(
+    ("asked", "maximal", "problem"),
+    [
+        ((1, 2, 3), (1, 2, 3), ""),
+        ((1, 2, 3), (1, 2), "waits for"),
+        ((1,), (1, 2), ""),
+        ((1,), (1,), "waits for"),
+        ((1, 3), (1, 2, 3), "neither more nor less"),
+        ((1, 2, 4), (1, 2, 4), "asks for"),
+    ],
+    ids=["a joiner", "a joiner who is not waited for", "a shrink", "counted at once", "both", "no replica"],
+)
+def test_a_proposal_is_one_of_the_models_f3(
+    asked: tuple[int, ...], maximal: tuple[int, ...], problem: str
+) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene, isr=(1, 2))
+        was = before(view)
+        assert view.leadership is not None
+        view.proposal = view.leadership.proposal = Proposal(asked, (), 5, 20)
+        view.maximal_isr = view.leadership.maximal_isr = maximal
+        return view, was, []
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("position", "epoch", "problem"),
+    [(4, 3, ""), (3, 3, "asks for 3"), (1, 3, "asks for 3"), (4, 2, "asks for 3")],
+    ids=["complete", "below the high watermark", "below the epoch's start", "a former incarnation"],
+)
+def test_who_is_proposed_may_join_in_the_model_a5(position: int, epoch: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leader(scene, isr=(1, 2))
+        _at(view, 4)
+        was = before(view)
+        assert view.leadership is not None
+        view.leadership.progress[3].fetched(position, epoch, 4, 0)
+        view.proposal = view.leadership.proposal = Proposal((1, 2, 3), (), 5, 20)
+        view.maximal_isr = view.leadership.maximal_isr = (1, 2, 3)
+        return view, was, []
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+# --- followers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "copied", "problem"),
+    [
+        (THEIRS[:2], THEIRS[2:], ""),
+        (THEIRS[:2], [mark(2, 4, crc=7)], "its leader b1 has"),
+        (THEIRS, [mark(4, 5)], "its leader b1 has"),
+        (DIVERGED, [THEIRS[3]], "which its leader has not"),
+    ],
+    ids=["the next ones", "something else", "more than there is", "without a look at what is before"],
+)
+def test_a_follower_copies_its_leader_r80(
+    own: list[BatchMark], copied: list[BatchMark], problem: str
+) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        leader(scene)
+        view = follows(view_of(scene, 2, own))
+        was = before(view)
+        return view, was, grow(view, copied)
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("own", "end", "problem"),
+    [
+        (DIVERGED, 2, ""),
+        (DIVERGED, 1, "is cut to 1, the model to 2"),
+        (DIVERGED, 0, "is cut to 0, the model to 2"),
+        (THEIRS[:3], 2, "its leader has all of it"),
+    ],
+    ids=["where they part", "too far", "to its start", "for nothing"],
+)
+def test_a_follower_is_cut_where_the_models_is_a16(own: list[BatchMark], end: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        leader(scene)
+        view = follows(view_of(scene, 2, own))
+        was = before(view)
+        cut(view, end)
+        return view, was, []
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(("told_end", "problem"), [(2, ""), (3, "its leader reached 2")])
+def test_a_follower_believes_in_no_more_than_its_leader_r52(told_end: int, problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        first = leader(scene)
+        was = before(first, high_watermark=1)
+        _at(first, 2)
+        one.replica_changed(scene.seen, first, was, [])
+        view = follows(view_of(scene, 2, THEIRS))
+        was = before(view)
+        return view, was, _at(view, told_end)
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(("high_watermark", "is_broken"), [(2, False), (3, True)])
+def test_a_process_begins_with_a_high_watermark_that_somebody_reached(
+    high_watermark: int, is_broken: bool
+) -> None:
+    one = ReplicasRefineModel()
+    scene = Scene(one)
+    scene.ghost.high_watermark = 2
+    view = view_of(scene, 2, THEIRS, high_watermark=high_watermark)
+    said = scene.violation(lambda: one.replica_loaded(scene.seen, view, None))
+    assert (said is not None) is is_broken
+
+
+def test_what_was_committed_at_first_is_known_without_a_change() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        scene.set_image(image(row=row()))
+        one.metadata_committed(scene.seen)
+        view = view_of(scene, 2, THEIRS)
+        was = before(view)
+        return follows(view, isr=(1, 2)), was, []
+
+    assert "committed at this partition epoch" in told(step)
