@@ -17,10 +17,11 @@ from runtime.api import Runtime
 from sim import clients
 from sim.admin import Desk
 from sim.choices import Choices, Stream, one_in
-from sim.disk import Personality, Platter
+from sim.disk import Platter
 from sim.loop import make_loop
 from sim.network import SimNetwork
 from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
+from sim.page_cache import Personality
 from sim.runtime import Machine
 from sim.trace import Trace
 

@@ -1,7 +1,8 @@
 """What of a log's files would survive, asked of the simulated disk."""
 
-from sim.disk import Folder, Inode, Platter
+from sim.disk import Platter
 from sim.nodes import SimBroker, State
+from sim.page_cache import Folder, Inode
 from storage.clean_shutdown import FILE_NAME
 
 MARKER = f"/data/{FILE_NAME}"

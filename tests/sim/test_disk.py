@@ -8,8 +8,9 @@ import pytest
 
 from runtime.api import DiskError
 from sim.choices import Choices
-from sim.disk import PAGE_BYTES, Personality, Platter, ProcessDisk, SimFile
+from sim.disk import Platter, ProcessDisk, SimFile
 from sim.loop import make_loop
+from sim.page_cache import PAGE_BYTES, Personality
 from sim.trace import Trace
 
 FLUSHED = b"f" * 5000

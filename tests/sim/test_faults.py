@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from sim.choices import Choices
-from sim.disk import Inode, ProcessDisk
+from sim.disk import ProcessDisk
 from sim.faults import FAULT_NAMES, MORE_FAULTS, Faults, Plan
 from sim.loop import Process
+from sim.page_cache import Inode
 from sim.run import run
 from sim.runtime import SimClock
 from sim.world import Shape, World
