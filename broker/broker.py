@@ -105,7 +105,7 @@ class Broker:
             Truncated: self._on_truncated,
             EpochStarted: self._on_epoch_started,
             FetchFailed: self._on_fetch_failed,
-            MetadataCommitted: roles.metadata_committed,
+            MetadataCommitted: self._on_metadata,
             ControllerChanged: self._on_controller,
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
@@ -272,6 +272,19 @@ class Broker:
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
 
+    def _on_metadata(self, event: MetadataCommitted, now_ms: int) -> None:
+        """Replay it. A broker that reads that it was unregistered has no role from there on (D-2); its next
+        heartbeat would tell it so too, but not before it has been answered."""
+        self._roles.metadata_committed(event, now_ms)
+        if self.has_roles and not self._roles.is_registered_here():
+            self._stop_for(self.lifecycle.registration_over(now_ms))
+            self._drop_roles("the cluster knows it no more")
+
+    def _drop_roles(self, why: str) -> None:
+        self._note(Level.WARNING, f"registration is over, roles dropped: {why}")
+        self._link.drop_proposals()
+        self._roles.drop_roles()
+
     def _on_controller(self, event: ControllerChanged, now_ms: int) -> None:
         self._effects += self._link.changed(event.controller_id, event.raft_epoch, now_ms)
 
@@ -309,9 +322,7 @@ class Broker:
         before = (self.lifecycle.state, self.lifecycle.is_fenced)
         self._stop_for(self.lifecycle.heartbeat_answered(response, now_ms))
         if not self.lifecycle.is_registered and self.has_roles:
-            self._note(Level.WARNING, f"registration is over, roles dropped: {response.error_message}")
-            self._link.drop_proposals()
-            self._roles.drop_roles()
+            self._drop_roles(response.error_message or "the controller says so")
         after = (self.lifecycle.state, self.lifecycle.is_fenced)
         if after != before:
             self._note(Level.INFO, f"{after[0].value}, {'fenced' if after[1] else 'unfenced'}")

@@ -191,15 +191,7 @@ class Lifecycle:
         self._heard_ms = now_ms
         code = response.error_code
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-                return self._stop("the controller does not know this registration any more")
-            self.broker_epoch = -1
-            self._previous_broker_epoch = -1  # nothing proves that this process never lost a byte
-            self.is_fenced = True
-            self.is_ready = False
-            self.state = BrokerState.STARTING
-            self._next_ms = now_ms + RETRY_MS_MIN
-            return None
+            return self.registration_over(now_ms)
         if code != ErrorCode.NONE:
             self._retry(now_ms)
             return None
@@ -214,6 +206,20 @@ class Lifecycle:
             self.state = BrokerState.RUNNING
         in_a_hurry = self.is_ready and response.is_fenced
         self._next_ms = now_ms + (min(HURRY_MS, self._heartbeat_ms) if in_a_hurry else self._heartbeat_ms)
+        return None
+
+    def registration_over(self, now_ms: int) -> StopReason | None:
+        """The quorum knows this registration no more: begin anew, or end a stop that nobody waits for."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            return self._stop("the controller does not know this registration any more")
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return None
+        self.broker_epoch = -1
+        self._previous_broker_epoch = -1  # nothing proves that this process never lost a byte
+        self.is_fenced = True
+        self.is_ready = False
+        self.state = BrokerState.STARTING
+        self._next_ms = now_ms + RETRY_MS_MIN
         return None
 
     def failed(self, now_ms: int) -> None:

@@ -107,14 +107,7 @@ class Roles:
         """Take the roles of the image if it stands at or behind our own registration record; nothing before
         it counts (D-2)."""
         epoch = self._lifecycle.broker_epoch
-        own = self.image.brokers.get(self.broker_id)
-        if (
-            self.has_roles
-            or self._logs is None
-            or not self._lifecycle.is_registered
-            or own is None
-            or own.broker_epoch != epoch
-        ):
+        if self.has_roles or self._logs is None or not self.is_registered_here():
             return
         self.has_roles = True
         self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
@@ -125,6 +118,15 @@ class Roles:
         for local in (*view.leaders, *view.followers):
             self._apply_local(local, now_ms)
         self._lifecycle.caught_up(now_ms)
+
+    def is_registered_here(self) -> bool:
+        """The image holds our registration, and not that of another process."""
+        own = self.image.brokers.get(self.broker_id)
+        return (
+            self._lifecycle.is_registered
+            and own is not None
+            and own.broker_epoch == self._lifecycle.broker_epoch
+        )
 
     def drop_roles(self) -> None:
         """Our registration is over: no role until the image holds the next one (D-2)."""

@@ -113,6 +113,9 @@ class CleanFileDiscipline(Property):
             view = replicas.get(broker.node_id)
             if view is None or view.process is not broker.process or view.history.start_offset:
                 continue
+            if view.log.log_end_offset != view.history.end_offset:
+                view.history.follow()  # what was asked of the log before the core's end is done after it
+                view.end_offset = view.log.log_end_offset
             wanted = sum(batch.size_bytes for batch in view.history.batches)
             size = durable_size(broker.machine.platter, view.log.folder)
             if size < wanted:

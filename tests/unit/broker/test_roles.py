@@ -356,6 +356,17 @@ def test_broker_that_is_unregistered_fetches_nothing_any_more() -> None:
     assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
+def test_broker_that_reads_that_it_was_unregistered_has_no_role_from_there_on() -> None:
+    """D-2, I-2: it does not wait until a heartbeat tells it so."""
+    harness = CoreHarness().join(partition(1))
+    harness.metadata(UnregisterBrokerRecord(1, harness.core.lifecycle.broker_epoch))
+    assert not harness.core.has_roles
+    assert harness.partition.role is Role.NONE
+    harness.tick(5_000)
+    requests = sent(harness, BrokerRegistrationRequest)
+    assert [request.previous_broker_epoch for request in requests][-1:] == [-1]
+
+
 def test_leader_that_comes_back_at_another_address_is_found_there() -> None:
     """Before it leads again, and while it leads on."""
     harness = CoreHarness().join(partition(2))
