@@ -8,6 +8,7 @@ import pytest
 from broker.events import ReadRow
 from broker.partition import Proposal
 from broker.replica_progress import ReplicaProgress
+from metadata.partition import PartitionRegistration
 from runtime.api import DiskError
 from sim.checkers import disks, logs, quorum, replicas
 from sim.checkers.views import Property
@@ -205,6 +206,30 @@ def test_a_leader_believes_in_itself_i3(leader: int, expected: bool) -> None:
         scene.property.replica_changed(scene.seen, view, before(view), [])
 
     assert is_broken(replicas.ValidReplicaState(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("known", "taken", "expected"),
+    [
+        (row(), row(partition_epoch=21), False),
+        (row(), row(partition_epoch=22), True),
+        (row(partition_epoch=21), row(partition_epoch=21), False),
+        (row(partition_epoch=21), row(), True),
+        (None, row(partition_epoch=21), False),
+        (None, row(partition_epoch=22), True),
+    ],
+    ids=["committed", "not committed", "learnt twice", "older", "first", "first, not committed"],
+)
+def test_a_replica_takes_only_what_is_committed_and_not_older_d5(
+    known: PartitionRegistration | None, taken: PartitionRegistration, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        scene.ghost.row = row(partition_epoch=21)
+        view = follows(view_of(scene, 2))
+        view.registration = taken
+        scene.property.replica_changed(scene.seen, view, before(view, registration=known), [])
+
+    assert is_broken(replicas.RegistrationsAreCommitted(), tell) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Properties of the metadata quorum: a history that breaks each, and the one beside it that does not."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raft.leadership import Leader
+from raft.member import Snapshot
+from raft.quorum import QuorumState
+from raft.voter_calls import VoterCalls
+from sim.checkers import quorum
+from sim.checkers.views import Property
+from sim.nodes import SimController
+from sim.world import FIRST_VOTER
+from tests.sim.checkers.histories import Scene, SceneLog, mark
+
+
+def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
+    """Whether the property speaks up, under its own name."""
+    scene = Scene(one)
+    said = scene.violation(lambda: tell(scene))
+    assert said is None or said.startswith(one.name), said
+    return said is not None
+
+
+def node(scene: Scene, voter: int, durable: QuorumState, role: object = None) -> SimController:
+    """A voter whose process runs: what is on its disk, what it is."""
+    found = scene.world.controllers[voter - FIRST_VOTER]
+    if not hasattr(found, "process"):
+        found.process = scene.world.loop.process(f"{found.name}.1")
+    member = SimpleNamespace(durable_state=durable, role=role)
+    server: Any = SimpleNamespace(driver=SimpleNamespace(_node=SimpleNamespace(_member=member)))
+    found.server = server
+    return found
+
+
+def says(voter: int, role: str = "Follower", epoch: int = 5, **given: Any) -> Snapshot:
+    """What a voter shows of itself."""
+    usual: dict[str, Any] = {
+        "voted_for": None,
+        "leader_id": voter if role == "Leader" else None,
+        "high_watermark": 0,
+        "log_end_offset": 10,
+        "flushed_offset": 10,
+        "last_epoch": epoch,
+    }
+    return Snapshot(voter, role, epoch, **{**usual, **given})
+
+
+def hears(scene: Scene, of: SimController, snapshot: Snapshot) -> None:
+    scene.property.voter_changed(scene.seen, of, snapshot)
+
+
+@pytest.mark.parametrize(("second", "expected"), [(6, False), (5, True)])
+def test_one_voter_leads_an_epoch_q1(second: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        for voter, epoch in ((101, 5), (102, second)):
+            hears(scene, node(scene, voter, QuorumState(epoch)), says(voter, "Leader", epoch))
+
+    assert is_broken(quorum.ElectionSafety(), tell) is expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(10, False), (9, True)])
+def test_who_leads_has_all_that_is_committed_q3(end: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        scene.seen.quorum.batches.append(mark(9, 5))
+        leader = node(scene, 101, QuorumState(5))
+        leader.log = SceneLog()  # type: ignore[assignment]
+        hears(scene, leader, says(101, "Leader", log_end_offset=end))
+
+    assert is_broken(quorum.QuorumLeaderCompleteness(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        (says(101, "Leader"), False),
+        (says(101, "Leader", leader_id=102), True),
+        (says(101, "Candidate", voted_for=101), False),
+        (says(101, "Candidate", voted_for=102), True),
+        (says(101, leader_id=102), False),
+        (says(101, leader_id=101), True),
+        (says(101, "Prospective", leader_id=102), True),
+    ],
+    ids=["leader", "of another", "candidate", "for another", "follower", "of itself", "prospective"],
+)
+def test_a_role_goes_with_leader_and_vote_q5(snapshot: Snapshot, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        hears(scene, node(scene, 101, QuorumState(5)), snapshot)
+
+    assert is_broken(quorum.LegalRoles(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        (QuorumState(5, 102), QuorumState(6, 103), False),
+        (QuorumState(5, 102), QuorumState(5, 102), False),
+        (QuorumState(5, 102), QuorumState(4), True),
+        (QuorumState(5, 102), QuorumState(5, 103), True),
+        (QuorumState(5, 102), QuorumState(5), True),
+    ],
+    ids=["a new epoch", "the same vote", "an older epoch", "another vote", "no vote any more"],
+)
+def test_what_was_promised_on_disk_stays_q6_q9(first: QuorumState, then: QuorumState, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        for state in (first, then):
+            hears(scene, node(scene, 101, state), says(101, epoch=6))
+
+    assert is_broken(quorum.QuorumEpochs(), tell) is expected
+
+
+@pytest.mark.parametrize(("epoch", "high_watermark", "expected"), [(6, 8, False), (4, 8, True), (5, 7, True)])
+def test_epoch_and_high_watermark_of_a_voter_never_fall_q6(
+    epoch: int, high_watermark: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        voter = node(scene, 101, QuorumState(3))
+        hears(scene, voter, says(101, epoch=5, high_watermark=8))
+        hears(scene, voter, says(101, epoch=epoch, high_watermark=high_watermark))
+
+    assert is_broken(quorum.QuorumEpochs(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [((5, 5, 4), False), ((5, 5, 5), False), ((5, 4, 4), True), ((4, 4, 5), True), ((5, 4, None), False)],
+    ids=["two of three", "all", "itself alone", "all but itself", "nobody knows of one"],
+)
+def test_who_leads_was_elected_on_disks_q9(epochs: tuple[int | None, ...], expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        for voter, epoch in enumerate(epochs, FIRST_VOTER):
+            if epoch is not None:
+                node(scene, voter, QuorumState(epoch))
+        hears(scene, scene.world.controllers[0], says(101, "Leader"))
+
+    assert is_broken(quorum.VotesAreDurable(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("is_first", "high_watermark", "expected"),
+    [(True, 11, False), (True, 10, True), (True, 9, True), (False, 9, False)],
+    ids=["with a record of its own", "all but that", "less", "known before it led"],
+)
+def test_a_leader_commits_only_with_a_record_of_its_epoch_k12(
+    is_first: bool, high_watermark: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        role = Leader.elected((102, 103), 10, VoterCalls((), 0, 100), 0)
+        leader = node(scene, 101, QuorumState(5), role)
+        if not is_first:
+            hears(scene, leader, says(101, high_watermark=high_watermark))
+        hears(scene, leader, says(101, "Leader", high_watermark=high_watermark))
+
+    assert is_broken(quorum.CommitsOwnEpoch(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("flushed", "expected"), [((100, 100, 0), False), ((100, 99, 0), True), ((100, None, 0), False)]
+)
+def test_what_is_committed_is_on_a_majority_of_disks_q7(
+    flushed: tuple[int | None, ...], expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        for voter, end in zip(scene.world.controllers, flushed, strict=True):
+            if end is not None:
+                log = SceneLog()
+                log.flushed_offset = end
+                voter.log = log  # type: ignore[assignment]
+        scene.property.metadata_committed(scene.seen)
+
+    assert is_broken(quorum.CommittedByMajority(), tell) is expected
