@@ -39,6 +39,8 @@ class ControllerConfig:
     #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
     recovery_manager_enabled: bool = True
     recovery_timeout_ms: int = 300_000
+    #: a broker that says nothing about its logs for so long is asked again
+    recovery_request_timeout_ms: int = 2_000
     #: before a broker is asked for its logs again; doubles while its answers bring nothing
     recovery_retry_backoff_ms: int = 50
     #: leaderships go back to preferred replicas from time to time (R16)
@@ -93,6 +95,7 @@ class ControllerConfig:
             unclean_election_interval_ms=values["unclean.leader.election.interval.ms"],
             recovery_manager_enabled=values["unclean.recovery.manager.enabled"],
             recovery_timeout_ms=values["unclean.recovery.timeout.ms"],
+            recovery_request_timeout_ms=values["unclean.recovery.request.timeout.ms"],
             recovery_retry_backoff_ms=values["unclean.recovery.retry.backoff.ms"],
             rebalances_leaders=values["auto.leader.rebalance.enable"],
             rebalance_interval_ms=values["leader.imbalance.check.interval.seconds"] * 1000,

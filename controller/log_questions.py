@@ -20,8 +20,6 @@ from protocol.messages.replica_log_info import (
     ReplicaLogInfo,
 )
 
-#: A broker that says nothing for so long is asked again.
-ASK_TIMEOUT_MS = 2_000
 #: The back-off doubles with every answer in a row that brought nothing, up to so many times.
 BACKOFF_DOUBLINGS_MAX = 4
 #: No answer came; the label of the replies metric, beside those of verdicts.
@@ -181,7 +179,7 @@ class LogQuestions:
                     endpoint.host,
                     endpoint.port,
                     _request(broker_id, keys),
-                    ASK_TIMEOUT_MS,
+                    self._config.recovery_request_timeout_ms,
                 )
             )
         return found

@@ -9,7 +9,6 @@ losing the leadership is `latest = committed` (D7, K20). The decisions themselve
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from controller import producer_ids, topics
@@ -47,7 +46,7 @@ from controller.partition_change import InvariantBroken
 from controller.proposal_order import ProposalOrder
 from controller.replication_control import ReplicationControl
 from controller.requests import OperatorRequests
-from controller.unclean_recovery import UncleanRecovery
+from controller.unclean_recovery import UncleanRecovery, Verdict
 from metadata.delta import MetadataDelta
 from metadata.image import CLUSTER_RESOURCE, MetadataImage
 from metadata.questions import Asked, answer_question
@@ -256,9 +255,7 @@ class QuorumController:
                     self._recovery.take_log_info(self._latest, event)
                 return []
             case LogInfoAnswered():
-                judge = partial(self._recovery.take_log_info, self._latest)
-                self._questions.answered(event, now_ms, judge)
-                return []
+                return self._on_logs_told(event, now_ms)
             case LogInfoFailed():
                 self._questions.failed(event, now_ms)
                 return []
@@ -409,6 +406,26 @@ class QuorumController:
                 further.append(probe)
 
         return self._write(decide, now_ms) + further
+
+    def _on_logs_told(self, event: LogInfoAnswered, now_ms: int) -> list[Effect]:
+        superseded = 0
+
+        def judge(row: LogInfoArrived) -> Verdict:
+            nonlocal superseded
+            verdict = self._recovery.take_log_info(self._latest, row)
+            superseded += verdict is Verdict.SUPERSEDED
+            return verdict
+
+        self._questions.answered(event, now_ms, judge)
+        if not superseded:
+            return []
+        # R62. No reason to resign: what a deposed controller appends is never committed, and one broker with
+        # wrong metadata must not depose those that are not.
+        text = (
+            f"broker {event.broker_id} knows later leader epochs of {superseded} partitions than this "
+            "controller; another one must be active, so these answers elect nobody here"
+        )
+        return [Note(Severity.WARNING, text)]
 
     def _unclean_pass_after(self, now_ms: int) -> int:
         """The next multiple of the interval (F38)."""

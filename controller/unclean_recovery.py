@@ -203,8 +203,12 @@ class UncleanRecovery:
         key = (event.topic_id, event.partition_index)
         recovery = self._recoveries.get(key)
         broker = image.brokers.get(event.broker_id)
+        partition = image.partition(*key)
         if (
             recovery is None
+            # it will be cancelled once it is looked at
+            or partition is None
+            or partition.leader_epoch != recovery.leader_epoch
             or not isinstance(recovery.statement, AskForLogs)
             or event.broker_id not in recovery.statement.must + recovery.statement.others
         ):

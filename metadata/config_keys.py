@@ -135,6 +135,12 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
         1,
     ),
     _int(
+        "unclean.recovery.request.timeout.ms",
+        2_000,
+        "A broker that says nothing about its logs for so long is asked again.",
+        1,
+    ),
+    _int(
         "unclean.recovery.retry.backoff.ms",
         50,
         "Wait before a broker is asked for its logs again; doubles, up to 16 times as long, while that is in "

@@ -1,8 +1,12 @@
 """Ten thousand recoveries at once: heartbeats and AlterPartition are answered in between."""
 
+from dataclasses import replace
+
 import pytest
 
 from controller import unclean_recovery
+from controller.events import LogInfoArrived
+from controller.unclean_recovery import Verdict
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from tests.unit.controller.harness import Quorum
@@ -96,3 +100,16 @@ def test_what_a_lost_leadership_leaves_to_be_looked_at_is_the_next_ones(quorum: 
     quorum.elect()
     go_on(quorum)
     assert [one.partition_index for one in quorum.stated] == list(range(PARTITIONS))
+
+
+def test_an_answer_for_what_has_changed_and_was_not_looked_at_since_does_not_count(quorum: Quorum) -> None:
+    """R62: a later leader epoch than the recovery's is no proof that another controller is active."""
+    topic, image = quorum.topic("t"), quorum.image
+    before = topic.partitions[0]
+    changed = replace(before, leader_epoch=before.leader_epoch + 1)
+    partitions = topic.partitions.set(0, changed)
+    later = replace(image, topics=image.topics.set(topic.topic_id, replace(topic, partitions=partitions)))
+    broker_epoch = image.brokers[2].broker_epoch
+    event = LogInfoArrived(2, broker_epoch, topic.topic_id, 0, changed.leader_epoch, 1, 20, ErrorCode.NONE)
+    assert quorum.core.recovery.take_log_info(later, event) is Verdict.UNWANTED
+    assert quorum.core.recovery.take_log_info(image, event) is Verdict.SUPERSEDED

@@ -166,7 +166,9 @@ def reply(quorum: Quorum, question: AskBroker, end_offset: int, **changes: int) 
                 ReplicaLogInfo(
                     partition=index,
                     last_written_leader_epoch=1,
-                    current_leader_epoch=image.topics[topic.topic_id].partitions[index].leader_epoch,
+                    current_leader_epoch=changes.get(
+                        "leader_epoch", image.topics[topic.topic_id].partitions[index].leader_epoch
+                    ),
                     log_end_offset=end_offset,
                     flushed_offset=changes.get("flushed_offset", 0),
                     high_watermark=changes.get("high_watermark", 0),
@@ -334,6 +336,42 @@ def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], 
     assert recovery.take_log_info(quorum.image, event) is verdict
     key = (quorum.topic("t").topic_id, 0)
     assert (2 in recovery.unanswered(quorum.image, key)) is (verdict is not Verdict.OK)
+
+
+def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Quorum) -> None:
+    """R62: only a deposed controller can be behind a broker; it asks no more and goes on leading nothing."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    for broker_id in (1, 3):
+        reply(quorum, asked[broker_id], 10)
+    reply(quorum, asked[2], 90, leader_epoch=99)
+    assert quorum.partition("t").leader is None
+    note = quorum.notes[-1]
+    assert note.severity is Severity.WARNING
+    assert "broker 2 knows later leader epochs of 2 partitions" in note.text
+    assert quorum.resignations == []
+    quorum.fire_timer(quorum.now_ms + 60_000)
+    assert not any(question.broker_id == 2 for question in quorum.asked)
+
+
+def test_a_broker_that_is_still_making_its_log_is_asked_until_it_tells(quorum: Quorum) -> None:
+    """R62: meanwhile nobody leads, whatever the others have said."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    reply(quorum, asked[1], 10)
+    reply(quorum, asked[3], 10)
+    for _ in range(3):
+        reply(quorum, asked[2], -1, error_code=ErrorCode.REPLICA_NOT_AVAILABLE)
+        assert quorum.partition("t").leader is None
+        quorum.fire_timer(quorum.core.next_deadline_ms() or 0)
+        asked = questions(quorum)
+        assert sorted(asked) == [2]
+    reply(quorum, asked[2], 20)
+    assert quorum.partition("t").leader == 2
 
 
 def test_a_rebooted_broker_is_asked_anew_and_those_that_answered_are_not(quorum: Quorum) -> None:
