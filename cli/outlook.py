@@ -12,6 +12,7 @@ from cli.tables import table_lines
 from cli.topic_view import Moves, is_under_replicated, topic_as_json
 from client.admin_partitions import Reassignment
 from client.metadata_cache import TopicPartition
+from client.replica_log import ReplicaLog
 from controller.what_if import NextLeader, next_leader, registration_of, situation_of
 from metadata.headroom import Headroom, headroom
 from protocol.messages.metadata import DescribeClusterResponse
@@ -35,6 +36,8 @@ class Surroundings:
     unclean_topics: frozenset[str] = frozenset()
     #: the recovery manager is on
     compares_logs: bool = False
+    #: where logs end, by partition and broker, of the replicas that said it
+    replica_logs: Mapping[TopicPartition, Mapping[int, ReplicaLog]] = field(default_factory=dict)
 
     def is_unfenced(self, broker_id: int) -> bool:
         """It may hold a seat in an ISR."""
@@ -56,7 +59,12 @@ class Outlook:
     partition: DescribedPartition
     headroom: Headroom
     next_leader: NextLeader
+    #: the leader's, without it the highest that a replica knows of
     high_watermark: int | None
+    #: the leader's
+    log_end_offset: int | None
+    #: acknowledged records that no replica that answered has on disk: gone if power fails everywhere now
+    at_risk: int | None
     state: str
 
 
@@ -69,6 +77,15 @@ def outlook(topic: str, partition: DescribedPartition, around: Surroundings) -> 
         compares_logs=around.compares_logs and partition.eligible_leader_replicas is not None,
     )
     following = next_leader(registration_of(partition), situation)
+    key = TopicPartition(topic, partition.partition_index)
+    logs = around.replica_logs.get(key, {})
+    high_watermark = around.high_watermarks.get(key)
+    if high_watermark is None:
+        known = [log.high_watermark for log in logs.values() if log.high_watermark >= 0]
+        high_watermark = max(known, default=None)
+    at_risk = None
+    if high_watermark is not None and logs:
+        at_risk = max(0, high_watermark - max(log.flushed_offset for log in logs.values()))
     return Outlook(
         topic=topic,
         partition=partition,
@@ -76,13 +93,10 @@ def outlook(topic: str, partition: DescribedPartition, around: Surroundings) -> 
             partition.isr, partition.eligible_leader_replicas or (), partition.min_isr, around.is_unfenced
         ),
         next_leader=following,
-        high_watermark=around.high_watermarks.get(TopicPartition(topic, partition.partition_index)),
-        state=_state(
-            partition,
-            following,
-            around.is_unfenced,
-            around.moves.get(TopicPartition(topic, partition.partition_index)),
-        ),
+        high_watermark=high_watermark,
+        log_end_offset=logs[partition.leader_id].end_offset if partition.leader_id in logs else None,
+        at_risk=at_risk,
+        state=_state(partition, following, around.is_unfenced, around.moves.get(key)),
     )
 
 
@@ -129,7 +143,7 @@ def _cells(row: Outlook) -> tuple[str, ...]:
         str(partition.leader_id) if partition.leader_id >= 0 else "none",
         str(partition.leader_epoch),
         _number(row.high_watermark),
-        "-",  # no request tells the end of a replica's log yet
+        _number(row.log_end_offset),
         str(partition.min_isr),
         _ids(partition.isr),
         "N/A" if partition.eligible_leader_replicas is None else _ids(partition.eligible_leader_replicas),
@@ -138,7 +152,7 @@ def _cells(row: Outlook) -> tuple[str, ...]:
         str(max(0, row.headroom.writes)),
         "-" if row.headroom.is_offline else str(row.headroom.online),
         "-" if row.headroom.lossy < 0 else str(row.headroom.lossy),
-        "-",  # nor what was flushed
+        _number(row.at_risk),
         row.state,
     )
 
@@ -172,6 +186,8 @@ def _outlook_json(row: Outlook) -> dict[str, Any]:
     return {
         "state": row.state,
         "high_watermark": row.high_watermark,
+        "log_end_offset": row.log_end_offset,
+        "at_risk": row.at_risk,
         "next_leader": following.leader,
         "next_leader_reason": None if following.reason is None else following.reason.value,
         "next_leader_waits_for": following.waits_for,

@@ -6,17 +6,14 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask, described, unknown_topic
+from cli.durability_view import surroundings
 from cli.options import Answer, bootstrap, one_action, output, pairs, refuse_strangers
-from cli.outlook import Surroundings, outlook, outlook_as_json, outlook_lines
-from cli.topic_view import FILTERS, Moves, chosen_of, topic_as_json, topic_id_text
+from cli.outlook import outlook, outlook_as_json, outlook_lines
+from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
 from client.admin import CreatedTopic
-from client.admin_configs import Resource
 from client.admin_partitions import NewPartitions
 from client.errors import ClientError
-from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import LATEST_TIMESTAMP
-from protocol.messages.topics import DescribedTopic
 
 #: {option: the actions that it belongs to}
 _ACTIONS_OF: dict[str, tuple[str, ...]] = {
@@ -33,8 +30,6 @@ _ACTIONS_OF: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*FILTERS, "topics_with_overrides"), ("describe",)),
 }
 _ACTIONS = ("create", "delete", "alter", "list", "describe")
-#: Longest wait for high watermarks in the `--durability` view: a dead leader must not hide the rest.
-_OFFSETS_TIMEOUT_MS = 3_000
 
 
 @click.command()
@@ -297,43 +292,6 @@ async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) ->
     rows = [outlook(one.name, partition, around) for one in shown for partition in one.partitions]
     asking.answer.data = outlook_as_json(shown, rows, moves)
     return outlook_lines(rows)
-
-
-async def surroundings(asking: Asking, topics: list[DescribedTopic], moves: Moves) -> Surroundings:
-    """What the outlook of these topics needs to know of the cluster."""
-    cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
-    high_watermarks = {}
-    led: dict[tuple[str, int], int] = {
-        TopicPartition(topic.name, partition.partition_index): LATEST_TIMESTAMP
-        for topic in topics
-        for partition in topic.partitions
-        if partition.leader_id >= 0
-    }
-    try:
-        ends = await asking.admin.list_offsets(led, timeout_ms=min(asking.timeout_ms, _OFFSETS_TIMEOUT_MS))
-        high_watermarks = {partition: found.offset for partition, found in ends.items()}
-    except ClientError as error:
-        click.echo(f"warning: high watermarks are not shown: {error}", err=True)
-    manager = Resource.cluster()
-    resources = [Resource.topic(topic.name) for topic in topics]
-    values = await asking.admin.describe_configs(
-        [manager], ["unclean.recovery.manager.enabled"], timeout_ms=asking.timeout_ms
-    )
-    if resources:
-        values |= await asking.admin.describe_configs(
-            resources, ["unclean.leader.election.enable"], timeout_ms=asking.timeout_ms
-        )
-    enabled = {
-        resource: isinstance(rows, list) and any(row.value == "true" for row in rows)
-        for resource, rows in values.items()
-    }
-    return Surroundings(
-        cluster,
-        high_watermarks,
-        moves,
-        unclean_topics=frozenset(resource.name for resource in resources if enabled.get(resource)),
-        compares_logs=enabled.get(manager, False),
-    )
 
 
 async def _watch(asking: Asking, action: str, topic: str | None, given: dict[str, Any]) -> None:

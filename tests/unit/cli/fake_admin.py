@@ -14,9 +14,11 @@ from client.admin_partitions import NewPartitions, Reassignment
 from client.errors import ClientError, RowError
 from client.list_offsets import FoundOffset
 from client.metadata_cache import TopicPartition
+from client.replica_log import ReplicaLog
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind
 from protocol.messages.metadata import DescribeClusterResponse
+from protocol.messages.quorum import DescribeQuorumResponse
 from protocol.messages.topics import DescribedTopic
 from tests.unit.cli import rows
 
@@ -33,6 +35,8 @@ class FakeAdmin:
     configs: dict[Resource, list[ConfigEntry]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=lambda: {_ELR: 1})
     moving: dict[TopicPartition, Reassignment] = field(default_factory=dict)
+    #: what brokers say of all their logs; those that are not in it do not answer
+    logs: dict[int, ReplicaLog | RowError] = field(default_factory=dict)
     #: what becomes of a topic that is made
     created: CreatedTopic = field(default_factory=lambda: CreatedTopic(bytes(16), 3, 2))
     #: {call: why all of it is refused}
@@ -131,6 +135,25 @@ class FakeAdmin:
         self._ask("list_partition_reassignments")
         wanted = None if partitions is None else list(partitions)
         return {one: move for one, move in self.moving.items() if wanted is None or one in wanted}
+
+    async def describe_quorum(self, *, timeout_ms: float = 0) -> DescribeQuorumResponse:
+        self._ask("describe_quorum")
+        return DescribeQuorumResponse(0, None, 101, 1, self.cluster.metadata_offset, (), ())
+
+    async def ask_broker_for_logs(
+        self,
+        broker_id: int,
+        address: tuple[str, int],
+        topic_ids: Mapping[str, bytes],
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: float = 0,
+    ) -> dict[TopicPartition, ReplicaLog | RowError]:
+        self._ask("ask_broker_for_logs")
+        if broker_id not in self.logs:
+            text = f"broker {broker_id} did not answer: nobody listens there"
+            raise ClientError(text, ErrorCode.NETWORK_EXCEPTION)
+        return dict.fromkeys(partitions, self.logs[broker_id])
 
     async def elect_leaders(
         self,

@@ -21,7 +21,7 @@ def partition(**changes: object) -> DescribedPartition:
         "last_known_leader": 3,
         "min_isr": 2,
         "leader_recovery_state": 0,
-        "offline_replicas": (1, 2, 3),
+        "offline_replicas": (),
         **changes,
     }
     return DescribedPartition(**values)  # type: ignore[arg-type]

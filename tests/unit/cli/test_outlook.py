@@ -9,8 +9,10 @@ from click.testing import Result
 from cli.outlook import Surroundings, outlook, outlook_lines
 from client.admin_configs import ConfigEntry, Resource
 from client.admin_partitions import Reassignment
-from client.errors import TimedOut
+from client.errors import RowError, TimedOut
 from client.metadata_cache import TopicPartition
+from client.replica_log import ReplicaLog
+from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedPartition
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, partition, topic
@@ -152,10 +154,57 @@ def test_the_view_asks_leaders_for_high_watermarks_and_the_cluster_for_its_switc
     assert rows()[0]["next_leader"] is None
 
 
+def log(end_offset: int, flushed_offset: int, high_watermark: int = -1) -> ReplicaLog:
+    return ReplicaLog(11, 3, 7, end_offset, flushed_offset, high_watermark)
+
+
+@pytest.mark.parametrize(
+    ("row", "high_watermarks", "logs", "shown"),
+    [
+        pytest.param(
+            led(1, (1, 2)), {0: 120}, {1: log(130, 100), 2: log(120, 108)}, ("120", "130", "12"), id="led"
+        ),
+        pytest.param(
+            led(1, (1, 2)), {0: 120}, {2: log(125, 125)}, ("120", "-", "0"), id="leader says nothing"
+        ),
+        pytest.param(
+            partition(), {}, {1: log(90, 90, 80), 2: log(140, 108, 120)}, ("120", "-", "12"), id="no leader"
+        ),
+        pytest.param(partition(), {}, {1: log(90, 90)}, ("-", "-", "-"), id="no high watermark is known"),
+        pytest.param(led(1, (1, 2)), {0: 120}, {}, ("120", "-", "-"), id="nobody says anything"),
+    ],
+)
+def test_at_risk_is_what_no_replica_has_on_disk(
+    row: DescribedPartition,
+    high_watermarks: dict[int, int],
+    logs: dict[int, ReplicaLog],
+    shown: tuple[str, ...],
+) -> None:
+    """High watermark minus the best flushed offset of the replicas that answered."""
+    marks = {TopicPartition("t", index): offset for index, offset in high_watermarks.items()}
+    around = Surroundings(cluster(), marks, replica_logs={TopicPartition("t", 0): logs})
+    heads, line = (text.split() for text in outlook_lines([outlook("t", row, around)]))
+    assert tuple(line[heads.index(head)] for head in ("HWM", "LEO", "AT-RISK")) == shown
+
+
+def test_the_view_asks_each_broker_for_its_logs(holdfast: Run, admin: FakeAdmin) -> None:
+    """A fenced one too, and nobody complains of it: it is expected to be silent."""
+    admin.add(topic(led(1, (1, 2), replicas=(1, 2, 3, 4))))
+    admin.cluster = cluster(4, fenced=(3,))
+    admin.offsets[TopicPartition("t", 0)] = 77
+    admin.logs = {1: log(80, 70), 2: RowError(ErrorCode.REPLICA_NOT_AVAILABLE, "still loading")}
+    result = holdfast("topics", "--describe", "--durability", "--output", "json")
+    (row,) = json.loads(result.stdout)["data"][0]["partitions"]
+    assert (row["log_end_offset"], row["at_risk"]) == (80, 7)
+    text = "broker 4 did not answer: nobody listens there"
+    assert result.stderr == f"warning: the logs of broker 4 are not known: {text}\n"
+
+
 def test_leaders_that_do_not_answer_hide_nothing_else(holdfast: Run, admin: FakeAdmin) -> None:
     admin.add(topic(led(1, (1, 2, 3))))
+    admin.logs = dict.fromkeys((1, 2, 3), log(80, 80))
     admin.refuses["list_offsets"] = TimedOut("no leader")
     result = holdfast("topics", "--describe", "--durability")
     assert result.exit_code == 0
     assert result.stdout.split()[-1] == "OK"
-    assert result.stderr == "warning: high watermarks are not shown: no leader\n"
+    assert result.stderr == "warning: high watermarks of leaders are not shown: no leader\n"
