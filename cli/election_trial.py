@@ -4,7 +4,7 @@ Follows `controller.leader_elections` and asks the controller's own `partition_c
 one answer of DescribeTopicPartitions, which may be a moment old; the controller may decide otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind
 from protocol.messages.topics import DescribedPartition
+
+#: Begun by the request, ended when enough logs are known.
+LOG_COMPARISONS = (ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED)
 
 
 class Trial(NamedTuple):
@@ -30,19 +33,23 @@ def try_election(
     described: DescribedPartition,
     is_active: Callable[[int], bool],
     designated_leader: int | None = None,
+    *,
+    compares_logs: bool = True,
 ) -> Trial:
-    """The outcome for one partition."""
+    """The outcome for one partition; `compares_logs` while the recovery manager is on."""
     before = registration_of(described)
-    error = _refusal(kind, before, is_active, designated_leader)
+
+    def is_active_replica(broker_id: int) -> bool:
+        return is_active(broker_id) and broker_id not in described.offline_replicas  # a failed log dir (R27)
+
+    error = _refusal(kind, before, is_active_replica, designated_leader)
     if error is not None:
         return Trial(None, error)
-    if kind in (ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED):
-        there = [replica for replica in before.replicas if is_active(replica)]
-        awaited = [replica for replica in before.last_known_elr if replica not in there]
-        text = f"would compare the logs of {','.join(map(str, there)) or 'nobody yet'}"
-        if kind is ElectionKind.LONGEST_LOG_BALANCED and awaited:
-            text += f", and wait for {','.join(map(str, awaited))}"
-        return Trial(text, None)
+    if kind in LOG_COMPARISONS:
+        if not compares_logs or described.eligible_leader_replicas is None:
+            text = "logs are compared with the recovery manager and ELR on only; use DESIGNATION or UNCLEAN"
+            return Trial(None, RowError(ErrorCode.INVALID_REQUEST, text))
+        return Trial(_comparison(kind, before, is_active_replica), None)
     mode = {ElectionKind.PREFERRED: ElectionMode.PREFERRED, ElectionKind.UNCLEAN: ElectionMode.UNCLEAN}
     situation = replace(situation_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
     designated = designated_leader if kind is ElectionKind.DESIGNATION else None
@@ -53,6 +60,25 @@ def try_election(
     if change.reason.is_unclean:
         text += "; records may be lost"
     return Trial(text, None)
+
+
+def _comparison(
+    kind: ElectionKind, partition: PartitionRegistration, is_active: Callable[[int], bool]
+) -> str:
+    """R64, R65: whose logs would be compared, and who is waited for."""
+    is_balanced = kind is ElectionKind.LONGEST_LOG_BALANCED
+    if is_balanced and partition.electable:
+        return f"would wait for {_ids(partition.electable)}, which nothing acknowledged is lost with"
+    there = [replica for replica in partition.replicas if is_active(replica)]
+    awaited = [replica for replica in partition.last_known_elr if replica not in there]
+    text = f"would compare the logs of {_ids(there) or 'nobody yet'}"
+    if is_balanced and awaited:
+        text += f", and wait for {_ids(awaited)}"
+    return text
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
 
 
 def _refusal(

@@ -1,6 +1,7 @@
 """`holdfast leader-election`: asks the controller to elect leaders (R17-R19), in Kafka's lines.
 
 Types beyond PREFERRED are for partitions without a leader. Exit 0 when every election was made or not needed.
+A comparison of logs only begins with the answer of the controller: it has succeeded when there is a leader.
 """
 
 from collections.abc import Mapping
@@ -9,16 +10,20 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask, described, partition_name, row_refused
-from cli.election_trial import Trial, try_election
+from cli.durability_view import compares_logs as is_comparing_logs
+from cli.election_trial import LOG_COMPARISONS, Trial, try_election
 from cli.options import Answer, bootstrap, output
 from cli.outlook import Surroundings
 from cli.partition_files import ELECTION_SHAPE, read_elections
+from client.backoff import Backoff
 from client.errors import RowError
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind
 from protocol.messages.topics import DescribedPartition
 
+#: Between looks for leaders that a comparison of logs is to find.
+_LEADER_BACKOFF = Backoff(first_ms=100, max_ms=1_000)
 _ALIASES = {"DESIGNATED": ElectionKind.DESIGNATION}
 
 
@@ -48,6 +53,8 @@ def _kind(_: click.Context, __: click.Parameter, value: str) -> ElectionKind:
 @click.option("--path-to-json-file", "path", metavar="FILE", help=f"Partitions: {ELECTION_SHAPE}")
 @click.option(
     "--designated-leader",
+    "--desired-leader",
+    "designated_leader",
     type=click.IntRange(0),
     metavar="N",
     help="DESIGNATION of one partition: the leader.",
@@ -64,6 +71,7 @@ def command(kind: ElectionKind, **given: Any) -> None:
         if given["dry_run"]:
             text.extend(await _try(asking, kind, wanted))
             return
+        deadline_ms = asking.clock.now_ms() + asking.timeout_ms
         desired = {partition: leader for partition, leader in (wanted or {}).items() if leader is not None}
         outcome = await asking.admin.elect_leaders(
             kind,
@@ -71,6 +79,9 @@ def command(kind: ElectionKind, **given: Any) -> None:
             desired if kind is ElectionKind.DESIGNATION else {},
             timeout_ms=asking.timeout_ms,
         )
+        if kind in LOG_COMPARISONS:
+            begun = [partition for partition, error in outcome.items() if error is None]
+            outcome = {**outcome, **await _without_leader(asking, begun, deadline_ms)}
         text.extend(outcome_lines(asking.answer, kind, outcome))
 
     ask(given, answer, act)
@@ -146,6 +157,43 @@ def outcome_lines(
     return lines
 
 
+async def _without_leader(
+    asking: Asking, begun: list[TopicPartition], deadline_ms: int
+) -> dict[TopicPartition, RowError]:
+    """Wait for leaders of these partitions; which of them have none when the time is over, and why."""
+    waiting = begun
+    repetitions = 0
+    while waiting:
+        names = list(dict.fromkeys(partition.topic for partition in waiting))
+        left_ms = max(1, deadline_ms - asking.clock.now_ms())
+        topics = await asking.admin.describe_topics(names, timeout_ms=left_ms)
+        rows = {
+            TopicPartition(topic.name, row.partition_index): row
+            for topic in topics
+            for row in topic.partitions
+        }
+        # the node that answers may lag behind: one that is not known there may be known soon
+        waiting = [one for one in waiting if one not in rows or rows[one].leader_id < 0]
+        repetitions += 1
+        pause_ms = _LEADER_BACKOFF.pause_ms(repetitions)
+        if asking.clock.now_ms() + pause_ms >= deadline_ms:
+            return {one: _no_leader_yet(rows.get(one)) for one in waiting}
+        if waiting:
+            await asking.clock.sleep(pause_ms)
+    return {}
+
+
+def _no_leader_yet(row: DescribedPartition | None) -> RowError:
+    if row is None:
+        return RowError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition any more")
+    known = (*row.isr, *(row.eligible_leader_replicas or ())) or row.last_known_elr or ()
+    away = [replica for replica in known if replica in row.offline_replicas]
+    text = "the comparison of logs has begun and goes on"
+    if away:
+        text += f"; offline of those that may have everything: {', '.join(map(str, away))}"
+    return RowError(ErrorCode.REQUEST_TIMED_OUT, f"{text}; `holdfast topics --describe` shows a leader later")
+
+
 # --- dry run ---------------------------------------------------------------------------------------------
 
 
@@ -158,6 +206,7 @@ async def _try(
         TopicPartition(topic.name, row.partition_index): row for topic in topics for row in topic.partitions
     }
     around = Surroundings(await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms), {})
+    compares_logs = kind not in LOG_COMPARISONS or await is_comparing_logs(asking)
     trials = {}
     for partition in sorted(there if wanted is None else wanted):
         row = there.get(partition)
@@ -166,7 +215,7 @@ async def _try(
             trials[partition] = Trial(None, RowError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
         else:
             leader = None if wanted is None else wanted[partition]
-            trials[partition] = try_election(kind, row, around.is_active, leader)
+            trials[partition] = try_election(kind, row, around.is_active, leader, compares_logs=compares_logs)
     return _trial_lines(asking.answer, trials, hides_not_needed=wanted is None)
 
 

@@ -1,18 +1,19 @@
 """`holdfast leader-election`: which partitions, which leaders, and Kafka's lines."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
 from cli.election_trial import try_election
+from client.admin_configs import ConfigEntry, Resource
 from client.errors import RowError
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind
-from protocol.messages.topics import DescribedPartition
+from protocol.messages.topics import DescribedPartition, DescribedTopic
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import led, partition, topic
 
@@ -36,14 +37,17 @@ def elections(tmp_path: Path, *rows: Mapping[str, object]) -> str:
     ],
 )
 def test_types_are_known_in_any_case(holdfast: Run, admin: FakeAdmin, word: str, kind: ElectionKind) -> None:
+    admin.add(topic(led(1, (1, 2, 3))))
     result = holdfast("leader-election", "--election-type", word, *ONE)
     assert result.stdout == f"Successfully completed leader election ({kind.name}) for partitions t-0\n"
     assert admin.asked == [("elect_leaders", kind, [TopicPartition("t", 0)], {})]
 
 
+@pytest.mark.parametrize("option", ["--designated-leader", "--desired-leader"])
 @pytest.mark.parametrize("word", ["designation", "DESIGNATED"])
-def test_a_designated_leader_is_handed_over(holdfast: Run, admin: FakeAdmin, word: str) -> None:
-    holdfast("leader-election", "--election-type", word, *ONE, "--designated-leader", "3")
+def test_a_designated_leader_is_handed_over(holdfast: Run, admin: FakeAdmin, word: str, option: str) -> None:
+    """Both names of the field (KIP-966, KIP-1275)."""
+    holdfast("leader-election", "--election-type", word, *ONE, option, "3")
     one = TopicPartition("t", 0)
     assert admin.asked == [("elect_leaders", ElectionKind.DESIGNATION, [one], {one: 3})]
 
@@ -130,9 +134,57 @@ def test_all_partitions_are_one_question(holdfast: Run, admin: FakeAdmin) -> Non
     assert admin.asked == [("elect_leaders", ElectionKind.PREFERRED, None, {})]
 
 
+class LateLeader(FakeAdmin):
+    """The comparison of logs finds a leader between two looks."""
+
+    async def describe_topics(
+        self, names: Sequence[str] | None = None, *, partitions_per_answer: int = 0, timeout_ms: float = 0
+    ) -> list[DescribedTopic]:
+        shown = await super().describe_topics(names)
+        self.add(topic(led(2, (2,))))
+        return shown
+
+
+def test_a_comparison_of_logs_has_succeeded_when_there_is_a_leader(
+    holdfast: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller's answer says only that it has begun."""
+    late = LateLeader()
+    late.add(topic(partition()))
+    monkeypatch.setattr("cli.asking.Admin", lambda runtime, servers: late)
+    result = holdfast("leader-election", "--election-type", "longest_log_aggressive", *ONE)
+    assert (result.exit_code, late.topics["t"].partitions[0].leader_id) == (0, 2)
+    assert result.stdout.startswith("Successfully completed leader election (LONGEST_LOG_AGGRESSIVE)")
+
+
+@pytest.mark.parametrize(
+    ("topics", "complaint"),
+    [
+        (
+            [topic(partition(eligible_leader_replicas=(), last_known_elr=(1, 2), offline_replicas=(2, 3)))],
+            "t-0: REQUEST_TIMED_OUT: the comparison of logs has begun and goes on; offline of those that may "
+            "have everything: 2; ",
+        ),
+        ([], "t-0: UNKNOWN_TOPIC_OR_PARTITION: there is no such partition any more"),
+    ],
+)
+def test_a_comparison_that_found_nobody_yet_is_no_success(
+    holdfast: Run, admin: FakeAdmin, topics: list[DescribedTopic], complaint: str
+) -> None:
+    admin.add(*topics)
+    words = ("--election-type", "longest_log_balanced", *ONE, "--timeout-ms", "150")
+    result = holdfast("leader-election", *words)
+    assert result.exit_code == 1
+    assert complaint in result.stdout
+    assert "Successfully" not in result.stdout
+
+
 # --- dry run ---------------------------------------------------------------------------------------------
 
 LEADERLESS = partition()
+ON_FAILED_DISK = partition(
+    eligible_leader_replicas=(), last_known_elr=(1, 2), last_known_leader=-1, offline_replicas=(1,)
+)
 FORGETFUL = partition(eligible_leader_replicas=(), last_known_elr=(1, 2), last_known_leader=-1)
 
 
@@ -146,6 +198,15 @@ FORGETFUL = partition(eligible_leader_replicas=(), last_known_elr=(1, 2), last_k
         (ElectionKind.DESIGNATION, LEADERLESS, (), "would elect 3 (elr)"),
         (ElectionKind.LONGEST_LOG_AGGRESSIVE, FORGETFUL, (1,), "would compare the logs of 2,3"),
         (ElectionKind.LONGEST_LOG_BALANCED, FORGETFUL, (1,), "would compare the logs of 2,3, and wait for 1"),
+        (
+            ElectionKind.LONGEST_LOG_BALANCED,
+            LEADERLESS,
+            (3,),
+            "would wait for 3, which nothing acknowledged is lost with",
+        ),
+        (ElectionKind.LONGEST_LOG_AGGRESSIVE, LEADERLESS, (3,), "would compare the logs of 1,2"),
+        # R27: the broker is there, the log dir of this replica is not
+        (ElectionKind.UNCLEAN, ON_FAILED_DISK, (), "would elect 2 (unclean_random); records may be lost"),
     ],
 )
 def test_a_dry_run_says_what_the_controller_would_do(
@@ -163,6 +224,14 @@ def test_a_dry_run_says_what_the_controller_would_do(
         (ElectionKind.UNCLEAN, LEADERLESS, (1, 2, 3), None, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
         (ElectionKind.DESIGNATION, LEADERLESS, (), 4, ErrorCode.INVALID_REQUEST),
         (ElectionKind.DESIGNATION, LEADERLESS, (3,), 3, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        (ElectionKind.DESIGNATION, ON_FAILED_DISK, (), 1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        (
+            ElectionKind.LONGEST_LOG_BALANCED,
+            partition(eligible_leader_replicas=None, last_known_elr=None),
+            (),
+            None,
+            ErrorCode.INVALID_REQUEST,
+        ),
     ],
 )
 def test_a_dry_run_refuses_what_the_controller_would_refuse(
@@ -175,6 +244,23 @@ def test_a_dry_run_refuses_what_the_controller_would_refuse(
     error = try_election(kind, row, lambda replica: replica not in fenced, leader).error
     assert error is not None
     assert error.code is code
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("true", "t-0: would compare the logs of 1,2,3"),
+        ("false", "t-0: would be refused: INVALID_REQUEST: logs are compared with the recovery manager and "),
+    ],
+)
+def test_a_dry_run_knows_whether_logs_are_compared(
+    holdfast: Run, admin: FakeAdmin, value: str, line: str
+) -> None:
+    admin.add(topic(FORGETFUL))
+    entry = ConfigEntry("unclean.recovery.manager.enabled", value, "CLUSTER", "true", "boolean", "")
+    admin.configs[Resource.cluster()] = [entry]
+    words = ("leader-election", "--election-type", "longest_log_balanced", *ONE, "--dry-run")
+    assert holdfast(*words).stdout.startswith(line)
 
 
 def test_a_dry_run_changes_nothing_and_counts_refusals(
