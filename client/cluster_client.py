@@ -34,6 +34,8 @@ SUSPICION_MS = 3_000
 ASK_ATTEMPT_MS = 5_000
 #: Repetitions of `ask` after a refusal or a failure.
 ASK_BACKOFF = Backoff(first_ms=20, max_ms=500)
+#: Answers of a controller that is not the active one, or not the quorum's leader.
+_ASK_ANOTHER = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 #: Refusals by a node that did nothing.
 _NOTHING_DONE = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_LIMIT_REACHED)
 #: A topic that nodes say they do not know may have been created a moment ago.
@@ -232,7 +234,7 @@ class ClusterClient:
                     *address, request, timeout_ms=max(1, min(left_ms, attempt_ms))
                 )
                 code = code_of_answer(response)
-                if code is ErrorCode.NOT_CONTROLLER:
+                if code in _ASK_ANOTHER:
                     # brokers forward, controllers do not: another one may be active
                     self._chooser.failed(address, self._clock.now_ms())
                 else:

@@ -88,6 +88,14 @@ async def test_a_standby_controller_is_left_for_the_others(play: Play, admin: Ad
     assert "t" in play.cluster.topics
 
 
+async def test_a_voter_that_does_not_lead_is_left_for_the_others(play: Play, admin: Admin) -> None:
+    """DescribeQuorum is answered by the quorum's leader only."""
+    play.cluster.brokers[1].errors[ApiKey.DESCRIBE_QUORUM] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000
+    play.cluster.brokers[3].errors[ApiKey.DESCRIBE_QUORUM] = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000
+    quorum = await play.until(admin.describe_quorum(timeout_ms=2_000), limit_ms=2_500)
+    assert quorum.high_watermark == 10
+
+
 async def test_a_topic_whose_creation_was_answered_into_the_void_counts_as_created(
     play: Play, admin: Admin
 ) -> None:
