@@ -69,12 +69,17 @@ class Candidate:
     log: ReplicaLog | None
     #: why there is no log
     problem: RowError | None
+    #: metadata has it offline: its broker is fenced, or its log dir failed (R27)
+    is_offline: bool
 
     @property
     def is_ready(self) -> bool:
         """The controller would take it as leader."""
         return (
-            self.broker is not None and not self.broker.is_fenced and not self.broker.in_controlled_shutdown
+            self.broker is not None
+            and not self.broker.is_fenced
+            and not self.broker.in_controlled_shutdown
+            and not self.is_offline
         )
 
 
@@ -105,15 +110,16 @@ def _candidate(
     broker: DescribeClusterBroker | None,
     told: ReplicaLog | RowError | None,
 ) -> Candidate:
-    role = _role(row, replica)
+    role, is_offline = _role(row, replica), replica in row.offline_replicas
     if told is None or isinstance(told, RowError):
         problem = told or RowError(ErrorCode.REQUEST_TIMED_OUT, "it has not answered yet")
-        return Candidate(replica, role, broker, Worth.NONE, None, problem)
+        return Candidate(replica, role, broker, Worth.NONE, None, problem, is_offline)
     worth = _worth(row, broker, told)
     if worth is Worth.VOID:
         text = "it was started anew since it answered, or is about to register"
-        return Candidate(replica, role, broker, worth, None, RowError(ErrorCode.STALE_BROKER_EPOCH, text))
-    return Candidate(replica, role, broker, worth, told, None)
+        problem = RowError(ErrorCode.STALE_BROKER_EPOCH, text)
+        return Candidate(replica, role, broker, worth, None, problem, is_offline)
+    return Candidate(replica, role, broker, worth, told, None, is_offline)
 
 
 def _role(row: DescribedPartition, replica: int) -> Role:
@@ -135,7 +141,7 @@ def _worth(row: DescribedPartition, broker: DescribeClusterBroker | None, log: R
         return Worth.VOID
     if log.leader_epoch > row.leader_epoch:
         return Worth.AHEAD
-    if broker.is_fenced or broker.in_controlled_shutdown:
+    if broker.is_fenced or broker.in_controlled_shutdown or broker.broker_id in row.offline_replicas:
         return Worth.NOT_READY
     return Worth.BEHIND if log.leader_epoch < row.leader_epoch else Worth.GOOD
 

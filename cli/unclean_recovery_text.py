@@ -77,7 +77,9 @@ def _fenced(one: Candidate) -> str:
         return "unregistered"
     if one.broker.is_fenced:
         return "yes"
-    return "stopping" if one.broker.in_controlled_shutdown else "no"
+    if one.broker.in_controlled_shutdown:
+        return "stopping"
+    return "offline" if one.is_offline else "no"
 
 
 def _replied(one: Candidate) -> str:

@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.partition_files import read_elections, read_reassignment, read_topics, reassignment_text
+from cli.partition_files import (
+    read_elections,
+    read_reassignment,
+    read_recovery,
+    read_topics,
+    reassignment_text,
+)
 from client.metadata_cache import TopicPartition
 
 
@@ -27,13 +33,48 @@ def row(**more: object) -> dict[str, object]:
     return {"topic": "t", "partition": 0, **more}
 
 
-ROWS_READERS: list[Callable[[str], object]] = [read_elections, read_reassignment]
+ROWS_READERS: list[Callable[[str], object]] = [read_elections, read_reassignment, read_recovery]
 
 
 @pytest.mark.parametrize("key", ["desiredLeader", "designatedLeader"])
 def test_both_spellings_of_the_wanted_leader_are_read(file: Callable[[object], str], key: str) -> None:
     path = file({"partitions": [row(**{key: 2}), {"topic": "u", "partition": 1}]})
     assert read_elections(path) == {TopicPartition("t", 0): 2, TopicPartition("u", 1): None}
+
+
+def test_partitions_to_recover_are_read_in_both_shapes(file: Callable[[object], str]) -> None:
+    """KIP-1275's own, and that of elections, so that what was written can be asked for again."""
+    path = file({"partitions": [{"topic": "u", "partitions": [3, 0]}, row(desiredLeader=2)]})
+    assert read_recovery(path) == [TopicPartition("u", 3), TopicPartition("u", 0), TopicPartition("t", 0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"topic": "t"}, "no list of partitions in"),
+        ({"topic": "t", "partitions": []}, "no list of partitions in"),
+        ({"topic": "t", "partitions": 3}, "no list of partitions in"),
+        ({"topic": "t", "partitions": [1, "2"]}, "is no number"),
+        ({"topic": "t", "partitions": [1, 1]}, "t-1 is there twice"),
+        ({"topic": "t", "partitions": [1], "partition": 1}, "give one of them"),
+    ],
+)
+def test_a_row_to_recover_names_its_partitions_once(
+    file: Callable[[object], str], content: object, complaint: str
+) -> None:
+    with pytest.raises(click.UsageError, match=complaint):
+        read_recovery(file({"partitions": [content]}))
+
+
+@pytest.mark.parametrize("name", ["a b", "\ud800", "x" * 250, "../etc"])
+def test_what_cannot_be_the_name_of_a_topic_is_refused(file: Callable[[object], str], name: str) -> None:
+    with pytest.raises(click.UsageError, match="is no name of a topic"):
+        read_recovery(file({"partitions": [row(topic=name)]}))
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    with pytest.raises(click.UsageError, match="it is larger than 64 MiB"):
+        read_recovery("/dev/zero")
 
 
 def test_a_reassignment_that_was_printed_can_be_read(file: Callable[[object], str]) -> None:
