@@ -9,14 +9,14 @@ import asyncio
 import logging
 import posixpath
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from broker.broker import Broker
 from broker.config import BrokerConfig, default_log_config
-from broker.events import LogsLoaded, ShutdownWanted, Started, Stop
+from broker.events import LogsLoaded, LogsOffline, ProofBelied, ShutdownWanted, Started, Stop
 from broker.lifecycle import BrokerState, Identity
-from broker.log_manager import LogManager, LogManagerConfig
+from broker.log_manager import Key, LogManager, LogManagerConfig
 from broker.partition import TopicPartition
 from broker.server import BrokerServer
 from broker.telemetry import families
@@ -92,7 +92,6 @@ class BrokerNode:
         """Start everything; logs are loaded in the background. Raises: START_ERRORS."""
         config, runtime = self.config, self._runtime
         await self.log_manager.open_dirs()
-        self.log_manager.on_dir_offline(self._dir_offline)
         previous_epoch = await self.log_manager.take_clean_shutdown()
         folder = await self._metadata_folder()
         self._metadata_log = await Log.open(
@@ -105,11 +104,12 @@ class BrokerNode:
             listeners=config.advertised_listeners,
             rack=config.rack,
             features=SUPPORTED_FEATURES,
-            log_dirs=tuple(self.log_manager.directory_ids),
+            log_dirs=tuple(self.log_manager.online_directory_ids),
             previous_broker_epoch=previous_epoch,
         )
         self.core = Broker(config, identity, runtime.clock.now_ms())
         self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop)
+        self.log_manager.on_dir_offline(self._dir_offline)
         self._raft = RaftDriver(runtime, raft_config(config, folder), self._metadata_log, self.server)
         await self._listen()
         await self._raft.start()
@@ -139,10 +139,13 @@ class BrokerNode:
         static = self.config.static
         high_watermarks = await self.log_manager.load(lambda topic: default_log_config(static))
         self.log_manager.start(self._high_watermark)
+        if self.log_manager.is_proof_belied:
+            self.server.post(ProofBelied(self._runtime.random.uuid()))
         self.server.post(
             LogsLoaded(
                 {TopicPartition(*key): log for key, log in self.log_manager.logs.items()},
                 {TopicPartition(*key): offset for key, offset in high_watermarks.items()},
+                self.log_manager.is_whole,
             )
         )
 
@@ -150,13 +153,13 @@ class BrokerNode:
         partition = self.core.partitions.get(TopicPartition(*key))
         return None if partition is None else partition.high_watermark
 
-    def _dir_offline(self, directory_id: bytes, keys: object) -> None:
+    def _dir_offline(self, directory_id: bytes, keys: Sequence[Key]) -> None:
         # A-20: at once, also when it was a flush in the background; what the followers say from now on must
-        # not acknowledge anything here.
-        self.server.end()
-        if len(self.log_manager.offline_directory_ids) < len(self.log_manager.directory_ids):
-            # No RPC tells the controller of a single dir, and a leader without its log must not stay leader.
-            self._on_stop(Stop("a log dir is offline", is_failure=True))
+        # not acknowledge anything there.
+        if self.log_manager.online_directory_ids:
+            self.server.logs_offline(LogsOffline(tuple(TopicPartition(*key) for key in keys)))
+        else:
+            self.server.end()  # and the log manager ends the node with its story
 
     def _on_stop(self, stop: Stop) -> None:
         if not self.stopped.done():

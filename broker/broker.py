@@ -24,11 +24,14 @@ from broker.events import (
     FetchFailed,
     Flush,
     Flushed,
+    KeepEpoch,
     Level,
     LogOpened,
     LogsLoaded,
+    LogsOffline,
     MetadataCommitted,
     Note,
+    ProofBelied,
     QueueEmpty,
     Requested,
     Respond,
@@ -38,7 +41,7 @@ from broker.events import (
     Tick,
     Truncated,
 )
-from broker.lifecycle import BrokerState, Identity, Lifecycle, StopReason
+from broker.lifecycle import RETRY_MS_MIN, BrokerState, Identity, Lifecycle, StopReason
 from broker.partition import (
     AlterVerdict,
     Partition,
@@ -110,6 +113,8 @@ class Broker:
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
             LogsLoaded: roles.logs_loaded,
+            LogsOffline: roles.logs_offline,
+            ProofBelied: self._on_proof_belied,
             LogOpened: roles.log_opened,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
@@ -248,7 +253,7 @@ class Broker:
     def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
-        self._effects += self._link.requests(self.image.offset, now_ms)
+        self._effects += self._link.requests(self.image.offset, now_ms, self._roles.offline_to_report())
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:
         self._effects += self.produce_path.expire(now_ms)
@@ -268,6 +273,11 @@ class Broker:
 
     def _on_started(self, event: Started, now_ms: int) -> None:
         self._link.is_started = True
+
+    def _on_proof_belied(self, event: ProofBelied, now_ms: int) -> None:
+        assert not self.has_roles, "logs are compared with their mark before anybody is served from them"
+        self._note(Level.WARNING, "logs differ from what the last stop left: registering as after a crash")
+        self._link.proof_belied(event.incarnation_id, now_ms)
 
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
@@ -314,6 +324,7 @@ class Broker:
             self._note(
                 Level.INFO, f"registered with broker epoch {response.broker_epoch}, previous stop was {how}"
             )
+            self._effects.append(KeepEpoch(response.broker_epoch))
             self._roles.maybe_take_roles(now_ms)
         else:
             self._note(Level.WARNING, f"registration refused: {response.error_message}")
@@ -323,6 +334,8 @@ class Broker:
         self._stop_for(self.lifecycle.heartbeat_answered(response, now_ms))
         if not self.lifecycle.is_registered and self.has_roles:
             self._drop_roles(response.error_message or "the controller says so")
+        if self._roles.offline_to_report():  # told of behind this heartbeat, or not applied here yet
+            self.lifecycle.hurry(now_ms + RETRY_MS_MIN)
         after = (self.lifecycle.state, self.lifecycle.is_fenced)
         if after != before:
             self._note(Level.INFO, f"{after[0].value}, {'fenced' if after[1] else 'unfenced'}")

@@ -13,6 +13,7 @@ from broker.events import CallAnswered, CallController, CallFailed, Effect, Resp
 from broker.lifecycle import Lifecycle
 from broker.producer_ids import ProducerIds
 from protocol.errors import ErrorCode
+from protocol.messages.broker_registration import OfflineTopic
 from protocol.messages.producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -48,12 +49,14 @@ class ControllerLink:
 
     # --- calls ---------------------------------------------------------------------------------------------
 
-    def requests(self, metadata_offset: int, now_ms: int) -> list[Effect]:
+    def requests(
+        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+    ) -> list[Effect]:
         """The calls that are due now."""
         if self.controller_id is None or not self.is_started:
             return []
         effects: list[Effect] = []
-        request: Any = self.lifecycle.next_request(metadata_offset, now_ms)
+        request: Any = self.lifecycle.next_request(metadata_offset, now_ms, offline)
         if request is not None:
             effects.append(self._call(Purpose.LIFECYCLE, request))
         if not self.lifecycle.is_registered:
@@ -106,7 +109,15 @@ class ControllerLink:
     def drop_proposals(self) -> None:
         """Our registration is over: ISR proposals of it are void."""
         self.alter.clear()
-        for call_id in [number for number, known in self._calls.items() if known is Purpose.ALTER_PARTITION]:
+        self._forget(Purpose.ALTER_PARTITION)
+
+    def proof_belied(self, incarnation_id: bytes, now_ms: int) -> None:
+        """Register again, without the proof; an answer to what was sent before is not waited for."""
+        self._forget(Purpose.LIFECYCLE)
+        self.lifecycle.proof_belied(incarnation_id, now_ms)
+
+    def _forget(self, purpose: Purpose) -> None:
+        for call_id in [number for number, known in self._calls.items() if known is purpose]:
             del self._calls[call_id]
 
     # --- producer ids --------------------------------------------------------------------------------------

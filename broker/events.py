@@ -126,10 +126,29 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class LogsLoaded:
-    """All logs of all dirs are open and recovered. `high_watermarks` are from the checkpoint."""
+    """All logs of the dirs that are online are open and recovered. `high_watermarks` are from the
+    checkpoint."""
 
     logs: Mapping[TopicPartition, LogView]
     high_watermarks: Mapping[TopicPartition, int]
+    #: False when some dir failed: what is not among the logs may lie there
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogsOffline:
+    """These logs cannot be used in this process any more: their dir failed (R27). Comes before any event
+    that was posted earlier."""
+
+    keys: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProofBelied:
+    """The proof of a clean stop, told in the registration, does not fit the logs (B25)."""
+
+    #: for the registration that takes it back
+    incarnation_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +402,13 @@ class CallController:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepEpoch:
+    """Store durably that we were registered with this epoch (R36)."""
+
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A sentence for the node's log."""
 
@@ -403,6 +429,8 @@ Event: TypeAlias = (
     | QueueEmpty
     | Started
     | LogsLoaded
+    | LogsOffline
+    | ProofBelied
     | LogOpened
     | Requested
     | Appended
@@ -436,6 +464,7 @@ Effect: TypeAlias = (
     | SendFetch
     | CloseSource
     | CallController
+    | KeepEpoch
     | Note
     | Stop
 )

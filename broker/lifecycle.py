@@ -11,7 +11,7 @@ fence to stay.
     any      -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -23,6 +23,7 @@ from protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
     FeatureRange,
     ListenerEndpoint,
+    OfflineTopic,
 )
 
 #: Pause after a failed request to the controller; doubles up to the second number.
@@ -67,7 +68,7 @@ class Identity:
     listeners: tuple[ListenerEndpoint, ...]
     rack: str | None
     features: tuple[FeatureRange, ...]
-    #: ids of the log dirs
+    #: ids of the log dirs that were there at the start
     log_dirs: tuple[bytes, ...]
     #: epoch that the last clean stop left behind, -1 for none (R32)
     previous_broker_epoch: int
@@ -126,8 +127,11 @@ class Lifecycle:
 
     # --- requests ----------------------------------------------------------------------------------------
 
-    def next_request(self, metadata_offset: int, now_ms: int) -> LifecycleRequest | None:
-        """The request to send to the active controller now, None when it is not the time."""
+    def next_request(
+        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+    ) -> LifecycleRequest | None:
+        """The request to send to the active controller now, None when it is not the time. `offline`: replicas
+        in failed log dirs that it does not know of yet."""
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
@@ -149,12 +153,27 @@ class Lifecycle:
             metadata_offset,
             want_fence=not self.is_ready,
             want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline=offline,
         )
 
     def hurry(self, now_ms: int) -> None:
         """Something has changed that the controller should hear of now: send without waiting for the
         period."""
         self._next_ms = min(self._next_ms, now_ms)
+
+    def proof_belied(self, incarnation_id: bytes, now_ms: int) -> None:
+        """The last stop was not clean after all: register again, as another incarnation, without a proof.
+
+        What was sent before counts for nothing. Nobody was served by the registration that it takes back.
+        """
+        assert not self.is_ready
+        self.identity = replace(self.identity, incarnation_id=incarnation_id, previous_broker_epoch=-1)
+        self._previous_broker_epoch = -1
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self.was_clean = None
+        self._in_flight = False
+        self._next_ms = now_ms
 
     def controller_changed(self, now_ms: int) -> None:
         """Another controller is active: what was sent to the former one is not waited for."""

@@ -1,12 +1,13 @@
 """Carries out the core's effects on logs, those of one log in the order in which they were issued (D2).
 
 Owns that order and the flushes under way. Appends run at once when nothing is under way on their log, so the
-common produce costs no task switch. Never decides: what happened goes back as an event. A DiskError is not
-caught: the log manager takes the dir offline and the node ends (A-20).
+common produce costs no task switch. Never decides: what happened goes back as an event. Of a DiskError the
+log manager has heard by then, and has taken the dir offline: here it only ends the work (A-20, R27).
 """
 
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from broker.events import (
     Flush,
     Flushed,
     LogOpened,
+    LogsOffline,
     OpenLog,
     Reset,
     StartEpoch,
@@ -35,7 +37,7 @@ from broker.log_manager import LogManager, ManagedLog
 from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.record_batch import CorruptBatch
-from runtime.api import Runtime
+from runtime.api import DiskError, Runtime
 from storage.log import InvalidAppend, Log
 from storage.producer_state import Duplicate, Rejected
 
@@ -45,6 +47,7 @@ Step = Callable[[], Coroutine[Any, Any, None]]
 FetchedResult = tuple[TopicPartition, str | None, int, bool]
 
 _GONE = "the log is not available here any more"
+_FAILED = "the log dir has failed; look up who leads now, and send it there"
 _DEPOSED = "the leader epoch ended while the batch waited for the log; send it to the new leader"
 
 
@@ -88,9 +91,9 @@ class LogEffects:
     async def _append_later(self, context: object, managed: ManagedLog, item: BatchToAppend) -> None:
         if self._log_manager.managed(item.key) is not managed:
             result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
+        elif not await _make_room(managed.log, len(item.batch)):
+            result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _FAILED)
         else:
-            if managed.log.needs_roll(len(item.batch)):
-                await managed.log.roll()
             if self._leads(item.key, item.leader_epoch):
                 result = _append_one(managed.log, item)
             else:  # A-15: it was issued in time, but the log is another leader's to write meanwhile
@@ -114,9 +117,8 @@ class LogEffects:
     async def _append_fetched_later(self, managed: ManagedLog, item: FetchedRecords) -> None:
         result: FetchedResult = (item.key, _GONE, 0, False)
         if self._log_manager.managed(item.key) is managed:
-            if managed.log.needs_roll(len(item.records)):
-                await managed.log.roll()
-            result = _append_fetched_one(managed.log, item)
+            if await _make_room(managed.log, len(item.records)):
+                result = _append_fetched_one(managed.log, item)
         self._post(FetchedAppended((result,)))
 
     # --- others ------------------------------------------------------------------------------------------
@@ -136,7 +138,10 @@ class LogEffects:
             self._start_epoch(managed, effect)
 
     def _start_epoch(self, managed: ManagedLog, effect: StartEpoch) -> None:
-        managed.log.start_epoch(effect.leader_epoch)
+        try:
+            managed.log.start_epoch(effect.leader_epoch)
+        except DiskError:
+            return
         self._post(EpochStarted(effect.key, effect.leader_epoch, managed.log.log_end_offset))
 
     def truncate(self, effect: Truncate) -> None:
@@ -153,10 +158,13 @@ class LogEffects:
 
     async def _cut(self, managed: ManagedLog, effect: Truncate | Reset) -> None:
         if self._log_manager.managed(effect.key) is managed:
-            if isinstance(effect, Truncate):
-                await managed.log.truncate_to(effect.end_offset)
-            else:
-                await managed.log.reset_to(effect.start_offset)
+            try:
+                if isinstance(effect, Truncate):
+                    await managed.log.truncate_to(effect.end_offset)
+                else:
+                    await managed.log.reset_to(effect.start_offset)
+            except DiskError as error:
+                self._log_manager.failed(managed, error)
         self._post(Truncated(effect.key))
 
     def configure(self, effect: ConfigureLog) -> None:
@@ -183,7 +191,10 @@ class LogEffects:
         while is_wanted:
             self._flushing[key] = False
             if self._log_manager.managed(key) is managed:
-                await managed.log.flush()
+                try:
+                    await managed.log.flush()
+                except DiskError as error:
+                    self._log_manager.failed(managed, error)
             self._post(Flushed(key))
             is_wanted = self._flushing[key]
         del self._flushing[key]
@@ -195,17 +206,23 @@ class LogEffects:
 
     async def _open(self, effect: OpenLog) -> None:
         key = effect.key
-        log = await self._log_manager.create(
-            effect.topic_name, key.topic_id, key.partition_index, effect.config
-        )
-        self._post(LogOpened(key, log))
+        try:
+            log = await self._log_manager.create(
+                effect.topic_name, key.topic_id, key.partition_index, effect.config
+            )
+        except DiskError:
+            # Not tried in another dir: what was made here may be found again at the next start.
+            self._post(LogsOffline((key,)))
+        else:
+            self._post(LogOpened(key, log))
 
     def delete(self, effect: DeleteLog) -> None:
         """Remove a log."""
         self._runtime.tasks.start(f"delete {effect.key.topic_id.hex()}", self._delete(effect.key))
 
     async def _delete(self, key: TopicPartition) -> None:
-        await self._log_manager.delete(key.topic_id, key.partition_index)
+        with suppress(DiskError):  # what is left is deleted at the next start
+            await self._log_manager.delete(key.topic_id, key.partition_index)
 
     # --- order -------------------------------------------------------------------------------------------
 
@@ -228,6 +245,16 @@ class LogEffects:
         del self._waiting[key]
 
 
+async def _make_room(log: Log, size_bytes: int) -> bool:
+    """Roll if so many bytes need it; False when that failed."""
+    try:
+        if log.needs_roll(size_bytes):
+            await log.roll()
+    except DiskError:
+        return False
+    return True
+
+
 def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
     """Append one batch unless the producer state knows it or refuses it (R91, R92)."""
     verdict = log.producer_state.check(item.header)
@@ -244,7 +271,10 @@ def _append_one(log: Log, item: BatchToAppend) -> AppendResult:
             is_duplicate=True,
             batch_epoch=-1 if epoch is None else epoch,
         )
-    appended = log.append_as_leader(item.batch, item.leader_epoch, header=item.header)
+    try:
+        appended = log.append_as_leader(item.batch, item.leader_epoch, header=item.header)
+    except DiskError:
+        return _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _FAILED)
     return AppendResult(
         item.key,
         item.leader_epoch,
@@ -263,6 +293,6 @@ def _refused(item: BatchToAppend, code: ErrorCode, text: str) -> AppendResult:
 def _append_fetched_one(log: Log, item: FetchedRecords) -> FetchedResult:
     try:
         appended = log.append_as_follower(item.records, leader_epoch=item.leader_epoch)
-    except (CorruptBatch, InvalidAppend) as error:
+    except (CorruptBatch, InvalidAppend, DiskError) as error:
         return item.key, str(error), 0, False
     return item.key, None, len(item.records), appended is not None and appended.must_flush

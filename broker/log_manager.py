@@ -3,11 +3,12 @@ A-19, A-20).
 
 Owns the log dirs and every `Log` in them, and when housekeeping happens. Never decides what is appended,
 committed or led. The order of a broker's life is the order of the methods here: `open_dirs`,
-`take_clean_shutdown`, (register), `load`, `start`, ..., `close`. A DiskError takes its whole dir offline, and
-the node ends when no dir is left.
+`take_clean_shutdown`, (register), `load`, `start`, ..., `close`. A DiskError takes its whole dir offline
+until the process ends, also at the start; the node ends when no dir is left (R27).
 """
 
 import asyncio
+import errno
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -35,6 +36,8 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 CONCURRENCY = 8
 #: Sleep of the interval flush while no log has `flush.ms`.
 _IDLE_MS = 1000
+#: What the lock of a log dir answers while another process has it: a mistake, no failed disk.
+_LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
 
 _log = logging.getLogger("holdfast.log_manager")
 
@@ -73,13 +76,21 @@ class LogManager:
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._dirs: list[LogDir] = []
+        #: dirs that could not be opened at the start
+        self._absent: dict[str, DiskError] = {}
         self._managed: dict[Key, ManagedLog] = {}
         #: every log that is open and online; read only for others
         self.logs: dict[Key, Log] = {}
         #: folders that are being created or removed, and who waits for that
         self._busy_folders: dict[str, asyncio.Event] = {}
+        #: a proof of a clean stop was found, and no log has belied it
         self._was_clean = False
+        #: some log is not the one that the proof vouched for (B25)
+        self.is_proof_belied = False
         self._is_loaded = False
+        #: epoch that all dirs have stored as the last registered one (R36)
+        self._noted_epoch = clean_shutdown.UNKNOWN_EPOCH
+        self._noting = asyncio.Lock()
         self._high_watermark_of: Callable[[Key], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[Key]], None] | None = None
         self._background: list[Task] = []
@@ -92,30 +103,66 @@ class LogManager:
     # --- start -----------------------------------------------------------------------------------------
 
     async def open_dirs(self) -> None:
-        """Lock every log dir and make sure that it is ours. Raises: DiskError, LogDirRefused."""
+        """Lock every log dir and make sure that it is ours; one that fails is offline from the start.
+
+        Raises: DiskError when no dir is left, or another process has one, LogDirRefused.
+        """
         for path in self._config.log_dirs:
-            log_dir = await LogDir.open(self._runtime, path, self._cluster_id, self._node_id)
+            try:
+                log_dir = await LogDir.open(self._runtime, path, self._cluster_id, self._node_id)
+            except DiskError as error:
+                if error.errno in _LOCKED:
+                    raise
+                _log.error("log dir %s is offline: %s", path, error)
+                self._absent[path] = error
+                continue
             if log_dir.directory_id in self.directory_ids:
                 raise LogDirRefused(
                     f"{path}: another log dir has the same directory.id; remove the copy from log.dirs"
                 )
             self._dirs.append(log_dir)
+        self._check_some_online()
 
     async def take_clean_shutdown(self) -> int:
-        """The broker epoch of a proven clean stop, else -1. The proof is durably gone on return (R33,
-        R35)."""
-        broker_epoch = await clean_shutdown.take(self._disk, self._config.log_dirs)
+        """The broker epoch of a proven clean stop, else -1. The proof is durably gone on return (R33, R35).
+
+        What it vouches for is compared when the logs are loaded. Raises: DiskError when no dir is left.
+        """
+        marks: list[clean_shutdown.Mark | None] = [None for _ in self._absent]
+        for log_dir in self._dirs:
+            try:
+                mark = await clean_shutdown.take(self._disk, log_dir.path, log_dir.directory_id)
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+                mark = None
+            log_dir.vouched = {} if mark is None else dict(mark.logs)
+            marks.append(mark)
+        self._check_some_online()
+        broker_epoch = self._noted_epoch = clean_shutdown.agreed_epoch(marks)
         self._was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
         story = f"clean in epoch {broker_epoch}" if self._was_clean else "not clean"
         _log.info("last shutdown was %s", story)
         return broker_epoch
 
+    async def note_registration(self, broker_epoch: int) -> None:
+        """Store durably that this epoch was registered: a mark of an earlier one proves nothing (R36)."""
+        async with self._noting:
+            if self._noted_epoch == broker_epoch:
+                return
+            for log_dir in self._online_dirs():
+                try:
+                    await clean_shutdown.note_registration(self._disk, log_dir.path, broker_epoch)
+                except DiskError as error:
+                    self._dir_failed(log_dir, error)
+            self._noted_epoch = broker_epoch
+
     async def load(
         self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
     ) -> dict[Key, int]:
-        """Open every partition folder and recover it unless the stop was clean; returns the stored high
-        watermarks within each log. `config_for(topic)`; `progress(logs done, logs in all)`. Raises: DiskError
-        when no dir is left, LogDirRefused.
+        """Open every partition folder and recover it unless the stop was clean; returns the high watermarks
+        as stored, above a log's end where its tail is gone. `config_for(topic)`; `progress(logs done, logs in
+        all)`. Afterwards `is_proof_belied` and `is_whole` tell what was found. Raises: DiskError when no dir
+        is left, LogDirRefused.
         """
         started_ms = self._runtime.clock.now_ms()
         folders: list[tuple[LogDir, str]] = []
@@ -146,10 +193,13 @@ class LogManager:
 
         works = [partial(open_one, *place) for place in folders]
         await self._in_parallel("open logs", works, self._config.recovery_concurrency * len(self._dirs))
-        online = self._online_dirs()
-        if not online:
-            raise self._dirs[0].failure or AssertionError("a dir without failure is online")
-        self._is_loaded = len(online) == len(self._dirs)
+        self._check_some_online()
+        found = {(log_dir.path, name) for log_dir, name in folders}
+        for log_dir in self._online_dirs():
+            for name in sorted(log_dir.vouched):
+                if (log_dir.path, name) not in found:
+                    self._belied(f"{log_dir.file(name)} is missing")
+        self._is_loaded = True
         took_ms = self._runtime.clock.now_ms() - started_ms
         how = "clean" if self._was_clean else "recovered"
         _log.info("opened %d logs in %d ms, %s", len(self.logs), took_ms, how)
@@ -185,17 +235,7 @@ class LogManager:
         known = self._managed.get(key)
         if known is not None:
             raise LogDirRefused(f"{folder}: is in {known.log.folder} too; move one of them away")
-        log = await Log.open(
-            self._runtime,
-            folder,
-            config_for(partition.topic),
-            clean=self._was_clean,
-            recovery_point=log_dir.recovery_points.get(partition, 0),
-            log_start_offset=log_dir.log_starts.get(partition, 0),
-            topic_id=topic_id,
-            before_rewind=lambda offset: log_dir.lower(partition, offset),
-            on_failure=lambda error: self._dir_failed(log_dir, error),
-        )
+        log = await self._open_found(log_dir, partition, topic_id, config_for(partition.topic))
         # A log that lost more than it should have: what it gets now is not flushed.
         await log_dir.lower(partition, log.log_end_offset)
         if log.recovery.reason is not None:
@@ -211,10 +251,44 @@ class LogManager:
         self._add(partition, log_dir, log)
         return key
 
+    async def _open_found(
+        self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> Log:
+        """Open a log that was found; it is scanned unless the proof of a clean stop vouches for it (B25)."""
+        vouched = log_dir.vouched.get(partition.folder_name) if self._was_clean else None
+        open_it = partial(
+            Log.open,
+            self._runtime,
+            log_dir.file(partition.folder_name),
+            config,
+            log_start_offset=log_dir.log_starts.get(partition, 0),
+            topic_id=topic_id,
+            before_rewind=lambda offset: log_dir.lower(partition, offset),
+            on_failure=lambda error: self._dir_failed(log_dir, error),
+        )
+        if vouched is not None:
+            log = await open_it(clean=True)
+            if clean_shutdown.digest(log) == vouched:
+                return log
+            await log.close(False)
+            self._belied(f"{log.folder} is not the log that was closed, it ends at {log.log_end_offset}")
+            return await open_it(clean=False)  # of another life than the checkpoints: all of it
+        log = await open_it(clean=False, recovery_point=log_dir.recovery_points.get(partition, 0))
+        # An empty one may have been on its way when the mark was written, and claims nothing.
+        if self._was_clean and log.log_end_offset > log.log_start_offset:
+            self._belied(f"{log.folder} was not there")
+        return log
+
+    def _belied(self, story: str) -> None:
+        """The proof of a clean stop does not fit the logs: they were exchanged after it was written."""
+        _log.error("the mark of the clean shutdown is void, logs were changed since: %s", story)
+        self._was_clean = False
+        self.is_proof_belied = True
+
     def _stored_high_watermark(self, managed: ManagedLog) -> int:
         log = managed.log
-        stored = managed.log_dir.high_watermarks.get(managed.partition, 0)
-        return max(log.log_start_offset, min(stored, log.log_end_offset))  # A-22: never above the log
+        # also above the log's end: it tells of records that were lost (R68); partitions stay within (A-22)
+        return max(log.log_start_offset, managed.log_dir.high_watermarks.get(managed.partition, 0))
 
     def _add(self, partition: TopicPartition, log_dir: LogDir, log: Log) -> None:
         assert log.topic_id is not None
@@ -244,14 +318,19 @@ class LogManager:
     # --- what is there ---------------------------------------------------------------------------------
 
     @property
+    def is_whole(self) -> bool:
+        """Every dir is there and has not failed."""
+        return not self._absent and len(self._online_dirs()) == len(self._dirs)
+
+    @property
     def directory_ids(self) -> list[bytes]:
-        """Ids of all dirs, in configured order."""
+        """Ids of all dirs that could be opened, in configured order."""
         return [log_dir.directory_id for log_dir in self._dirs]
 
     @property
-    def offline_directory_ids(self) -> list[bytes]:
-        """Ids of the dirs that failed."""
-        return [log_dir.directory_id for log_dir in self._dirs if not log_dir.is_online]
+    def online_directory_ids(self) -> list[bytes]:
+        """Ids of the dirs that have not failed."""
+        return [log_dir.directory_id for log_dir in self._online_dirs()]
 
     def managed(self, key: Key) -> ManagedLog | None:
         """The log of a partition with its name, dir and serial; None when it is not here or offline."""
@@ -271,8 +350,11 @@ class LogManager:
                 for managed in self._managed.values()
             ),
             (
-                LogDirState(d.path, d.is_online, counts[d.path], self._remaining.get(d.path, 0))
-                for d in self._dirs
+                *(LogDirState(path, False, 0, 0) for path in self._absent),
+                *(
+                    LogDirState(d.path, d.is_online, counts[d.path], self._remaining.get(d.path, 0))
+                    for d in self._dirs
+                ),
             ),
             self._flush_stats,
         )
@@ -299,6 +381,7 @@ class LogManager:
             known = self._managed.get((topic_id, partition_index))
             if known is not None:
                 return known.log
+            self._check_some_online()
             return await self._create(partition, topic_id, config)
         finally:
             self._busy_folders.pop(partition.folder_name).set()
@@ -331,6 +414,8 @@ class LogManager:
         except DiskError as error:
             self._dir_failed(log_dir, error)
             raise
+        if log_dir.failure is not None:  # it failed elsewhere meanwhile
+            raise log_dir.failure
         self._add(partition, log_dir, log)
         return log
 
@@ -472,8 +557,18 @@ class LogManager:
 
     # --- failure and end -------------------------------------------------------------------------------
 
+    def _check_some_online(self) -> None:
+        """Raises: DiskError, the first one, when no dir is left."""
+        if not self._online_dirs():
+            failures = [*self._absent.values(), *(d.failure for d in self._dirs if d.failure is not None)]
+            raise failures[0]
+
     def _online_dirs(self) -> list[LogDir]:
         return [log_dir for log_dir in self._dirs if log_dir.is_online]
+
+    def failed(self, managed: ManagedLog, error: DiskError) -> None:
+        """Work on a log that was asked for from outside has failed."""
+        self._dir_failed(managed.log_dir, error)
 
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
         """Take a dir offline, once; the node ends when it was the last one (A-20, design §3)."""
@@ -503,6 +598,8 @@ class LogManager:
                 wake.set_result(None)
         for task in self._background:
             await task.wait()
+        for busy in list(self._busy_folders.values()):
+            await busy.wait()
         works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
         await self._in_parallel("close logs", works, CONCURRENCY)
         if self._is_loaded:  # else the files speak of logs that this process has not seen
@@ -510,20 +607,30 @@ class LogManager:
             await self.checkpoint_high_watermarks()
         # R34: also after a clean start that did not come to load everything: what was not opened is as it
         # was.
-        is_whole = len(self._online_dirs()) == len(self._config.log_dirs)
-        is_whole = is_whole and (self._is_loaded or self._was_clean)
-        if broker_epoch is None or not is_whole:
+        if broker_epoch is not None:
+            await self.note_registration(broker_epoch)
+        if broker_epoch is None or not self.is_whole or not (self._is_loaded or self._was_clean):
             _log.warning("stopped without a proof of clean shutdown: the next start recovers all logs")
             return False
         try:
             for log_dir in self._dirs:
                 await self._disk.sync_folder(log_dir.path)
-            await clean_shutdown.write(self._disk, self._config.log_dirs, broker_epoch)
+            for log_dir in self._dirs:
+                mark = clean_shutdown.Mark(broker_epoch, log_dir.directory_id, self._vouched(log_dir))
+                await clean_shutdown.write(self._disk, log_dir.path, mark)
         except DiskError as error:
             _log.error("no proof of clean shutdown: %s", error)
             return False
         _log.info("clean shutdown in broker epoch %d", broker_epoch)
         return True
+
+    def _vouched(self, log_dir: LogDir) -> dict[str, str]:
+        """The logs that a mark in this dir vouches for, and what they are."""
+        logs = {} if self._is_loaded else dict(log_dir.vouched)  # what was not opened is as it was
+        for managed in self._managed.values():
+            if managed.log_dir is log_dir:
+                logs[managed.partition.folder_name] = clean_shutdown.digest(managed.log)
+        return logs
 
     async def _close_log(self, managed: ManagedLog) -> None:
         try:

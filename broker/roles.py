@@ -17,6 +17,7 @@ from broker.events import (
     Level,
     LogOpened,
     LogsLoaded,
+    LogsOffline,
     MetadataCommitted,
     Note,
     OpenLog,
@@ -27,10 +28,11 @@ from broker.fetcher import Fetchers
 from broker.lifecycle import Lifecycle
 from broker.partition import KnownBrokers, LogView, Partition, Proposal, Role, RoleChange, TopicPartition
 from broker.produce_path import ProducePath
-from metadata.delta import LocalPartition, MetadataDelta, local_view
+from metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
 from metadata.image import RESOURCE_TOPIC, MetadataImage
 from metadata.partition import PartitionRegistration
 from metadata.records import decode_record
+from protocol.messages.broker_registration import OfflineTopic
 
 
 class Roles:
@@ -72,6 +74,10 @@ class Roles:
         #: open logs, with a role or without one yet; None until all are loaded
         self._logs: dict[TopicPartition, LogView] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
+        #: logs in failed dirs: nothing of them is done here any more (R27)
+        self._offline: dict[TopicPartition, None] = {}
+        #: what is not among the logs was never made; False: it may lie in a failed dir
+        self._is_whole = True
         #: logs asked for; at most one opening of each is under way
         self._opening: dict[TopicPartition, None] = {}
         self._effects = outbox
@@ -115,9 +121,21 @@ class Roles:
         for key in [key for key in self._logs if not self._is_assigned(key)]:
             self._delete(key)  # its topic was deleted, or it was moved away, without us
         view = local_view(self.image, self.broker_id)
+        if not self._is_whole:
+            self._logs_missing(view)
         for local in (*view.leaders, *view.followers):
             self._apply_local(local, now_ms)
         self._lifecycle.caught_up(now_ms)
+
+    def _logs_missing(self, view: LocalChanges) -> None:
+        """What we should have and did not find lies in a dir that failed, as far as anybody can tell: made
+        anew elsewhere it would look like a replica that lost everything."""
+        assert self._logs is not None
+        for local in (*view.leaders, *view.followers):
+            key = TopicPartition(local.topic_id, local.partition_index)
+            if key not in self._logs:
+                self._offline[key] = None
+        self._is_whole = True  # what is assigned from now on is made in another dir
 
     def is_registered_here(self) -> bool:
         """The image holds our registration, and not that of another process."""
@@ -145,9 +163,12 @@ class Roles:
             broker = self.image.brokers.get(broker_id)
             before = known.acceptable.pop(broker_id, None)
             known.epochs.pop(broker_id, None)
+            known.offline.pop(broker_id, None)
             if broker is None:
                 continue
             known.epochs[broker_id] = broker.broker_epoch
+            if broker.offline_replicas:
+                known.offline[broker_id] = broker.offline_replicas
             if broker.in_controlled_shutdown and not broker.is_fenced:
                 # It may go once the controller knows how far we have come (R23).
                 self._lifecycle.hurry(now_ms)
@@ -180,6 +201,8 @@ class Roles:
 
     def _apply_local(self, local: LocalPartition, now_ms: int) -> None:
         key = TopicPartition(local.topic_id, local.partition_index)
+        if key in self._offline:
+            return
         partition = self.partitions.get(key)
         if partition is None:
             assert self._logs is not None
@@ -274,22 +297,49 @@ class Roles:
     # --- logs ----------------------------------------------------------------------------------------------
 
     def logs_loaded(self, event: LogsLoaded, now_ms: int) -> None:
-        """All logs found at the start are open."""
-        self._logs = dict(event.logs)
+        """All logs found at the start are open, but for those that went offline meanwhile."""
+        self._logs = {key: log for key, log in event.logs.items() if key not in self._offline}
         self._high_watermarks = dict(event.high_watermarks)
+        self._is_whole = event.is_whole
         self.maybe_take_roles(now_ms)
 
     def log_opened(self, event: LogOpened, now_ms: int) -> None:
         """A log asked for is open; the partition may have changed or gone meanwhile."""
         assert self._logs is not None
+        self._opening.pop(event.key, None)
+        if event.key in self._offline:
+            return
         self._logs[event.key] = event.log
-        del self._opening[event.key]
         if not self._is_assigned(event.key):
             self._delete_log(event.key)
         elif self.has_roles:
             topic_id, index = event.key
             topic = self.image.topics[topic_id]
             self._apply_local(LocalPartition(topic.name, index, topic_id, topic.partitions[index]), now_ms)
+
+    def logs_offline(self, event: LogsOffline, now_ms: int) -> None:
+        """A dir has failed: its replicas are none of ours any more, and the controller must hear of it."""
+        for key in event.keys:
+            self._offline[key] = None
+            self._opening.pop(key, None)
+            if self._logs is not None:
+                self._logs.pop(key, None)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                self._note(Level.ERROR, f"{name_of(partition)}: its log dir has failed")
+                self._retire(partition)
+        self._lifecycle.hurry(now_ms)
+
+    def offline_to_report(self) -> tuple[OfflineTopic, ...]:
+        """Replicas in failed dirs that our registration does not name yet, by topic."""
+        own = self.image.brokers.get(self.broker_id)
+        if not self._offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
+            return ()
+        by_topic: dict[bytes, list[int]] = {}
+        for key in sorted(self._offline):
+            if key not in own.offline_replicas and self._is_assigned(key):
+                by_topic.setdefault(key.topic_id, []).append(key.partition_index)
+        return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
 
     def _is_assigned(self, key: TopicPartition) -> bool:
         """Metadata wants a replica of it here."""
@@ -307,13 +357,18 @@ class Roles:
             self._delete_log(key)
             return
         self._note(Level.INFO, f"{name_of(partition)}: deleted")
+        self._retire(partition)
+        self._delete_log(key)
+
+    def _retire(self, partition: Partition) -> None:
+        """The partition is not here any more: whoever waits for it hears of that."""
+        key = partition.key
         partition.drop_role()
         self.fetchers.unfollow(key)
         self._alter.withdraw(key)
         self._effects += self.produce_path.state_changed(key)
         self._effects += self.fetch_path.role_changed(key)
         del self._max_message_bytes[key]
-        self._delete_log(key)
 
     def _delete_log(self, key: TopicPartition) -> None:
         assert self._logs is not None

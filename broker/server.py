@@ -25,7 +25,9 @@ from broker.events import (
     Effect,
     Event,
     Flush,
+    KeepEpoch,
     Level,
+    LogsOffline,
     MetadataCommitted,
     Note,
     OpenLog,
@@ -127,6 +129,7 @@ class BrokerServer:
             Truncate: self._logs.truncate,
             Reset: self._logs.reset,
             ConfigureLog: self._logs.configure,
+            KeepEpoch: self._keep_epoch,
             OpenLog: self._logs.open,
             DeleteLog: self._logs.delete,
             Note: self._note,
@@ -141,6 +144,12 @@ class BrokerServer:
         if not self._is_pumping:
             self._pump()
 
+    def logs_offline(self, event: LogsOffline) -> None:
+        """Tell the core before anything that waits already: it may count on these logs (A-20)."""
+        self._queue.appendleft(event)
+        if not self._is_pumping:
+            self._pump()
+
     def _pump(self) -> None:
         if self._is_ended:
             self._queue.clear()
@@ -148,14 +157,12 @@ class BrokerServer:
         self._is_pumping = True
         queue, core, clock = self._queue, self.core, self._clock
         try:
-            while queue:
-                while queue:
+            while queue and not self._is_ended:
+                while queue and not self._is_ended:
                     self._run(core.handle(queue.popleft(), clock.now_ms()))
                 self._run(core.handle(_QUEUE_EMPTY, clock.now_ms()))
-            self._arm_timer()
-        except DiskError:
-            # The log manager has heard of it and ends the node with its story (A-20).
-            self._is_ended = True
+            if not self._is_ended:
+                self._arm_timer()
         except BaseException:
             self._is_ended = True
             raise
@@ -165,6 +172,8 @@ class BrokerServer:
     def _run(self, effects: Sequence[Effect]) -> None:
         carry_out = self._carry_out
         for effect in effects:
+            if self._is_ended:  # by one of these: the last log dir has failed
+                return
             carry_out[type(effect)](effect)
 
     def _arm_timer(self) -> None:
@@ -363,6 +372,8 @@ class BrokerServer:
             records = managed.log.read(row.fetch_offset, limit, row.end_offset, at_least_one=at_least_one)
         except OffsetOutOfRange:
             return ErrorCode.OFFSET_OUT_OF_RANGE, _NO_RECORDS
+        except DiskError:
+            return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
         if is_follower and not records:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, _NO_RECORDS  # cut meanwhile: we lead no more
         counter = self.replication_bytes_out if is_follower else self.bytes_out
@@ -374,18 +385,25 @@ class BrokerServer:
         exchange: Any = effect.reply_to
         rows: list[ListOffsetsPartitionResponse] = []
         for row in effect.rows:
-            timestamp, offset = -1, row.offset
+            timestamp, offset, error_code = -1, row.offset, row.error_code
             if row.timestamp >= 0:
                 managed = self._log_manager.managed(TopicPartition(row.topic_id, row.partition_index))
-                found = None if managed is None else managed.log.offset_for_timestamp(row.timestamp)
+                try:
+                    found = None if managed is None else managed.log.offset_for_timestamp(row.timestamp)
+                except DiskError:
+                    found, error_code = None, ErrorCode.KAFKA_STORAGE_ERROR
                 if found is not None and found.offset < row.end_offset:
                     timestamp, offset = found
             rows.append(
                 ListOffsetsPartitionResponse(
-                    row.topic_id, row.partition_index, row.error_code, timestamp, offset, row.leader_epoch
+                    row.topic_id, row.partition_index, error_code, timestamp, offset, row.leader_epoch
                 )
             )
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
+
+    def _keep_epoch(self, effect: KeepEpoch) -> None:
+        work = self._log_manager.note_registration(effect.broker_epoch)
+        self._runtime.tasks.start("note registration", work)
 
     def _note(self, effect: Note) -> None:
         _log.log(_LEVELS[effect.level], "%s", effect.text)

@@ -345,10 +345,16 @@ def checkpoint_rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
 
 
 def clean_shutdown_rows(path: Path) -> Iterator[Row]:
-    """The broker epoch that a clean stop left."""
+    """What a clean stop left: the broker epoch, and a row a log that it vouches for."""
     text = path.read_text(errors="replace")
-    broker_epoch = clean_shutdown.decode(text)
-    if broker_epoch == clean_shutdown.UNKNOWN_EPOCH:
+    mark = clean_shutdown.decode(text)
+    if mark is None:
         yield Row("clean-shutdown", {"text": text}, "proves nothing; a start takes it for missing")
         return
-    yield Row("clean-shutdown", {"version": json.loads(text)["version"], "brokerEpoch": broker_epoch})
+    version = json.loads(text)["version"]
+    directory = encode_id(mark.directory_id)
+    yield Row(
+        "clean-shutdown", {"version": version, "brokerEpoch": mark.broker_epoch, "directoryId": directory}
+    )
+    for name, digest in mark.logs.items():
+        yield Row("clean-shutdown-log", {"log": name, "digest": digest})

@@ -35,6 +35,7 @@ class LogDir:
         "log_starts",
         "path",
         "recovery_points",
+        "vouched",
     )
 
     def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
@@ -44,6 +45,8 @@ class LogDir:
         self.directory_id = directory_id
         #: why the dir is no longer trusted; None while it is online
         self.failure: DiskError | None = None
+        #: {folder name: digest}: logs that the mark of a clean stop vouches for
+        self.vouched: dict[str, str] = {}
         # What the files say, as far as this process wrote or read them.
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}

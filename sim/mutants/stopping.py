@@ -4,6 +4,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 """
 
 from dataclasses import replace
+from posixpath import join
 from typing import Any
 
 from broker import produce_path
@@ -17,8 +18,9 @@ from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from runtime.api import DiskError
 from sim.mutants.mutant import Patch, Setting, mutant
-from storage import clean_shutdown
+from storage import checkpoint, clean_shutdown, files
 from storage.log import Log
+from storage.log_dir import LogDir
 from storage.log_guard import LogGuard
 
 #: brokers stop in order, lose power while they do and soon after they are back
@@ -44,34 +46,45 @@ WAITING = Setting(
 # --- the proof of a clean stop -----------------------------------------------------------------------------
 
 
-@mutant(LogManager, "close", row=11, breaks="A-19, R34", by="I-17 A-19 I-8 A-14", setting=AT_STEPS)
+def _no_digest(original: Any, log: Any) -> Any:
+    return ""
+
+
+#: else what a false proof hides is found when the logs are compared with it (B25)
+BLIND = (Patch(clean_shutdown, "digest", _no_digest),)
+
+
+@mutant(
+    LogManager, "close", row=11, breaks="A-19, R34", by="I-17 A-19 I-8 A-14", setting=AT_STEPS, more=BLIND
+)
 async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
     """The clean-shutdown file is written before the logs are flushed."""
     if broker_epoch is not None:
-        await clean_shutdown.write(self._disk, self._config.log_dirs, broker_epoch)
+        for log_dir in self._dirs:
+            mark = clean_shutdown.Mark(broker_epoch, log_dir.directory_id, self._vouched(log_dir))
+            await clean_shutdown.write(self._disk, log_dir.path, mark)
     return await original(self, broker_epoch)
 
 
-@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED)
+@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED, more=BLIND)
 async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
     """A stop closes the logs without flushing them, and proves a clean stop all the same."""
     return await original(self, False)
 
 
-async def _no_unlink(original: Any, disk: Any, log_dirs: Any) -> Any:
-    from posixpath import join
-
-    from storage import checkpoint
-
-    paths = [join(path, clean_shutdown.FILE_NAME) for path in log_dirs]
-    epochs = [clean_shutdown.decode(await checkpoint.read_text(disk, path)) for path in paths]
-    return epochs[0] if len(set(epochs)) == 1 else clean_shutdown.UNKNOWN_EPOCH
+async def _any_epoch(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    path = join(log_dir, clean_shutdown.FILE_NAME)
+    return clean_shutdown.decode(await checkpoint.read_text(disk, path))
 
 
-@mutant(clean_shutdown, "take", breaks="R33, R35", by="I-17 A-14", setting=STOPPED)
-async def keeps_file(original: Any, disk: Any, log_dirs: Any) -> Any:
+#: else a file that stayed is void by its epoch (R36)
+OLD_FILES = (Patch(clean_shutdown, "read", _any_epoch), *BLIND)
+
+
+@mutant(clean_shutdown, "take", breaks="R33, R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES)
+async def keeps_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """The clean-shutdown file stays after the start."""
-    return await _no_unlink(original, disk, log_dirs)
+    return await clean_shutdown.read(disk, log_dir, directory_id)
 
 
 class _Unsynced:
@@ -87,16 +100,29 @@ class _Unsynced:
         return None
 
 
-@mutant(clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED)
-async def file_gone_but_not_durably(original: Any, disk: Any, log_dirs: Any) -> Any:
+@mutant(clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES)
+async def file_gone_but_not_durably(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """The clean-shutdown file is deleted at the start, but its folder is not synced."""
-    return await original(_Unsynced(disk), log_dirs)
+    return await original(_Unsynced(disk), log_dir, directory_id)
 
 
-@mutant(clean_shutdown, "decode", breaks="R33, R34", by="A-21 I-17 A-14", setting=STOPPED)
-def believes_no_file(original: Any, text: Any) -> Any:
-    """A missing clean-shutdown file counts as epoch 0."""
-    return max(0, original(text))
+async def _vouches_for_all(original: Any, self: Any) -> Any:
+    names = await self._disk.listdir(self.path)
+    self.vouched = {name: "" for name in names if files.parse_folder_name(name) is not None}
+    await original(self)
+
+
+@mutant(
+    clean_shutdown,
+    "read",
+    breaks="R33, R34",
+    by="A-21 I-17 A-14",
+    setting=STOPPED,
+    more=(*BLIND, Patch(LogDir, "load_checkpoints", _vouches_for_all)),
+)
+async def believes_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    """A missing clean-shutdown file counts as epoch 0, for all logs that are found."""
+    return await original(disk, log_dir, directory_id) or clean_shutdown.Mark(0, directory_id)
 
 
 def _no_offence(original: Any, self: Any, error: Any) -> Any:

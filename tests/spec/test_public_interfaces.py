@@ -243,9 +243,11 @@ def test_clean_shutdown_file_is_json_with_a_version_and_the_epoch() -> None:
 
     Kept in storage.clean_shutdown.
     """
-    assert json.loads(clean_shutdown.encode(7)) == {"version": 0, "brokerEpoch": 7}
-    assert clean_shutdown.decode('{"version": 0, "brokerEpoch": 7}') == 7
-    assert clean_shutdown.decode('{"version": 9, "brokerEpoch": 7}') == -1
+    mark = clean_shutdown.Mark(7, b"d" * 16)
+    content = json.loads(clean_shutdown.encode(mark))
+    assert (content["version"], content["brokerEpoch"]) == (0, 7)
+    assert clean_shutdown.decode(json.dumps(content)) == mark
+    assert clean_shutdown.decode(json.dumps({**content, "version": 9})) is None
 
 
 # --- ElectLeaders ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from runtime.memory_disk import MemoryDisk
 from storage import clean_shutdown
 from tests.spec.story import story
 from tests.unit.broker.cluster import Cluster, batch
+from tests.unit.storage.marks import prove, take_all
 
 DIRS = ("/a", "/b")
 FILES = [f"{path}/{clean_shutdown.FILE_NAME}" for path in DIRS]
@@ -66,10 +67,11 @@ async def test_broker_epoch_is_written_at_shutdown() -> None:
     Kept in storage.clean_shutdown.
     """
     disk = await disk_with_dirs()
-    await clean_shutdown.write(disk, DIRS, 41)
+    await prove(disk, DIRS, 41)
     content = disk.durable_bytes(FILES[0])
     assert content is not None
-    assert json.loads(content) == {"version": 0, "brokerEpoch": 41}
+    found = json.loads(content)
+    assert (found["version"], found["brokerEpoch"]) == (0, 41)
 
 
 async def test_broker_epoch_is_read_at_the_start() -> None:
@@ -78,8 +80,8 @@ async def test_broker_epoch_is_read_at_the_start() -> None:
     Kept in storage.clean_shutdown.
     """
     disk = await disk_with_dirs()
-    await clean_shutdown.write(disk, DIRS, 41)
-    assert await clean_shutdown.take(disk, DIRS) == 41
+    await prove(disk, DIRS, 41)
+    assert await take_all(disk, DIRS) == 41
 
 
 def test_epoch_of_the_file_goes_into_the_registration() -> None:
@@ -143,8 +145,9 @@ async def test_broker_without_an_epoch_proves_nothing_at_its_next_start() -> Non
     Kept in storage.clean_shutdown.
     """
     disk = await disk_with_dirs()
-    assert await clean_shutdown.take(disk, DIRS) == -1
-    assert clean_shutdown.decode('{"version":0,"brokerEpoch":-1}') == -1
+    assert await take_all(disk, DIRS) == -1
+    mark = clean_shutdown.encode(clean_shutdown.Mark(-1, b"d" * 16))
+    assert clean_shutdown.decode(mark) is None
 
 
 async def test_file_is_gone_before_the_broker_serves(cluster: Cluster) -> None:
@@ -153,10 +156,10 @@ async def test_file_is_gone_before_the_broker_serves(cluster: Cluster) -> None:
     Kept in storage.clean_shutdown.
     """
     disk = await disk_with_dirs()
-    await clean_shutdown.write(disk, DIRS, 41)
-    await clean_shutdown.take(disk, DIRS)
+    await prove(disk, DIRS, 41)
+    await take_all(disk, DIRS)
     disk.power_loss()
-    assert await clean_shutdown.take(disk, DIRS) == -1
+    assert await take_all(disk, DIRS) == -1
     machine = cluster[1]
     await machine.stop()
     await machine.boot()
@@ -173,5 +176,5 @@ async def test_epoch_must_be_the_same_in_all_log_dirs() -> None:
     Kept in storage.clean_shutdown.
     """
     disk = await disk_with_dirs()
-    await clean_shutdown.write(disk, DIRS[:1], 41)
-    assert await clean_shutdown.take(disk, DIRS) == -1
+    await prove(disk, DIRS[:1], 41)
+    assert await take_all(disk, DIRS) == -1

@@ -124,8 +124,10 @@ def test_compressed_records_are_decoded(tmp_path: Path, codec: int) -> None:
 
 def test_the_clean_shutdown_file_is_shown(tmp_path: Path) -> None:
     path = tmp_path / clean_shutdown.FILE_NAME
-    path.write_text(clean_shutdown.encode(12))
-    assert "version: 0 brokerEpoch: 12" in dump("--clean-shutdown-file", path).output
+    path.write_text(clean_shutdown.encode(clean_shutdown.Mark(12, b"d" * 16, {"t-0": "0a1b"})))
+    output = dump("--clean-shutdown-file", path).output
+    assert "version: 0 brokerEpoch: 12" in output
+    assert "log: t-0 digest: 0a1b" in output
     path.write_text("")
     assert dump("--clean-shutdown-file", path).exit_code == 1
 

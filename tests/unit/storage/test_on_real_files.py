@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from runtime.real import real_runtime
-from storage import clean_shutdown
 from storage.config import LogConfig
 from storage.log import Log
 from tests.unit.storage.batches import batch, offsets, read_all
+from tests.unit.storage.marks import prove, take_all
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, flush_messages=1)
 
@@ -70,7 +70,7 @@ async def test_the_proof_of_a_clean_stop(tmp_path: Path) -> None:
     disk = real_runtime().disk
     for path in dirs:
         await disk.make_folder(path)
-    await clean_shutdown.write(disk, dirs, 3)
-    assert await clean_shutdown.take(disk, dirs) == 3
-    assert await clean_shutdown.take(disk, dirs) == -1
-    assert list(tmp_path.rglob(".holdfast*")) == []
+    await prove(disk, dirs, 3)
+    assert await take_all(disk, dirs) == 3
+    assert await take_all(disk, dirs) == -1
+    assert list(tmp_path.rglob(".holdfast_cleanshutdown*")) == []
