@@ -10,9 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -24,11 +26,20 @@ from drills.catalogue import DRILLS
 from drills.drill import Drill
 from drills.outcome import Result, Run, worst
 from drills.report import compare_lines, list_lines, run_lines, run_row, seeds_lines, totals
-from drills.run import play
-from drills.settings import Settings, expectation_of
+from drills.run import Hall, play
+from drills.settings import Axis, Settings, expectation_of
 from drills.spark_judge import SparkJudge
 
+#: name of all drills, one after the other
+ALL = "all"
 _ON_OFF = click.Choice(["on", "off"])
+
+
+class Planned(NamedTuple):
+    """A run that is to be played."""
+
+    drill: Drill
+    settings: Settings
 
 
 @click.command()
@@ -65,22 +76,21 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     if is_list:
         _list(output)
         return
-    drill = _drill(name)
     if given["seed"] is not None and given["seeds"]:
         raise click.UsageError("--seed and --seeds exclude each other")
-    plan = _plan(drill, given)
+    plan = _plan(_drills(name), given)
     keep: Path | None = given["keep"]
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
-    runs = _play_all(drill, plan, folder, is_quiet=output == "json", keeps=keep is not None)
+    runs = _play_all(plan, folder, is_quiet=output == "json", keeps=keep is not None)
     if given["report"] is not None:
         given["report"].write_text(json.dumps(_as_json(runs), indent=2) + "\n", encoding="utf-8")
     result = worst(runs, forgives_void=bool(given["seeds"]))
     if output == "json":
         click.echo(json.dumps({**_as_json(runs), "ok": result is Result.PASSED}))
     else:
-        click.echo("\n".join(_lines(runs, drill, given)))
+        click.echo("\n".join(_lines(runs, plan[0].drill, given)))
     if keep is None and result is Result.PASSED:
         shutil.rmtree(folder, ignore_errors=True)
     else:
@@ -104,18 +114,20 @@ def _list(form: str) -> None:
         click.echo("\n".join(list_lines(list(DRILLS.values()))))
 
 
-def _drill(name: str | None) -> Drill:
+def _drills(name: str | None) -> list[Drill]:
     if name is None:
         raise click.UsageError("which drill? `holdfast drill --list` shows all")
+    if name == ALL:
+        return list(DRILLS.values())
     if name not in DRILLS:
-        raise click.UsageError(f"no drill {name}; there are {', '.join(DRILLS)}")
-    return DRILLS[name]
+        raise click.UsageError(f"no drill {name}; there are {', '.join(DRILLS)}, and {ALL}")
+    return [DRILLS[name]]
 
 
-def _plan(drill: Drill, given: dict[str, Any]) -> list[Settings]:
-    """The settings of every run, in order. Raises: click.UsageError."""
+def _plan(drills: Sequence[Drill], given: dict[str, Any]) -> list[Planned]:
+    """Every run, in order. Raises: click.UsageError."""
     try:
-        driver = choose(given["power_loss"]) if drill.cuts_power else "none"
+        driver = choose(given["power_loss"]) if any(drill.cuts_power for drill in drills) else "none"
     except ClusterError as error:
         raise click.UsageError(str(error)) from error
     if given["seeds"]:
@@ -124,50 +136,80 @@ def _plan(drill: Drill, given: dict[str, Any]) -> list[Settings]:
         seeds = [random.SystemRandom().randrange(1 << 16) if given["seed"] is None else given["seed"]]
     strategy = {"balanced": "Balanced", "aggressive": "Aggressive", "none": "None"}[given["strategy"].lower()]
     base = Settings(given["manager"] == "on", given["elr"] == "on", strategy, driver)
+    plan: list[Planned] = []
+    for drill in drills:
+        sides = _sides(drill, base, compares=given["compare"], is_alone=len(drills) == 1)
+        plan += [Planned(drill, replace(side, seed=seed)) for seed in seeds for side in sides]
+    return plan
+
+
+def _sides(drill: Drill, base: Settings, *, compares: bool, is_alone: bool) -> Sequence[Settings]:
+    """The settings to play a drill with. Raises: click.UsageError when it cannot be played so."""
+    if not drill.cuts_power:
+        base = replace(base, power_loss="none")
     sides: Sequence[Settings] = (base,)
-    if given["compare"]:
-        if drill.compares is None:
-            raise click.UsageError(f"{drill.name} has nothing to compare: play it without --compare")
+    if compares and drill.compares is not None:
         sides = tuple(base.with_axis(drill.compares, is_on) for is_on in (False, True))
+    elif compares and is_alone:
+        raise click.UsageError(f"{drill.name} has nothing to compare: play it without --compare")
     for side in sides:
         if expectation_of(drill.expectations, side) is None:
             raise click.UsageError(
                 f"{drill.name} cannot be played with {side.text}; see docs/drills.md for what it is about"
             )
-    return [replace(side, seed=seed) for seed in seeds for side in sides]
+    return sides
 
 
-def _play_all(
-    drill: Drill, plan: Sequence[Settings], folder: Path, *, is_quiet: bool, keeps: bool
-) -> list[Run]:
+def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: bool) -> list[Run]:
     judge = SparkJudge()
-    runs = []
-    try:
-        for number, settings in enumerate(plan):
-            home = folder / f"run-{number}"
-            run = play(drill, settings, home, judge, _story(is_quiet))
-            if not is_quiet:
-                click.echo(f"{run.result.name} {run.reason}")
-            if run.result is Result.PASSED and not keeps:
-                shutil.rmtree(home, ignore_errors=True)
-            runs.append(run)
-    finally:
-        judge.close()
-    return runs
+    hall = Hall(judge)
+
+    def one(number: int) -> Run:
+        drill, settings = plan[number]
+        home = folder / f"run-{number}"
+        label = _label(plan, number)
+        run = play(drill, settings, home, hall, _story(label, is_quiet))
+        if run.result is Result.PASSED and not keeps:
+            shutil.rmtree(home, ignore_errors=True)
+        return run
+
+    with closing(judge), ThreadPoolExecutor(min(2, len(plan))) as pool:
+        try:
+            return list(pool.map(one, range(len(plan))))
+        except BaseException:
+            # a signal, or a mistake of ours: no cluster may be left behind
+            hall.halt.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
-def _story(is_quiet: bool) -> Callable[[str], None]:
-    """Takes lines and prints them with the seconds since the start of the run."""
-    began = time.monotonic()
+def _label(plan: Sequence[Planned], number: int) -> str:
+    """What stands before the lines of a run, so that they can be told from another's."""
+    drill, settings = plan[number]
+    parts = []
+    if len({planned.drill.name for planned in plan}) > 1:
+        parts.append(drill.name)
+    if len({planned.settings.seed for planned in plan}) > 1:
+        parts.append(f"seed {settings.seed}")
+    if drill.compares is not None and len({planned.settings.text for planned in plan}) > 1:
+        is_on = settings.manager if drill.compares is Axis.MANAGER else settings.elr
+        parts.append(f"{drill.compares.value} {'on' if is_on else 'off'}")
+    return ", ".join(parts)
+
+
+def _story(label: str, is_quiet: bool) -> Callable[[str], None]:
+    """Takes lines and prints them with the seconds since the first of the run."""
+    began: list[float] = []
 
     def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - began:6.1f}s] {text}", err=is_quiet)
+        began.append(time.monotonic())
+        click.echo(f"[{began[-1] - began[0]:6.1f}s] {label}{': ' if label else ''}{text}", err=is_quiet)
 
     return say
 
 
 def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str]:
-    if given["seeds"]:
+    if given["seeds"] or len({run.drill for run in runs}) > 1:
         return seeds_lines(runs)
     if given["compare"]:
         assert drill.compares is not None, "checked before anything was played"

@@ -23,7 +23,8 @@ class Drill:
     #: what `--compare` plays both ways; None: there is nothing to compare
     compares: Axis | None = None
     brokers: int = 3
-    controllers: int = 3
+    #: three where some of them fail; one is enough for the others, and three processes less to start
+    controllers: int = 1
     min_isr: int = 2
     #: over QUICK, for every node
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -34,8 +34,10 @@ class Load:
         *,
         name: str,
         acks: int = -1,
+        halt: threading.Event,
         records_per_second: int = 500,
     ) -> None:
+        """`halt`: set when nobody wants the story any more."""
         self.name = name
         self._config = ProducerConfig(
             bootstrap_servers,
@@ -48,6 +50,7 @@ class Load:
         self._topic = topic
         self._portion = max(1, records_per_second * PACE_MS // 1000)
         self._stop = threading.Event()
+        self._halt = halt
         self._error: BaseException | None = None
         #: acknowledged records, and the offset behind the last of them
         self.acked = 0
@@ -77,6 +80,8 @@ class Load:
         target = self.acked + more
         deadline = time.monotonic() + timeout_s
         while self.acked < target:
+            if self._halt.is_set():
+                raise ClusterError("interrupted")
             if self._error is not None:
                 raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
             if time.monotonic() > deadline:
@@ -96,13 +101,13 @@ class Load:
         producer = Producer(runtime, self._config, ledger, self._on_batch)
         await producer.start()
         await producer.partition_count(self._topic)
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._halt.is_set():
             if producer.buffered_bytes < _BACKLOG_BYTES:
                 for _ in range(self._portion):
                     pseq, value = ledger.next_value(VALUE_BYTES)
                     producer.send_nowait(self._topic, value, None, 0, tag=pseq)
             await runtime.clock.sleep(PACE_MS)
-        await producer.close(_DELIVERY_TIMEOUT_MS)
+        await producer.close(0 if self._halt.is_set() else _DELIVERY_TIMEOUT_MS)
         return 0
 
     def _on_batch(self, batch: Batch) -> None:

@@ -50,6 +50,7 @@ def seeds_lines(runs: Sequence[Run]) -> list[str]:
     """A row a run, then the totals by settings."""
     rows = [
         (
+            run.drill,
             str(run.settings.seed),
             run.settings.power_loss,
             run.settings.text,
@@ -62,12 +63,24 @@ def seeds_lines(runs: Sequence[Run]) -> list[str]:
         )
         for run in runs
     ]
-    heads = ("SEED", "POWER LOSS", "SETTINGS", "ACKED", "OK", "LOST", "PREDICTED", "SECONDS", "RESULT")
+    heads = (
+        "DRILL",
+        "SEED",
+        "POWER LOSS",
+        "SETTINGS",
+        "ACKED",
+        "OK",
+        "LOST",
+        "PREDICTED",
+        "SECONDS",
+        "RESULT",
+    )
     lines = table_lines(heads, rows)
     for total in totals(runs):
         results = ", ".join(f"{count} {name}" for name, count in total["results"].items())
         lines.append(
-            f"{total['settings']}, power loss {total['power_loss']}: {total['runs']} runs, {results}; "
+            f"{total['drill']}, {total['settings']}, power loss {total['power_loss']}: "
+            f"{total['runs']} runs, {results}; "
             f"acknowledged {total['acked']:,}, lost {total['lost']:,} in {total['runs_with_loss']} runs"
         )
     return lines
@@ -76,14 +89,15 @@ def seeds_lines(runs: Sequence[Run]) -> list[str]:
 def totals(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Sums by settings."""
 
-    def key(run: Run) -> tuple[str, str]:
-        return run.settings.text, run.settings.power_loss
+    def key(run: Run) -> tuple[str, str, str]:
+        return run.drill, run.settings.text, run.settings.power_loss
 
     found = []
-    for (settings, power_loss), group in groupby(sorted(runs, key=key), key=key):
+    for (drill, settings, power_loss), group in groupby(sorted(runs, key=key), key=key):
         members = list(group)
         found.append(
             {
+                "drill": drill,
                 "settings": settings,
                 "power_loss": power_loss,
                 "expected": members[0].expectation.loss.value,

@@ -1,20 +1,24 @@
 """Plays a drill once: cluster up, story, verdict, cluster gone.
 
-Owns the order of these and what becomes of failures; the story itself is the drill's.
+Owns the order of these and what becomes of failures; the story itself is the drill's. Of several runs the
+next story is played while Spark looks at the last one's cluster.
 """
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from cli.local_cluster import LocalCluster
 from cli.nodes import ClusterError
+from client.errors import ClientError
 from drills.drill import QUICK, Drill
 from drills.outcome import Evidence, LostRecord, Result, Run, judge
-from drills.settings import Expectation, Settings, expectation_of
+from drills.settings import Settings, expectation_of
 from drills.stage import Said, Stage, Void
+from runtime.api import NetworkError
 
 
 class Verdict(Protocol):
@@ -40,37 +44,57 @@ class Judge(Protocol):
     ) -> tuple[Verdict, tuple[LostRecord, ...]]: ...
 
 
-def play(drill: Drill, settings: Settings, folder: Path, judging: Judge, say: Said) -> Run:
+class Hall:
+    """Where runs take place: one story at a time and one verdict at a time, of several runs side by side."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        #: set when nobody wants the runs any more
+        self.halt = threading.Event()
+        self.story = threading.Lock()
+        self.verdict = threading.Lock()
+
+
+def play(drill: Drill, settings: Settings, folder: Path, hall: Hall, say: Said) -> Run:
     """One run in a new folder. The settings must be ones that the drill can be played with."""
     expectation = expectation_of(drill.expectations, settings)
     assert expectation is not None, f"{drill.name} cannot be played with {settings.text}"
-    began = time.monotonic()
+    watch = _Stopwatch()
 
     def ended(result: Result, reason: str, evidence: Evidence | None = None) -> Run:
-        seconds = round(time.monotonic() - began, 1)
+        seconds = round(watch.seconds, 1)
+        say(f"{result.name}, {result.value}{': ' if reason else ''}{reason}")
         return Run(drill.name, settings, expectation, result, reason, evidence, seconds)
 
-    say(f"{drill.name}, seed {settings.seed}: {settings.text}")
-    say(f"expected: {expectation.loss.value} ({expectation.rule})")
     try:
-        with _stage(drill, settings, folder, say) as stage:
-            try:
-                drill.play(stage)
-            finally:
-                stage.stop_loads()
-            evidence = _evidence(stage, expectation, judging)
+        with ExitStack() as cleanup:
+            with hall.story, watch:
+                if hall.halt.is_set():
+                    raise ClusterError("interrupted")
+                say(f"{drill.name}, seed {settings.seed}: {settings.text}")
+                say(f"expected: {expectation.loss.value} ({expectation.rule})")
+                stage = cleanup.enter_context(_stage(drill, settings, folder, hall, say))
+                _tell(drill, stage)
+            with hall.verdict, watch:
+                evidence = _evidence(stage, hall.judge)
     except Void as void:
-        say(f"VOID: {void}")
         return ended(Result.VOID, str(void))
-    except (ClusterError, OSError) as error:
-        say(f"FAILED: {error}")
+    except (ClusterError, ClientError, NetworkError, OSError) as error:
         return ended(Result.BROKEN, str(error))
     result, reason = judge(expectation, evidence, drill.shows)
     return ended(result, reason, evidence)
 
 
+def _tell(drill: Drill, stage: Stage) -> None:
+    """The story from its beginning to the last answer."""
+    try:
+        drill.play(stage)
+    finally:
+        stage.stop_loads()
+
+
 @contextmanager
-def _stage(drill: Drill, settings: Settings, folder: Path, say: Said) -> Iterator[Stage]:
+def _stage(drill: Drill, settings: Settings, folder: Path, hall: Hall, say: Said) -> Iterator[Stage]:
     """A cluster that is up, and that is gone afterwards, whatever state it is in."""
     folder.mkdir(parents=True, exist_ok=True)
     cluster = _cluster(drill, settings, folder / "cluster")
@@ -78,9 +102,23 @@ def _stage(drill: Drill, settings: Settings, folder: Path, say: Said) -> Iterato
         cluster.up()
         driver = f", power loss by {cluster.power_loss_driver}" if cluster.power_loss_driver else ""
         say(f"{len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers run{driver}")
-        yield Stage(cluster, drill, settings, folder / "ledger", say)
+        yield Stage(cluster, drill, settings, folder / "ledger", say, hall.halt)
     finally:
         cluster.destroy()
+
+
+class _Stopwatch:
+    """Sums the seconds within its `with` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.monotonic() - self._began
 
 
 def _cluster(drill: Drill, settings: Settings, folder: Path) -> LocalCluster:
@@ -97,7 +135,7 @@ def _cluster(drill: Drill, settings: Settings, folder: Path) -> LocalCluster:
     return cluster
 
 
-def _evidence(stage: Stage, expectation: Expectation, judging: Judge) -> Evidence:
+def _evidence(stage: Stage, judging: Judge) -> Evidence:
     stage.say("Spark compares the ledger with what the cluster serves")
     cluster = stage.cluster
     folders = {node.node_id: str(cluster.data_folder(node)) for node in cluster.brokers}

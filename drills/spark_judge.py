@@ -19,6 +19,12 @@ _LOST_SQL = f"""
 SELECT DISTINCT topic, partition, offset, producer, pseq FROM violations WHERE class = 'lost'
 ORDER BY topic, partition, offset LIMIT {NAMED_MAX}
 """
+#: A drill has some thousand records: compiling queries and spreading rows would cost more than the work.
+_SMALL_DATA = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 #: checksum, producer and number of a value
 _NAMING_FIELDS = 3
 
@@ -37,6 +43,8 @@ class SparkJudge:
             from durability.session import start_session
 
             self._spark = start_session("local[*]", "holdfast drill", is_short=True)
+            for key, value in _SMALL_DATA.items():
+                self._spark.conf.set(key, value)
         except Exception as error:  # noqa: BLE001 - handed to whoever wants a verdict
             self._error = error
 

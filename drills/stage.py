@@ -6,11 +6,12 @@ there is no sleep of a fixed length. Which states follow upon each other is the 
 
 import random
 import re
+import threading
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from cli.demo_watch import ClusterWatch
 from cli.explain_log import fetch_log
@@ -36,12 +37,8 @@ _POLL_S = 0.03
 _REPLIES = re.compile(r"^kafka_controller_unclean_recovery_replies_total\{(.*)\} (\S+)$", re.MULTILINE)
 
 T = TypeVar("T")
-
-
-class Said(Protocol):
-    """Takes the lines of a story."""
-
-    def __call__(self, text: str) -> None: ...
+#: takes the lines of a story
+Said = Callable[[str], None]
 
 
 class Void(Exception):
@@ -52,16 +49,24 @@ class Stage:
     """One run's cluster and load. The story's verbs."""
 
     def __init__(
-        self, cluster: LocalCluster, drill: Drill, settings: Settings, ledger: Path, say: Said
+        self,
+        cluster: LocalCluster,
+        drill: Drill,
+        settings: Settings,
+        ledger: Path,
+        say: Said,
+        halt: threading.Event,
     ) -> None:
+        """`halt`: set when nobody wants the story any more; every wait ends then."""
         self.cluster = cluster
         self.settings = settings
         self.drill = drill
         self.say = say
+        self._halt = halt
         #: the seed's chances: where to cut, how long to write before
         self.chance = random.Random(f"{settings.seed}:{drill.name}")
         self.operator = ClusterWatch(cluster.bootstrap_controllers)
-        self.load = Load(cluster.bootstrap_servers, ledger, TOPIC, name="all")
+        self.load = Load(cluster.bootstrap_servers, ledger, TOPIC, name="all", halt=halt)
         self.ledger = ledger
         #: what the drill itself found to be not as the story says
         self.complaints: list[str] = []
@@ -107,7 +112,7 @@ class Stage:
 
     def other_load(self, name: str, acks: int) -> Load:
         """A further producer; it has begun to write when this returns."""
-        load = Load(self.cluster.bootstrap_servers, self.ledger, TOPIC, name=name, acks=acks)
+        load = Load(self.cluster.bootstrap_servers, self.ledger, TOPIC, name=name, acks=acks, halt=self._halt)
         self._others.append(load)
         load.start()
         return load
@@ -149,7 +154,7 @@ class Stage:
                 raise ClusterError(f"{seen}, on the way to {wanted}")
             if time.monotonic() > deadline:
                 raise ClusterError(f"{seen}, expected {wanted} within {timeout_s:.0f} s")
-            time.sleep(_POLL_S)
+            self._pause()
         self.say(f"  {seen}")
         return seen
 
@@ -166,11 +171,20 @@ class Stage:
         while not condition():
             if time.monotonic() > deadline:
                 raise ClusterError(f"{otherwise}, after {timeout_s:.0f} s")
-            time.sleep(_POLL_S)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Between two looks. Raises: ClusterError when nobody wants the story any more."""
+        if self._halt.wait(_POLL_S):
+            raise ClusterError("interrupted")
 
     def wait_unfenced(self, *broker_ids: int) -> None:
         """Until the controller counts on these brokers."""
         self.cluster.wait_ready(self._brokers(broker_ids))
+
+    def wait_fenced(self, broker_id: int) -> None:
+        """Until the controller counts on this broker no more."""
+        self.wait_until(lambda: broker_id in self.fenced(), f"broker {broker_id} is not fenced")
 
     def fenced(self) -> tuple[int, ...]:
         """Ids of brokers that the controller does not count on."""

@@ -38,6 +38,7 @@ DRILL = Drill(
     title="the active controller dies while logs are compared: the next one asks anew, the same wins",
     source="KIP-966, Unclean recovery, controller failover",
     play=_play,
+    controllers=3,
     flushing=(2,),
     properties={"broker.session.timeout.ms": "9000"},
     expectations=(

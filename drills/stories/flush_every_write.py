@@ -26,6 +26,7 @@ DRILL = Drill(
     title="every write is flushed: all power goes at once, nothing is lost at any setting",
     source="replication text, chapter 5",
     play=_play,
+    controllers=3,
     compares=Axis.MANAGER,
     topic_configs={"flush.messages": "1"},
     expectations=(

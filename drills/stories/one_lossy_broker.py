@@ -52,7 +52,7 @@ def _one_cut(stage: Stage) -> None:
 def _maybe_wait(stage: Stage, gone: int) -> None:
     """Let the controller notice, or not."""
     if stage.chance.random() < 0.5 and stage.cluster.pid(stage.cluster.broker(gone)) is None:
-        stage.wait_until(lambda: gone in stage.fenced(), f"broker {gone} is not fenced")
+        stage.wait_fenced(gone)
 
 
 DRILL = Drill(
@@ -60,6 +60,7 @@ DRILL = Drill(
     title="a random schedule with one lossy broker at any moment loses nothing",
     source="KIP-966, Motivation: MinISR-1 lossy shutdowns are survived",
     play=_play,
+    controllers=3,
     expectations=(
         Expectation(
             Loss.NONE,

@@ -23,7 +23,7 @@ def _play(stage: Stage) -> None:
     else:
         for broker_id in lossy:
             stage.cut_power(broker_id)
-            stage.wait_until(lambda gone=broker_id: gone in stage.fenced(), f"{broker_id} is not fenced")
+            stage.wait_fenced(broker_id)
         if killed:
             stage.kill(*killed)
     stage.start_all()

@@ -28,6 +28,7 @@ DRILL = Drill(
     title="one machine after the other loses its power, each is awaited in the ISR",
     source="KIP-966, Motivation: MinISR-1 lossy shutdowns are survived",
     play=_play,
+    controllers=3,
     expectations=(
         Expectation(Loss.NONE, "B-1, R32: out of the ISR until it has caught up, never two at once"),
     ),

@@ -15,7 +15,7 @@ def _play(stage: Stage) -> None:
     two_have_answered(stage)
     # "If the replica fails after it responds to the GetReplicaLogInfo request"
     stage.kill(2)
-    stage.wait_until(lambda: 2 in stage.fenced(), "broker 2 is not fenced")
+    stage.wait_fenced(2)
     before = stage.replies(3)
     stage.resume(3)
     stage.wait_until(lambda: stage.replies(3) > before, "broker 3 does not answer")

@@ -24,6 +24,7 @@ DRILL = Drill(
     title="everything loses its power at once, nothing was flushed: the best log leads, the loss is told",
     source="KIP-966, Unclean recovery",
     play=_play,
+    controllers=3,
     compares=Axis.MANAGER,
     expectations=(
         Expectation(Loss.POSSIBLE, "F7: without ELR the last ISR member leads, and tells nothing", elr=False),
