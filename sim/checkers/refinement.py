@@ -17,6 +17,7 @@ from metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from sim.checkers.abstraction import Cluster, mask, partition_state, registration
@@ -69,10 +70,17 @@ def _take_out(w: World, part: PartitionState, broker_id: int, cause: int) -> boo
 def _unregistered(w: World, part: PartitionState, change: Change) -> Problem:
     broker_id = change.decision.cause.broker_id
     assert broker_id is not None
-    bit = 1 << broker_id
-    cause = model_state.UNREGISTRATION
-    actions.change(w, part, part.isr & ~bit, cause, w.active & ~bit, forgotten=bit)
+    _forget(w, part, broker_id)
     return None
+
+
+def _forget(w: World, part: PartitionState, broker_id: int) -> bool:
+    """One partition's share of an unregistration (B10); whether it changes."""
+    bit = 1 << broker_id
+    if not (part.isr | part.elr | part.last_known_elr) & bit:
+        return False
+    cause = model_state.UNREGISTRATION
+    return actions.change(w, part, part.isr & ~bit, cause, w.active & ~bit, forgotten=bit)
 
 
 def _leaderless(cause: int, *, asked_unclean: bool = False) -> Step:
@@ -246,6 +254,9 @@ class DecisionsRefineModel(Property):
         elif kind is FenceBrokerRecord:
             assert isinstance(record, FenceBrokerRecord)
             self._nothing_left(seen, before, record.broker_id, model_state.FENCING)
+        elif kind is UnregisterBrokerRecord:
+            assert isinstance(record, UnregisterBrokerRecord)
+            self._nothing_left(seen, before, record.broker_id, model_state.UNREGISTRATION)
         elif kind is RegisterBrokerRecord:
             assert isinstance(record, RegisterBrokerRecord)
             self._registered(seen, record, before)
@@ -266,9 +277,10 @@ class DecisionsRefineModel(Property):
         """The model takes a broker out of all partitions first."""
         for index, key in _places(seen, image):
             row = image.partition(*key)
-            if row is not None and broker_id in (*row.isr, *row.elr):
+            if row is not None and broker_id in (*row.isr, *row.elr, *row.last_known_elr):
                 model, part = self._state(seen, index, image, row)
-                if _take_out(model, part, broker_id, cause):
+                is_gone = cause == model_state.UNREGISTRATION
+                if _forget(model, part, broker_id) if is_gone else _take_out(model, part, broker_id, cause):
                     after = registration(part, row.leader_recovery_state)
                     why = model_state.CAUSES[cause]
                     seen.broken(self, index, f"{why} of {broker_id} left {row}; the model: to {after}")

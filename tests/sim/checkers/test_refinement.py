@@ -13,6 +13,7 @@ from metadata.records import (
     MetadataRecord,
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest, IsrMember
 from sim.checkers.refinement import DecisionsRefineModel
@@ -76,6 +77,10 @@ CASES = {
     "an unclean stop that keeps its seat in the ELR": Case(
         change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, last_known_elr=(3,)),
         change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
+    ),
+    "a broker that is unregistered and remembered": Case(
+        change(ALONE, CauseKind.UNREGISTRATION, 2, elr=(), last_known_elr=(2,)),
+        change(ALONE, CauseKind.UNREGISTRATION, 2, elr=()),
     ),
     "a leader epoch that grows with the ELR alone": Case(
         change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,), leader_epoch=6),
@@ -255,6 +260,8 @@ def registers(*, is_clean: bool) -> RegisterBrokerRecord:
         (registers(is_clean=False), row(isr=(1, 3)), (2,), False),
         (registers(is_clean=True), row(), (), True),
         (registers(is_clean=False), row(isr=(1, 3)), (), True),
+        (UnregisterBrokerRecord(2, 2), row(isr=(1, 3)), (2,), False),
+        (UnregisterBrokerRecord(2, 2), row(isr=(1,), last_known_elr=(2,)), (2,), True),
     ],
     ids=[
         "fenced outside the ISR",
@@ -265,6 +272,8 @@ def registers(*, is_clean: bool) -> RegisterBrokerRecord:
         "unclean outside",
         "restarted inside the ISR",
         "unproven while unfenced",
+        "unregistered outside",
+        "unregistered and remembered",
     ],
 )
 def test_a_broker_is_out_of_all_partitions_before_its_own_record_is_written(
