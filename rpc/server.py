@@ -25,11 +25,11 @@ from protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError, Fr
 from protocol.messages import APIS, Api
 from protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from protocol.schema import Buffer, SchemaError, decode_message
+from rpc.request_stats import RequestStats, families
 from runtime.api import Connection, Listener, NetworkError, Runtime, Timer
-from runtime.stats import Histogram, MetricFamily, MetricKind, Sample, gauge
+from runtime.stats import MetricFamily, MetricKind, Sample
 
 _log = logging.getLogger("holdfast.rpc")
-_LATENCY_BOUNDS_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 #: Requests of one connection that are started in one turn of the event loop; then others have theirs.
 STARTS_A_TURN = 128
@@ -62,8 +62,10 @@ class Exchange:
     """One request and the duty to answer it exactly once: `respond`, `fail` or `drop`."""
 
     __slots__ = (
+        "_arrived_ns",
         "_connection",
         "_correlation_id",
+        "_handled_ns",
         "_is_answered",
         "_started_ns",
         "api",
@@ -73,12 +75,21 @@ class Exchange:
     )
 
     def __init__(
-        self, connection: "ServerConnection", api: Api, parts: RequestParts, message: Any, started_ns: int
+        self,
+        connection: "ServerConnection",
+        api: Api,
+        parts: RequestParts,
+        message: Any,
+        arrived_ns: int,
+        started_ns: int,
     ) -> None:
         self._connection = connection
         self._correlation_id = parts.correlation_id
         self._is_answered = False
+        self._arrived_ns = arrived_ns
         self._started_ns = started_ns
+        #: when the handler returned without an answer, 0 before
+        self._handled_ns = 0
         self.api = api
         self.api_version = parts.api_version
         #: what the peer calls itself; proves nothing
@@ -105,6 +116,11 @@ class Exchange:
         return self._connection.connection_id
 
     @property
+    def is_answered(self) -> bool:
+        """No answer is due any more."""
+        return self._is_answered
+
+    @property
     def is_open(self) -> bool:
         """True while an answer is still due and could still arrive."""
         return not self._is_answered and self._connection.is_open
@@ -112,20 +128,25 @@ class Exchange:
     def respond(self, message: Any) -> None:
         """Answer. Does nothing when the peer has gone."""
         assert type(message) is self.api.response, f"{self.api.key.name}: {type(message).__name__}"
-        self._finish()
+        answered_ns = self._finish(getattr(message, "error_code", ErrorCode.NONE))
         if self._connection.is_open:
-            self._connection.send(self._encode(message))
+            self._connection.send(self._encode(message), self.api.key, self._arrived_ns, answered_ns)
 
     def fail(self, error_code: ErrorCode, text: str) -> None:
         """Refuse the request as a whole, for answers that have no place for it. `text` says what to do."""
-        self._finish()
+        answered_ns = self._finish(error_code)
         if self._connection.is_open:
-            self._connection.send(encode_refusal(self._correlation_id, error_code, text))
+            refusal = encode_refusal(self._correlation_id, error_code, text)
+            self._connection.send(refusal, self.api.key, self._arrived_ns, answered_ns)
 
     def drop(self) -> None:
         """Finish without any answer (required_acks 0)."""
-        self._finish()
+        self._finish(ErrorCode.NONE)
         self._connection.go_on_soon()
+
+    def handled(self, now_ns: int) -> None:
+        """The handler has returned: from here on others are waited for."""
+        self._handled_ns = now_ns
 
     def _encode(self, message: Any) -> list[Buffer]:
         try:
@@ -135,10 +156,15 @@ class Exchange:
                 self._correlation_id, ErrorCode.MESSAGE_TOO_LARGE, f"the answer would be {error}"
             )
 
-    def _finish(self) -> None:
+    def _finish(self, error_code: int) -> int:
+        """Needs no answer any more; returns the time, ns."""
         assert not self._is_answered, f"{self.api.key.name} was answered twice"
         self._is_answered = True
-        self._connection.finished(self._started_ns, self.api.key)
+        answered_ns = self._connection.finished()
+        self._connection.server.request_stats[self.api.key].answered(
+            error_code, self._arrived_ns, self._started_ns, self._handled_ns, answered_ns
+        )
+        return answered_ns
 
 
 class Server:
@@ -164,9 +190,7 @@ class Server:
         self.routes: dict[int, tuple[Api, Handler]] = {
             int(key): (APIS[key], handler) for key, handler in sorted({**own, **handlers}.items())
         }
-        self.latency: dict[ApiKey, Histogram] = {
-            api.key: Histogram(_LATENCY_BOUNDS_SECONDS) for api, _ in self.routes.values()
-        }
+        self.request_stats = {api.key: RequestStats() for api, _ in self.routes.values()}
         self._versions = ApiVersionsResponse(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -217,30 +241,11 @@ class Server:
         return sum(connection.in_flight for connection in self._connections.values())
 
     def stats(self) -> list[MetricFamily]:
-        """Connections and, by API, how many requests were answered how fast."""
-        rows = [(api.key.name.lower(), self.latency[api.key].value()) for api, _ in self.routes.values()]
-        listener = ("listener", self.listener_name)
+        """Connections and, by API, how many requests were answered, how, and how fast."""
+        connections = Sample(len(self._connections), (("listener", self.listener_name),))
         return [
-            gauge("kafka_server_connections", "Open connections.", len(self._connections)),
-            MetricFamily(
-                "kafka_server_requests_total",
-                MetricKind.COUNTER,
-                "Requests answered.",
-                [
-                    Sample(sum(count for _, count in value.buckets), (("request", name), listener))
-                    for name, value in rows
-                ],
-            ),
-            MetricFamily(
-                "kafka_server_request_seconds",
-                MetricKind.HISTOGRAM,
-                "Seconds from a request's arrival to its answer.",
-                [
-                    Sample(value, (("request", name), ("phase", "total"), listener))
-                    for name, value in rows
-                    if value.sum
-                ],
-            ),
+            MetricFamily("kafka_server_connections", MetricKind.GAUGE, "Open connections.", (connections,)),
+            *families(self.request_stats, self.listener_name),
         ]
 
     # --- called by connections ----------------------------------------------------------------------------
@@ -311,9 +316,11 @@ class ServerConnection:
         self._clock = server.runtime.clock
         self._connection: Connection | None = None
         self._decoder = FrameDecoder(server.limits.frame_max_bytes, server.limits.body_max_bytes)
-        #: whole frames that may not be started yet
-        self._waiting: deque[Frame] = deque()
+        #: whole frames that may not be started yet, with when they arrived
+        self._waiting: deque[tuple[Frame, int]] = deque()
         self._out: list[Buffer] = []
+        #: (API, when the request arrived, when it was answered) of the answers in `_out`
+        self._out_times: list[tuple[ApiKey, int, int]] = []
         self._out_bytes = 0
         self._is_turn_due = False
         self._is_starting = False
@@ -352,7 +359,8 @@ class ServerConnection:
             self._frame_begun_ms = self._heard_ms
         if frames:
             self._has_asked = True
-            self._waiting.extend(frames)
+            arrived_ns = self._clock.now_ns()
+            self._waiting.extend((frame, arrived_ns) for frame in frames)
             self.go_on()
         if broken is not None and self.is_open:
             self._hang_up(str(broken))
@@ -369,19 +377,21 @@ class ServerConnection:
         self.is_open = False
         self._waiting.clear()
         self._out.clear()
+        self._out_times.clear()
         self.server.lost(self.connection_id)
 
     # --- called by exchanges and the server ---------------------------------------------------------------
 
-    def finished(self, started_ns: int, api_key: ApiKey) -> None:
-        """An exchange needs no answer any more."""
+    def finished(self) -> int:
+        """An exchange needs no answer any more; returns the time, ns."""
         self.in_flight -= 1
         assert self.in_flight >= 0
-        self.server.latency[api_key].observe((self._clock.now_ns() - started_ns) / 1e9)
+        return self._clock.now_ns()
 
-    def send(self, buffers: list[Buffer]) -> None:
+    def send(self, buffers: list[Buffer], api_key: ApiKey, arrived_ns: int, answered_ns: int) -> None:
         """Queue an answer. Answers of one turn of the event loop leave in one write."""
         self._out += buffers
+        self._out_times.append((api_key, arrived_ns, answered_ns))
         self._out_bytes += sum(map(len, buffers))
         if self._out_bytes >= FLUSH_BYTES:
             self._flush()
@@ -404,7 +414,7 @@ class ServerConnection:
             for _ in range(STARTS_A_TURN):
                 if not self._may_start():
                     break
-                self._start(self._waiting.popleft())
+                self._start(*self._waiting.popleft())
             self._is_starting = False
             if self._may_start():
                 self.go_on_soon()
@@ -452,7 +462,7 @@ class ServerConnection:
             and self.is_open
         )
 
-    def _start(self, frame: Frame) -> None:
+    def _start(self, frame: Frame, arrived_ns: int) -> None:
         try:
             parts = parse_request(frame.body)
         except MalformedRequest as error:
@@ -477,12 +487,15 @@ class ServerConnection:
             self._refuse_and_hang_up(parts.correlation_id, str(error))
             return
         self.in_flight += 1
-        exchange = Exchange(self, api, parts, message, self._clock.now_ns())
+        exchange = Exchange(self, api, parts, message, arrived_ns, self._clock.now_ns())
         try:
             handler(exchange)
         except Exception as error:  # noqa: BLE001  not swallowed: it ends the node, with its own traceback
             self.server.stop_node(api.key.name, error)
             self.abort()
+            return
+        if not exchange.is_answered:
+            exchange.handled(self._clock.now_ns())
 
     def _refuse_and_hang_up(self, correlation_id: int | None, text: str) -> None:
         if correlation_id is not None:
@@ -499,6 +512,11 @@ class ServerConnection:
             out, self._out = self._out, []
             self._out_bytes = 0
             self._connection.write(out)
+            if self._out_times:
+                times, self._out_times = self._out_times, []
+                sent_ns, stats = self._clock.now_ns(), self.server.request_stats
+                for api_key, request_ns, answered_ns in times:
+                    stats[api_key].sent(request_ns, answered_ns, sent_ns)
 
     def _adjust_reading(self) -> None:
         should_pause = (

@@ -533,9 +533,9 @@ async def test_stats_count_requests_by_api() -> None:
     await served(node, channel)
     await served(node, channel)
     samples = {
-        (family.name, sample.labels[0][1] if sample.labels else ""): sample.value
+        (family.name, sample.labels[0][1]): sample.value
         for family in node.server.stats()
         for sample in family.samples
     }
     assert samples["kafka_server_requests_total", "init_producer_id"] == 2
-    assert samples["kafka_server_connections", ""] == 1
+    assert samples["kafka_server_connections", node.server.listener_name] == 1
