@@ -11,6 +11,7 @@ import posixpath
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from broker.broker import Broker
 from broker.config import BrokerConfig, default_log_config
@@ -19,8 +20,9 @@ from broker.lifecycle import BrokerState, Identity
 from broker.log_manager import Key, LogManager, LogManagerConfig
 from broker.partition import TopicPartition
 from broker.server import BrokerServer
-from broker.telemetry import families
+from broker.telemetry import families, replica_body
 from metadata.broker import SUPPORTED_FEATURES
+from metadata.status import NodeView, answer
 from protocol.messages.broker_registration import ListenerEndpoint
 from raft.config import RaftConfig
 from raft.driver import RaftDriver
@@ -28,7 +30,7 @@ from raft.quorum import BadQuorumState
 from rpc.server import Server, ServerLimits
 from runtime import real
 from runtime.api import DiskError, NetworkError, Runtime, Task
-from runtime.stats import MetricFamily
+from runtime.stats import MetricFamily, Steps, merged
 from storage.config import LogConfig
 from storage.files import METADATA_FOLDER
 from storage.log import Log
@@ -201,13 +203,35 @@ class BrokerNode:
         is_ready = state is BrokerState.RUNNING and not self.core.lifecycle.is_fenced
         return is_ready, f"{state.value}{' fenced' if self.core.lifecycle.is_fenced else ''}"
 
+    def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
+        """Answer GET `path` below /v1/."""
+        core = self.core
+        is_ready, state = self.is_ready()
+        view = NodeView(
+            image=core.image,
+            cluster_id=self.config.cluster_id,
+            node_id=self.config.node_id,
+            role="broker",
+            is_ready=is_ready,
+            state=state,
+            controller_id=core.controller_id,
+            controller_epoch=core.controller_epoch,
+            voters=tuple(sorted(self.config.voters)),
+            replica_of=self._replica_of,
+        )
+        return answer(view, path, query)
+
+    def _replica_of(self, key: tuple[bytes, int]) -> dict[str, Any] | None:
+        partition = self.core.partitions.get(TopicPartition(*key))
+        return None if partition is None else replica_body(partition)
+
     def metrics(self) -> Iterable[MetricFamily]:
         """All families of this node."""
         found = families(self.core, self.server.bytes_out, self.server.replication_bytes_out)
         found += self.log_manager.stats()
         for listener in self._listeners:
             found += listener.stats()
-        return found + self._raft.stats()
+        return merged(found + self._raft.stats())
 
 
 async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals) -> int:

@@ -4,12 +4,13 @@ One pass over the partitions of this broker a scrape. Series of partitions come 
 cross-check of the controller's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from broker.broker import Broker
 from broker.lifecycle import BrokerState
 from broker.partition import Partition, Role
-from runtime.stats import Labels, MetricFamily, MetricKind, Sample, counter, gauge
+from runtime.stats import Labels, LazySamples, MetricFamily, MetricKind, Sample, counter, gauge
 
 
 def families(
@@ -85,12 +86,33 @@ def families(
             "kafka_server_truncated_records_total",
             MetricKind.COUNTER,
             "Records cut off as follower; below_hwm > 0 means committed data was dropped here.",
-            tuple(_truncated(core, partitions)),
+            LazySamples(lambda: _truncated(core, partitions)),
         ),
     ]
     if core.config.has_partition_metrics:
         found += _partition_families(partitions)
     return found
+
+
+def replica_body(partition: Partition) -> dict[str, Any]:
+    """What this broker has of a partition, for /v1/partitions."""
+    log, leadership = partition.log, partition.leadership
+    body: dict[str, Any] = {
+        "role": partition.role.value,
+        "leader_epoch": partition.leader_epoch,
+        "log_start_offset": log.log_start_offset,
+        "high_watermark": partition.high_watermark,
+        "flushed_offset": log.flushed_offset,
+        "log_end_offset": log.log_end_offset,
+    }
+    if leadership is not None:
+        body["maximal_isr"] = list(leadership.maximal_isr)
+        # what each follower is known to have: the end of its log, or of what it has flushed (D6)
+        body["followers"] = [
+            {"id": progress.replica_id, "position": progress.position}
+            for progress in leadership.progress.values()
+        ]
+    return body
 
 
 def _by_topic(name: str, help: str, values: dict[str, int]) -> MetricFamily:
@@ -115,21 +137,23 @@ def _truncated(core: Broker, partitions: Iterable[Partition]) -> Iterator[Sample
 
 
 def _partition_families(partitions: Iterable[Partition]) -> list[MetricFamily]:
-    rows = [(_labels(partition), partition) for partition in partitions]
-
-    def family(name: str, help: str, values: Iterable[tuple[Labels, int]]) -> MetricFamily:
-        samples = tuple(Sample(value, labels) for labels, value in values)
-        return MetricFamily(f"kafka_server_partition_{name}", MetricKind.GAUGE, help, samples)
+    def family(name: str, help: str, value: Callable[[Partition], int]) -> MetricFamily:
+        return MetricFamily(
+            f"kafka_server_partition_{name}",
+            MetricKind.GAUGE,
+            help,
+            LazySamples(lambda: (Sample(value(p), _labels(p)) for p in partitions)),
+        )
 
     return [
-        family("high_watermark", "End of the committed part.", ((la, p.high_watermark) for la, p in rows)),
-        family("log_end_offset", "Next offset.", ((la, p.log.log_end_offset) for la, p in rows)),
-        family("log_start_offset", "First offset kept.", ((la, p.log.log_start_offset) for la, p in rows)),
-        family("flushed_offset", "End of the durable part.", ((la, p.log.flushed_offset) for la, p in rows)),
+        family("high_watermark", "End of the committed part.", lambda p: p.high_watermark),
+        family("log_end_offset", "Next offset.", lambda p: p.log.log_end_offset),
+        family("log_start_offset", "First offset kept.", lambda p: p.log.log_start_offset),
+        family("flushed_offset", "End of the durable part.", lambda p: p.log.flushed_offset),
         family(
             "hwm_blocked_records",
             "Records that wait for the ISR to reach min ISR.",
-            ((la, p.log.log_end_offset - p.high_watermark if p.is_under_min_isr else 0) for la, p in rows),
+            lambda p: p.log.log_end_offset - p.high_watermark if p.is_under_min_isr else 0,
         ),
     ]
 

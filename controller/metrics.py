@@ -12,7 +12,7 @@ from controller.unclean_recovery import Strategy
 from metadata.headroom import headroom
 from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration, leader_number
-from runtime.stats import Histogram, Labels, MetricFamily, MetricKind, Sample, counter, gauge
+from runtime.stats import Histogram, Labels, LazySamples, MetricFamily, MetricKind, Sample, counter, gauge
 
 #: What a replica is to its partition, best first; the values of the replica_role gauge.
 ROLE_LEADER, ROLE_ISR, ROLE_ELR, ROLE_LAST_KNOWN_ELR, ROLE_CATCHING_UP, ROLE_FENCED = 6, 5, 4, 3, 2, 1
@@ -37,8 +37,8 @@ def families(core: QuorumController) -> list[MetricFamily]:
             MetricKind.COUNTER,
             "Registrations whose previous epoch did not match, by broker.",
             tuple(
-                Sample(n, (("broker", str(broker)),))
-                for broker, n in sorted(core.unclean_registrations.items())
+                Sample(core.unclean_registrations.get(broker, 0), (("broker", str(broker)),))
+                for broker in sorted({*core.committed.brokers, *core.unclean_registrations})
             ),
         ),
         counter("kafka_controller_events_total", "Events handled.", counts.events),
@@ -176,15 +176,18 @@ def _cluster(image: MetadataImage, with_partitions: bool) -> list[MetricFamily]:
 
 
 def _partitions(image: MetadataImage, rows: list[_Row]) -> list[MetricFamily]:
-    labelled: list[tuple[Labels, PartitionRegistration]] = [
-        ((("topic", name), ("partition", str(index))), partition) for name, index, partition in rows
-    ]
 
-    def family(name: str, help: str, samples: Iterator[Sample]) -> MetricFamily:
-        return MetricFamily(f"kafka_controller_partition_{name}", MetricKind.GAUGE, help, tuple(samples))
+    def labelled() -> Iterator[tuple[Labels, PartitionRegistration]]:
+        for name, index, partition in rows:
+            yield (("topic", name), ("partition", str(index))), partition
+
+    def family(name: str, help: str, make: Callable[[], Iterator[Sample]]) -> MetricFamily:
+        return MetricFamily(f"kafka_controller_partition_{name}", MetricKind.GAUGE, help, LazySamples(make))
 
     def each(name: str, help: str, value: Callable[[PartitionRegistration], int]) -> MetricFamily:
-        return family(name, help, (Sample(value(partition), labels) for labels, partition in labelled))
+        return family(
+            name, help, lambda: (Sample(value(partition), labels) for labels, partition in labelled())
+        )
 
     unfenced = {broker.broker_id for broker in image.sorted_brokers() if not broker.is_fenced}
     return [
@@ -197,18 +200,18 @@ def _partitions(image: MetadataImage, rows: list[_Row]) -> list[MetricFamily]:
         family(
             "replica_role",
             "6 leader, 5 ISR, 4 ELR, 3 last known ELR, 2 catching up, 1 fenced.",
-            (
+            lambda: (
                 Sample(replica_role(partition, replica, unfenced), (*labels, ("broker", str(replica))))
-                for labels, partition in labelled
+                for labels, partition in labelled()
                 for replica in partition.replicas
             ),
         ),
         family(
             "failures_tolerated",
             "Failures survived: by writes, by the leadership (online), by acknowledged records (lossy).",
-            (
+            lambda: (
                 Sample(value, (*labels, ("kind", kind)))
-                for labels, partition in labelled
+                for labels, partition in labelled()
                 for kind, value in _tolerated(partition, unfenced)
             ),
         ),

@@ -32,13 +32,14 @@ from controller.events import (
 )
 from controller.quorum_controller import QuorumController
 from metadata.questions import QUESTION_APIS
+from metadata.status import NodeView, answer
 from protocol.api_keys import ApiKey
 from raft.config import RaftConfig
 from raft.driver import NotLeader, RaftDriver
 from rpc.channel import CallRefused, Pool
 from rpc.server import Exchange, Server, ServerLimits
 from runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
-from runtime.stats import Histogram, MetricFamily
+from runtime.stats import Histogram, MetricFamily, Steps
 from storage.log import Log
 
 #: Requests that go to the core; the quorum's own go to raft.
@@ -135,6 +136,23 @@ class ControllerServer:
         if leader_id != self._config.node_id:
             return True, f"standby, controller {leader_id} is active"
         return self._core.is_active, "active" if self._core.is_active else "elected, still applying the log"
+
+    def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
+        """Answer GET `path` below /v1/, from what is committed."""
+        core = self._core
+        is_ready, state = self.is_ready()
+        view = NodeView(
+            image=core.committed,
+            cluster_id=self._config.cluster_id,
+            node_id=self._config.node_id,
+            role="controller",
+            is_ready=is_ready,
+            state=state,
+            controller_id=core.leader_id,
+            controller_epoch=core.raft_epoch,
+            voters=tuple(sorted(self._config.voters)),
+        )
+        return answer(view, path, query)
 
     def metrics(self) -> Iterable[MetricFamily]:
         """All series of this node."""

@@ -67,7 +67,7 @@ def _metadata_topic(image: MetadataImage, name: str) -> MetadataTopic:
             leader_epoch=partition.leader_epoch,
             replicas=partition.replicas,
             isr=partition.isr,
-            offline_replicas=_offline(image, (topic.topic_id, index), partition),
+            offline_replicas=offline_replicas(image, (topic.topic_id, index), partition),
         )
         for index, partition in topic.sorted_partitions()
     )
@@ -207,7 +207,7 @@ def _described_topic(
             last_known_leader=leader_number(partition.last_known_leader),
             min_isr=partition.min_isr,
             leader_recovery_state=partition.leader_recovery_state,
-            offline_replicas=_offline(image, (topic.topic_id, index), partition),
+            offline_replicas=offline_replicas(image, (topic.topic_id, index), partition),
         )
         for index, partition in partitions
     )
@@ -221,7 +221,10 @@ def _missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _offline(image: MetadataImage, key: PartitionKey, partition: PartitionRegistration) -> tuple[int, ...]:
+def offline_replicas(
+    image: MetadataImage, key: PartitionKey, partition: PartitionRegistration
+) -> tuple[int, ...]:
+    """Those whose broker is fenced or not registered, or whose log dir has failed."""
     brokers = image.brokers
     return tuple(
         replica

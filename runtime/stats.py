@@ -5,10 +5,10 @@ these into the text of /metrics. Counters are given as their running total and e
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias, overload
 
 #: (label, value) pairs in the order in which they are printed
 Labels = tuple[tuple[str, str], ...]
@@ -34,6 +34,29 @@ class Sample:
     labels: Labels = ()
 
 
+class LazySamples(Sequence[Sample]):
+    """Samples that are made while they are read, each time anew: where there is one for each partition, so
+    that whoever reads them can give others their turn in between."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Iterator[Sample]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._make())
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        return tuple(self._make())[index]
+
+
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
     """All samples of one name."""
@@ -49,6 +72,18 @@ class MetricFamily:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer to a question over HTTP: its status, and a body of plain values for JSON."""
+
+    status: int
+    body: dict[str, Any]
+
+
+#: Works an answer out in small pieces: others have their turn at each `yield`.
+Steps: TypeAlias = Generator[None, None, Reply]
+
+
 class NodeTelemetry(Protocol):
     """What a node shows of itself to `runtime.telemetry`."""
 
@@ -57,6 +92,9 @@ class NodeTelemetry(Protocol):
 
     def metrics(self) -> Iterable[MetricFamily]:
         """A snapshot. Runs on the event loop: cost per partition at most, never per record."""
+
+    def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
+        """Answer GET `path` below /v1/; unknown ones and bad queries too."""
 
 
 def gauge(name: str, help: str, value: float) -> MetricFamily:
@@ -67,6 +105,19 @@ def gauge(name: str, help: str, value: float) -> MetricFamily:
 def counter(name: str, help: str, value: float) -> MetricFamily:
     """A counter without labels; `value` is the running total."""
     return MetricFamily(name, MetricKind.COUNTER, help, (Sample(value),))
+
+
+def merged(families: Iterable[MetricFamily]) -> list[MetricFamily]:
+    """One family for each name, with the samples of all: a scrape must not hold a name twice."""
+    found: dict[str, MetricFamily] = {}
+    for family in families:
+        known = found.get(family.name)
+        if known is None:
+            found[family.name] = family
+        else:
+            assert known.kind is family.kind, f"{family.name} is of two kinds"
+            found[family.name] = replace(known, samples=(*known.samples, *family.samples))
+    return list(found.values())
 
 
 class Histogram:

@@ -1,13 +1,17 @@
-"""The admin endpoint of a node: `/livez`, `/readyz`, `/metrics`. Only user of aiohttp and prometheus-client.
+"""The admin endpoint of a node: `/livez`, `/readyz`, `/metrics`, `/v1/...`. Only user of prometheus-client.
 
-Owns the HTTP server and the text format; reads the node through `NodeTelemetry` and never changes it. Entry
-points import this module only when an admin listener is configured: it costs a node some 20 MB.
+Owns the paths and the text format; reads the node through `NodeTelemetry` and never changes it. Who may come
+in, and for how long, is `runtime.http_door`'s. Entry points import this module only when an admin listener is
+configured: it costs a node some 20 MB.
 """
 
 import asyncio
 import importlib.metadata
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 
 from aiohttp import web
 from prometheus_client import ProcessCollector
@@ -16,21 +20,28 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from runtime.api import NetworkError
-from runtime.stats import Histogram, HistogramValue, MetricFamily, MetricKind, NodeTelemetry, Sample
+from runtime.http_door import Door, DoorLimits, Visitor, error_response, json_response
+from runtime.stats import Histogram, HistogramValue, MetricFamily, MetricKind, NodeTelemetry, Reply, Sample
 
 #: how often the event loop is asked how late it is
 LAG_PERIOD_S = 0.25
+#: Samples that are made and written between two turns of the event loop.
+SAMPLES_A_STEP = 200
+#: What OpenMetrics writes after everything, and both formats before the samples of a name.
+_END = b"# EOF\n"
+_HEAD = re.compile(rb"\A(#[^\n]*\n)+")
 _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class AdminServer:
     """Serves one node. `port` 0 takes any free one."""
 
-    def __init__(self, host: str, port: int, node: NodeTelemetry) -> None:
+    def __init__(self, host: str, port: int, node: NodeTelemetry, limits: DoorLimits = DoorLimits()) -> None:
+        self._limits = limits
         self._host = host
         self._port = port
         self._node = node
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
         self._lag = Histogram(_LAG_BUCKETS_S)
         self._lag_timer: asyncio.TimerHandle | None = None
         #: one scrape at a time: a stuck scraper that tries again must not pile up work
@@ -39,15 +50,7 @@ class AdminServer:
 
     async def start(self) -> int:
         """Listen; returns the bound port. Raises: NetworkError when it is taken."""
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/livez", self._live),
-                web.get("/readyz", self._ready),
-                web.get("/metrics", self._metrics),
-            ]
-        )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.ServerRunner(Door(self._handle, self._limits), shutdown_timeout=1.0)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host or None, self._port).start()
@@ -63,20 +66,72 @@ class AdminServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _live(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert isinstance(request.protocol, Visitor)
+        request.protocol.begun()
+        if request.method not in ("GET", "HEAD"):
+            text = f"{request.method} is not served here: everything is read with GET"
+            refusal = error_response(405, "METHOD_NOT_ALLOWED", text)
+            refusal.headers["Allow"] = "GET, HEAD"
+            refusal.force_close()  # a body may follow that nobody wants to read
+            return refusal
+        path = request.path
+        if path == "/livez":
+            return web.Response(text="ok\n")
+        if path == "/readyz":
+            is_ready, reason = self._node.is_ready()
+            return web.Response(text=f"{reason}\n", status=200 if is_ready else 503)
+        if path == "/metrics":
+            return await self._metrics(request)
+        if path.startswith("/v1/"):
+            return await self._inspect(path, list(request.query.items()))
+        text = f"there is no {path}; there are /livez, /readyz, /metrics, and below /v1/ what the docs say"
+        return error_response(404, "UNKNOWN_PATH", text)
 
-    async def _ready(self, request: web.Request) -> web.Response:
-        is_ready, reason = self._node.is_ready()
-        return web.Response(text=f"{reason}\n", status=200 if is_ready else 503)
+    async def _inspect(self, path: str, query: list[tuple[str, str]]) -> web.Response:
+        steps = self._node.inspect(path, query)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                reply: Reply = done.value
+                return json_response(reply.status, reply.body)
+            await asyncio.sleep(0)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with self._scrape:
-            # The snapshot is taken on the loop, between two events; the text is made beside it.
-            snapshot = _Snapshot([*self._node.metrics(), *self._own_metrics()], self._process)
-            text = await asyncio.get_running_loop().run_in_executor(None, encode, snapshot)
-        return web.Response(body=text, headers={"Content-Type": content_type})
+            chunks = await self._text(encode)
+        response = web.StreamResponse(headers={"Content-Type": content_type})
+        response.content_length = sum(map(len, chunks))
+        await response.prepare(request)
+        if request.method != "HEAD":
+            for chunk in chunks:
+                await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    async def _text(self, encode: Callable[[Collector], bytes]) -> list[bytes]:
+        """The text of everything, a few samples at a time: the node must not stand still for it."""
+        chunks: list[bytes] = []
+        pieces: list[bytes] = []
+        made = 0
+        for family in [*self._node.metrics(), *self._own_metrics()]:
+            samples = iter(family.samples)
+            part = tuple(islice(samples, SAMPLES_A_STEP))
+            is_first = True
+            while part or is_first:
+                text = encode(_Part([_metric(replace(family, samples=part))])).removesuffix(_END)
+                pieces.append(text if is_first else _HEAD.sub(b"", text))
+                is_first = False
+                made += len(part) + 1
+                if made >= SAMPLES_A_STEP:
+                    chunks.append(b"".join(pieces))
+                    pieces, made = [], 0
+                    await asyncio.sleep(0)
+                part = tuple(islice(samples, SAMPLES_A_STEP))
+        # The last part keeps the end mark, where the format has one.
+        return [*chunks, *pieces, encode(_Part(self._process.collect()))]
 
     def _own_metrics(self) -> Iterator[MetricFamily]:
         yield MetricFamily(
@@ -103,17 +158,14 @@ class AdminServer:
         self._lag_timer = loop.call_at(due, fire)
 
 
-class _Snapshot(Collector):
-    """What one scrape shows."""
+class _Part(Collector):
+    """Some of what a scrape shows."""
 
-    def __init__(self, families: Iterable[MetricFamily], process: Collector) -> None:
-        self._families = families
-        self._process = process
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
 
-    def collect(self) -> Iterator[Metric]:
-        for family in self._families:
-            yield _metric(family)
-        yield from self._process.collect()
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 def _metric(family: MetricFamily) -> Metric:

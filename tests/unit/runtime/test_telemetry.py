@@ -1,14 +1,29 @@
 """The admin endpoint over real HTTP."""
 
-from collections.abc import AsyncIterator, Iterable
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 import aiohttp
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.api import NetworkError
-from runtime.stats import Histogram, MetricFamily, MetricKind, Sample, counter, gauge
-from runtime.telemetry import AdminServer
+from runtime.stats import (
+    Histogram,
+    LazySamples,
+    MetricFamily,
+    MetricKind,
+    Reply,
+    Sample,
+    Steps,
+    counter,
+    gauge,
+)
+from runtime.telemetry import SAMPLES_A_STEP, AdminServer
+
+#: more than are written in one go, and not a multiple of it
+MANY = 3 * SAMPLES_A_STEP + 7
 
 
 class Node:
@@ -30,6 +45,15 @@ class Node:
         yield MetricFamily("kafka_log_end", MetricKind.GAUGE, "Ends.", (Sample(7, labels),))
         samples = (Sample(seconds.value(), (("request", "Produce"),)),)
         yield MetricFamily("kafka_server_request_seconds", MetricKind.HISTOGRAM, "Time.", samples)
+        yield MetricFamily("kafka_many", MetricKind.GAUGE, "One a partition.", LazySamples(self._many))
+        yield MetricFamily("kafka_none_total", MetricKind.COUNTER, "Nothing yet.")
+
+    def _many(self) -> Iterator[Sample]:
+        return (Sample(n, (("partition", str(n)),)) for n in range(MANY))
+
+    def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
+        yield
+        return Reply(200, {"path": path, "query": [list(pair) for pair in query]})
 
 
 @pytest.fixture
@@ -44,9 +68,10 @@ async def url(node: Node) -> AsyncIterator[str]:
     await server.close()
 
 
-async def get(url: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
-        return response.status, await response.text()
+async def get(url: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session:
+        async with session.request(method, url, headers=headers) as response:
+            return response.status, await response.text()
 
 
 async def test_live_as_soon_as_the_loop_runs_but_ready_only_when_the_node_says_so(
@@ -79,6 +104,52 @@ async def test_metrics_are_what_the_node_reports(url: str) -> None:
     assert values["kafka_server_request_seconds_sum", (produce,)] == pytest.approx(5.55)
     assert values["process_open_fds", ()] > 0
     assert any(name == "holdfast_build_info" for name, _ in values)
+
+
+async def test_a_name_with_many_samples_is_written_in_parts_and_announced_once(url: str) -> None:
+    _, text = await get(f"{url}/metrics")
+    assert text.count("# TYPE kafka_many gauge\n") == 1
+    assert [line for line in text.splitlines() if line.startswith("kafka_many{")] == [
+        f'kafka_many{{partition="{n}"}} {n}.0' for n in range(MANY)
+    ]
+    assert "# TYPE kafka_none_total counter\n" in text
+
+
+async def test_openmetrics_ends_once_and_at_the_end(url: str) -> None:
+    _, text = await get(f"{url}/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    families = {family.name: family for family in openmetrics(text)}  # type: ignore[no-untyped-call]
+    assert len(families["kafka_many"].samples) == MANY
+    assert text.count("# EOF") == 1
+    assert text.endswith("# EOF\n")
+
+
+async def test_what_is_below_v1_is_the_nodes_to_answer(url: str) -> None:
+    status, text = await get(f"{url}/v1/a%20b?x=1&x=2&y=%3D")
+    assert status == 200
+    assert json.loads(text) == {"path": "/v1/a b", "query": [["x", "1"], ["x", "2"], ["y", "="]]}
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "code"),
+    [
+        ("/", "GET", 404, "UNKNOWN_PATH"),
+        ("/metrics/", "GET", 404, "UNKNOWN_PATH"),
+        ("/v1", "GET", 404, "UNKNOWN_PATH"),
+        ("/metrics", "POST", 405, "METHOD_NOT_ALLOWED"),
+        ("/v1/x", "DELETE", 405, "METHOD_NOT_ALLOWED"),
+    ],
+)
+async def test_what_is_not_served_is_refused_with_a_sentence(
+    url: str, path: str, method: str, status: int, code: str
+) -> None:
+    seen, text = await get(f"{url}{path}", method)
+    error = json.loads(text)["error"]
+    assert (seen, error["code"]) == (status, code)
+    assert " " in error["message"]
+
+
+async def test_a_head_request_gets_the_head_only(url: str) -> None:
+    assert await get(f"{url}/metrics", "HEAD") == (200, "")
 
 
 async def test_taken_port_is_a_network_error(url: str, node: Node) -> None:
