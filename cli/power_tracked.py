@@ -40,6 +40,11 @@ class Fate(Enum):
 _FATES = (Fate.NOTHING, Fate.NOTHING, Fate.ZEROS, Fate.GAP, Fate.NAMES, Fate.TORN)
 
 
+def fate_of(seed: int, node: str) -> Fate:
+    """The fate that a power loss with this seed has for a node."""
+    return random.Random(f"{seed}:{node}").choice(_FATES)
+
+
 class TrackedDisks(Disks):
     """`Disks` in plain folders, each with its journal `unsynced` beside the data."""
 
@@ -60,7 +65,7 @@ class TrackedDisks(Disks):
         if not journal_folder.is_dir():
             return PowerLoss(home.name, seed, ())
         journal = Unsynced(str(journal_folder))
-        drop = _Drop(home, journal, f"{seed}:{home.name}")
+        drop = _Drop(home, journal, seed)
         drop.names()
         drop.contents()
         journal.close()
@@ -73,11 +78,11 @@ class TrackedDisks(Disks):
 class _Drop:
     """One power loss of one node."""
 
-    def __init__(self, home: Path, journal: Unsynced, seed: str) -> None:
+    def __init__(self, home: Path, journal: Unsynced, seed: int) -> None:
         self._home = home
         self._journal = journal
-        self._seed = seed
-        self._fate = random.Random(seed).choice(_FATES)
+        self._seed = f"{seed}:{home.name}"
+        self._fate = fate_of(seed, home.name)
         self._sizes_before = {path: size for path, (_, size) in self._files().items()}
         self._good: dict[str, int] = {}
 
@@ -135,13 +140,12 @@ class _Drop:
         return 0
 
     def _open_folders(self, inodes: Container[int]) -> dict[int, int]:
-        """Descriptors of folders, wherever they are and will be."""
+        """Descriptors of folders, which stay right while names change; some are in the grave now."""
         found = {}
-        for top in (self._home, Path(self._journal.grave(0)).parent):
-            for parent, _, _ in os.walk(top):
-                inode = os.stat(parent).st_ino
-                if inode in inodes:
-                    found[inode] = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        for parent, _, _ in os.walk(self._home):
+            inode = os.stat(parent).st_ino
+            if inode in inodes:
+                found[inode] = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         return found
 
     def _take_back(self, change: NameChange, folder: int) -> None:
@@ -189,7 +193,7 @@ class _Drop:
         """The file is as it was before the truncations."""
         with (self._home / path).open("r+b") as file:
             file.truncate(cuts[-1].start)
-            for cut in reversed(cuts):
+            for cut in cuts:
                 file.seek(cut.start)
                 with open(self._journal.cut_bytes(cut), "rb") as taken:
                     shutil.copyfileobj(taken, file)
