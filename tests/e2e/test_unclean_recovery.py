@@ -5,6 +5,7 @@ stories, a topic each.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,8 @@ from protocol.messages.elect_leaders import ElectionKind
 from protocol.messages.topics import DescribedPartition
 from runtime.api import Runtime
 from runtime.real import run
-from tests.e2e.load import Load, assert_nothing_lost, produce, wait_until, watch
+from storage.files import HIGH_WATERMARK_CHECKPOINT, LOG_SUFFIX
+from tests.e2e.load import Load, assert_nothing_lost, produce, read_all, wait_until, watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -35,6 +37,8 @@ PROPERTIES = {
     "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "300",
     "replica.lag.time.max.ms": "2000",
+    # what is known of a loss is what was stored last
+    "replica.high.watermark.checkpoint.interval.ms": "200",
 }
 
 T = TypeVar("T")
@@ -165,6 +169,26 @@ def test_when_all_brokers_are_killed_the_longest_log_leads_and_nothing_acknowled
     assert row["decision"]["predicted_loss"] == 0
     assert drill.metric("unclean_recovery_finished_total") >= 4
     assert drill.metric("unclean_recovery_partitions_count") == 0
+
+
+def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_stored(drill: Drill) -> None:
+    """R68, B-4: nobody has the tail any more, so no log tells of it."""
+    drill.topic("tailless", "Balanced")
+    for first in range(0, 200, 20):
+        assert len(produce(drill.cluster.bootstrap_servers, "tailless", 20, first=first).acked) == 20
+    folders = [drill.cluster.data_folder(node) for node in drill.cluster.brokers]
+    stored = [folder / HIGH_WATERMARK_CHECKPOINT for folder in folders]
+    wait_until(lambda: all("tailless 0 200\n" in path.read_text() for path in stored))
+    drill.kill(1, 2, 3)
+    for folder in folders:
+        (log,) = (folder / "tailless-0").glob(f"*{LOG_SUFFIX}")
+        os.truncate(log, log.stat().st_size * 3 // 4)
+    drill.start(1, 2, 3)
+    drill.wait_leader("tailless")
+    (row,) = drill.told("tailless")
+    lost = 200 - len(read_all(drill.cluster.bootstrap_servers, "tailless", 1))
+    assert lost > 0
+    assert row["decision"]["predicted_loss"] == lost
 
 
 def test_without_a_strategy_a_partition_waits_for_the_operator(drill: Drill) -> None:
