@@ -10,14 +10,13 @@ from controller.election import ElectionReason
 from controller.quorum_controller import QuorumController
 from controller.unclean_recovery import Strategy
 from metadata.headroom import headroom
-from metadata.image import MetadataImage
+from metadata.image import MetadataImage, PartitionRow
 from metadata.partition import PartitionRegistration, leader_number
 from runtime.stats import Histogram, Labels, LazySamples, MetricFamily, MetricKind, Sample, counter, gauge
 
 #: What a replica is to its partition, best first; the values of the replica_role gauge.
-ROLE_LEADER, ROLE_ISR, ROLE_ELR, ROLE_LAST_KNOWN_ELR, ROLE_CATCHING_UP, ROLE_FENCED = 6, 5, 4, 3, 2, 1
-
-_Row = tuple[str, int, PartitionRegistration]
+ROLE_LEADER, ROLE_ISR, ROLE_ELR, ROLE_LAST_KNOWN_ELR = 6, 5, 4, 3
+ROLE_CATCHING_UP, ROLE_FENCED, ROLE_OFFLINE = 2, 1, 0
 
 
 def families(core: QuorumController) -> list[MetricFamily]:
@@ -141,7 +140,7 @@ def _histogram(name: str, help: str, *samples: Sample) -> MetricFamily:
 def _cluster(image: MetadataImage, with_partitions: bool) -> list[MetricFamily]:
     brokers = image.sorted_brokers()
     rows = [
-        (topic.name, index, partition)
+        (topic, index, partition)
         for topic in image.sorted_topics()
         for index, partition in topic.sorted_partitions()
     ]
@@ -175,11 +174,17 @@ def _cluster(image: MetadataImage, with_partitions: bool) -> list[MetricFamily]:
     return found + _partitions(image, rows) if with_partitions else found
 
 
-def _partitions(image: MetadataImage, rows: list[_Row]) -> list[MetricFamily]:
-
+def _partitions(image: MetadataImage, rows: list[PartitionRow]) -> list[MetricFamily]:
     def labelled() -> Iterator[tuple[Labels, PartitionRegistration]]:
-        for name, index, partition in rows:
-            yield (("topic", name), ("partition", str(index))), partition
+        for topic, index, partition in rows:
+            yield (("topic", topic.name), ("partition", str(index))), partition
+
+    def roles() -> Iterator[Sample]:
+        for topic, index, partition in rows:
+            offline = image.offline_among(partition.replicas, (topic.topic_id, index))
+            for replica in partition.replicas:
+                labels = (("topic", topic.name), ("partition", str(index)), ("broker", str(replica)))
+                yield Sample(replica_role(partition, replica, unfenced, offline), labels)
 
     def family(name: str, help: str, make: Callable[[], Iterator[Sample]]) -> MetricFamily:
         return MetricFamily(f"kafka_controller_partition_{name}", MetricKind.GAUGE, help, LazySamples(make))
@@ -199,12 +204,8 @@ def _partitions(image: MetadataImage, rows: list[_Row]) -> list[MetricFamily]:
         each("leader_recovery_state", "1 while recovering.", lambda p: p.leader_recovery_state),
         family(
             "replica_role",
-            "6 leader, 5 ISR, 4 ELR, 3 last known ELR, 2 catching up, 1 fenced.",
-            lambda: (
-                Sample(replica_role(partition, replica, unfenced), (*labels, ("broker", str(replica))))
-                for labels, partition in labelled()
-                for replica in partition.replicas
-            ),
+            "6 leader, 5 ISR, 4 ELR, 3 last known ELR, 2 catching up, 1 fenced, 0 log dir failed.",
+            roles,
         ),
         family(
             "failures_tolerated",
@@ -218,8 +219,10 @@ def _partitions(image: MetadataImage, rows: list[_Row]) -> list[MetricFamily]:
     ]
 
 
-def replica_role(partition: PartitionRegistration, replica: int, unfenced: Container[int]) -> int:
-    """The best that the replica is to its partition."""
+def replica_role(
+    partition: PartitionRegistration, replica: int, unfenced: Container[int], offline: Container[int]
+) -> int:
+    """The best that the replica is to its partition; `offline` are those whose log dir has failed."""
     if replica == partition.leader:
         return ROLE_LEADER
     if replica in partition.isr:
@@ -228,7 +231,9 @@ def replica_role(partition: PartitionRegistration, replica: int, unfenced: Conta
         return ROLE_ELR
     if replica in partition.last_known_elr:
         return ROLE_LAST_KNOWN_ELR
-    return ROLE_CATCHING_UP if replica in unfenced else ROLE_FENCED
+    if replica not in unfenced:
+        return ROLE_FENCED
+    return ROLE_OFFLINE if replica in offline else ROLE_CATCHING_UP
 
 
 def _tolerated(partition: PartitionRegistration, unfenced: Container[int]) -> Iterator[tuple[str, int]]:

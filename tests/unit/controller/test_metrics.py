@@ -1,7 +1,20 @@
 """What the controller reports: cluster-wide series from the active controller only."""
 
-from controller.metrics import families
+import pytest
+
+from controller.metrics import (
+    ROLE_CATCHING_UP,
+    ROLE_ELR,
+    ROLE_FENCED,
+    ROLE_ISR,
+    ROLE_LAST_KNOWN_ELR,
+    ROLE_LEADER,
+    ROLE_OFFLINE,
+    families,
+    replica_role,
+)
 from controller.quorum_controller import QuorumController
+from metadata.partition import PartitionRegistration
 from runtime.stats import HistogramValue
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
@@ -91,3 +104,14 @@ def test_series_of_partitions_can_be_switched_off() -> None:
     quorum = Quorum(config)
     assert "global_partitions" in values(quorum.core)
     assert "partition_leader" not in values(quorum.core)
+
+
+@pytest.mark.parametrize(
+    ("replica", "role"),
+    [(1, ROLE_LEADER), (2, ROLE_ISR), (3, ROLE_ELR), (4, ROLE_LAST_KNOWN_ELR)]
+    + [(5, ROLE_CATCHING_UP), (6, ROLE_FENCED), (7, ROLE_OFFLINE)],
+)
+def test_a_replica_is_shown_as_the_best_that_it_is(replica: int, role: int) -> None:
+    partition = PartitionRegistration((7, 6, 5, 4, 3, 2, 1), (1, 2), 1, 0, 0, 3, (3,), last_known_elr=(4,))
+    unfenced = (1, 2, 5, 7)  # members of the ELR and of the last known one are mostly fenced
+    assert replica_role(partition, replica, unfenced, offline=(7,)) == role
