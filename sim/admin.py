@@ -151,6 +151,15 @@ def drop_topic(name: str) -> Act:
     return act
 
 
+def unregister(broker_id: int) -> Act:
+    """Take a broker out for good; one that runs registers anew, and knows nothing of its former seat."""
+
+    async def act(admin: Admin) -> None:
+        await admin.unregister_broker(broker_id, timeout_ms=_TIMEOUT_MS)
+
+    return act
+
+
 def set_elr_level(level: int) -> Act:
     """Switch ELR on or off."""
 

@@ -62,9 +62,13 @@ class Operations:
     def _move(self, stream: Stream) -> bool:
         """To other brokers, now and then to more or fewer; also one that is on its way elsewhere."""
         found = self._row(stream)
-        if found is None:
+        return found is not None and self.move_place(stream, found[0])
+
+    def move_place(self, stream: Stream, place: int) -> bool:
+        """As `_move`, of this partition."""
+        row = dict(self._world.partitions()).get(place)
+        if row is None or self._world.desk.is_busy:
             return False
-        place, row = found
         left = [broker.node_id for broker in self._world.brokers]
         target = tuple(b for b in row.replicas if b not in row.adding_replicas)
         count = len(target) + (0, 0, 0, 1, -1)[stream.draw(5)]
@@ -126,6 +130,13 @@ class Operations:
         self._world.desk.put(f"elect by {kind.name}", admin.elect(kind, partition_at(found[0])))
         return True
 
+    def unregister(self, broker_id: int) -> bool:
+        """Whatever it holds; the budget has been asked."""
+        if self._world.desk.is_busy:
+            return False
+        self._world.desk.put(f"unregister b{broker_id}", admin.unregister(broker_id))
+        return True
+
     # --- topics ----------------------------------------------------------------------------------------
 
     def _topic(self, stream: Stream) -> Topic | None:
@@ -133,8 +144,18 @@ class Operations:
         return None if self._world.desk.is_busy else topics[stream.draw(len(topics))]
 
     def _add_partition(self, stream: Stream) -> bool:
-        topic, rows = self._topic(stream), self._world.partitions()
-        if topic is None or not rows or len(rows) >= _PARTITIONS_MAX:
+        topic = self._topic(stream)
+        return topic is not None and self._add_to(topic)
+
+    def add_partition_of(self, place: int) -> bool:
+        """To the topic of this partition."""
+        name = partition_at(place).topic
+        topic = next(topic for topic in self._world.topics if topic.name == name)
+        return not self._world.desk.is_busy and self._add_to(topic)
+
+    def _add_to(self, topic: Topic) -> bool:
+        rows = self._world.partitions()
+        if not rows or len(rows) >= _PARTITIONS_MAX:
             return False
         count = sum(partition_at(place).topic == topic.name for place, _ in rows)
         began = admin.begin_load(self._world.load, topic.name, count)
@@ -165,13 +186,21 @@ class Operations:
 
     def _change_min_isr(self, stream: Stream) -> bool:
         """Up or down by one, as far as the replicas go."""
-        topic, rows = self._topic(stream), self._world.partitions()
+        topic = self._topic(stream)
+        return topic is not None and self._step_min_isr(stream, topic)
+
+    def change_min_isr_of(self, stream: Stream, place: int) -> bool:
+        """Of the topic of this partition."""
+        name = partition_at(place).topic
+        topic = next(topic for topic in self._world.topics if topic.name == name)
+        return not self._world.desk.is_busy and self._step_min_isr(stream, topic)
+
+    def _step_min_isr(self, stream: Stream, topic: Topic) -> bool:
+        rows = self._world.partitions()
         sizes = [
-            len(r.replicas) - len(r.adding_replicas)
-            for p, r in rows
-            if topic and partition_at(p).topic == topic.name
+            len(r.replicas) - len(r.adding_replicas) for p, r in rows if partition_at(p).topic == topic.name
         ]
-        if topic is None or not sizes:
+        if not sizes:
             return False
         now = self._min_isrs[topic.name]
         # Without a flush before each acknowledgement one copy is none: no power cut was in budget then.

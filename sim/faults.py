@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from sim.admin_acts import Operations
+from sim.aimed import Aimed, Hands
 from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.network import Host
@@ -38,6 +39,18 @@ MORE_FAULTS = (
     "flip_bit",
     "keep_copy",
     "restore_copy",
+    "crash_in_stop",
+    "crash_in_start",
+    "stop_unseen",
+    "cut_pair",
+    "cut_followers",
+    "starve_follower",
+    "kill_elected",
+    "stall",
+    "late_proposal",
+    "min_isr_with_elr",
+    "act_while_leaderless",
+    "unregister_broker",
     "move_partition",
     "move_back",
     "cancel_move",
@@ -173,7 +186,11 @@ class Faults:
             "keep_copy": self._keep_copy,
             "restore_copy": self._restore_copy,
         }
-        for name, act in self._operations.table.items():
+        hands = Hands(
+            self._later, self._kill, self._kill_all, self._restart_after, self._crash_at, self._return_later
+        )
+        aimed = Aimed(world, self.budget, self._points, self._operations, hands)
+        for name, act in (*aimed.table.items(), *self._operations.table.items()):
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES
         self._at_nodes: dict[str, Callable[[SimNode], bool]] = {
@@ -215,6 +232,10 @@ class Faults:
     def _at(self, delay_ms: int, what: Callable[[], None]) -> None:
         loop = self._world.loop
         loop.at_ns(loop.now_ns + delay_ms * _MS, loop.kernel, what)
+
+    def _later(self, delay_ms: int, what: Callable[[], None]) -> None:
+        """As `_at`, but nothing of it happens once all is healed."""
+        self._at(delay_ms, lambda: None if self._is_over else what())
 
     def _next(self) -> None:
         gap_ms = self._plan.gap_ms
@@ -307,12 +328,15 @@ class Faults:
 
     def _restart(self, node: SimNode | None) -> bool:
         """Killed and back before anybody has noticed."""
+        return self._restart_after(node, between(self._stream, 1, 60))
+
+    def _restart_after(self, node: SimNode | None, after_ms: int) -> bool:
         if node is None or not self.budget.may_kill(node):
             return False
         self.budget.killed(node)
         node.kill()
         self._returning.add(node.name)
-        self._at(between(self._stream, 1, 60), lambda: self._return(node))
+        self._at(after_ms, lambda: self._return(node))
         return True
 
     def _abort_stop(self) -> bool:

@@ -201,6 +201,11 @@ class SimConnection:
         if due:
             network.loop.at_ns(due[0][0], network.loop.kernel, self._arrive)
 
+    def stall(self, until_ns: int) -> None:
+        """Segments were lost: what is under way to the other end, and what follows, arrives no sooner."""
+        self._arrivals_due = deque((max(due_ns, until_ns), what) for due_ns, what in self._arrivals_due)
+        self._last_arrival_ns = max(self._last_arrival_ns, until_ns)
+
     def release(self, delay_ns: int) -> None:
         """The cut is over: what it held arrives after `delay_ns`."""
         if self._held:

@@ -49,11 +49,15 @@ POINTS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(slots=True)
 class _Armed:
-    kind: str
+    kinds: frozenset[str]
     node: SimNode
     parts: tuple[str, ...]
     passes: int
     reached: Callable[[], None]
+    #: it counts in that process of the node only; None: in all
+    boots: int | None = None
+    #: it counts only while this is so; None: always
+    counts_now: Callable[[], bool] | None = None
 
 
 class Points:
@@ -66,7 +70,22 @@ class Points:
     def arm(self, name: str, node: SimNode, passes: int, reached: Callable[[], None]) -> None:
         """Call `reached` when the node comes to the point once more after `passes` times."""
         kind, parts = POINTS[name]
-        self._armed.append(_Armed(kind, node, parts, passes, reached))
+        self._armed.append(_Armed(frozenset((kind,)), node, parts, passes, reached))
+        self._trace.listener = self._hear
+
+    def arm_within(
+        self,
+        node: SimNode,
+        boots: int,
+        kinds: frozenset[str],
+        passes: int,
+        reached: Callable[[], None],
+        counts_now: Callable[[], bool] | None = None,
+        parts: tuple[str, ...] = (),
+    ) -> None:
+        """As `arm`, for events of some kinds in one process of the node: that of its `boots`-th boot, which
+        may be still to come."""
+        self._armed.append(_Armed(kinds, node, parts, passes, reached, boots, counts_now))
         self._trace.listener = self._hear
 
     def disarm(self) -> None:
@@ -75,11 +94,16 @@ class Points:
         self._trace.listener = None
 
     def _hear(self, kind: str, text: str) -> None:
-        for armed in self._armed:
+        for armed in list(self._armed):
             name = armed.node.name
-            if armed.kind != kind or not (text.startswith(name) or f" {name} " in text):
+            if armed.boots is not None and armed.node.boots > armed.boots:
+                self._armed.remove(armed)
                 continue
-            if not all(part in text for part in armed.parts):
+            if kind not in armed.kinds or not (text.startswith(name) or f" {name} " in text):
+                continue
+            if armed.boots not in (None, armed.node.boots) or not all(part in text for part in armed.parts):
+                continue
+            if armed.counts_now is not None and not armed.counts_now():
                 continue
             armed.passes -= 1
             if armed.passes < 0:

@@ -99,6 +99,10 @@ def varied(shape: Shape, stream: Stream) -> Shape:
         readers=(1, 1, 2)[draw(3)],
         racks=(0, 0, 2, 3)[draw(4)],
         recovery_manager=draw(2) == 1,
+        # With as many as there are replicas the ELR fills while others are still in sync.
+        min_isr=max(shape.min_isr, (0, 0, 0, shape.replicas)[draw(4)])
+        if shape.min_isr > 1
+        else shape.min_isr,
     )
 
 

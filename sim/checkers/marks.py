@@ -26,6 +26,7 @@ from sim.checkers.batches import BatchMark
 from sim.checkers.platters import MARKER
 from sim.checkers.views import Before, Change, Property, ReplicaView
 from sim.nodes import SimBroker, State
+from sim.world import Shape
 from storage.checkpoint import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
@@ -75,19 +76,40 @@ MARKS = (
     "recovery of a log cut a tail",
     "recovery of a log dropped segments",
 )
+_RECOVERY = {
+    WaitForReplicas: "recovery waits for replicas",
+    AskForLogs: "recovery asks for logs",
+    RecoveryCancelled: "recovery cancelled",
+    RecoveryElected: "recovery elected",
+}
+#: A-1 forbids it to whoever keeps the budget: only the bands that allow losses can meet it.
+_ONLY_WITH_LOSSES = frozenset(("log cut below the high watermark",))
+#: Nobody compares logs without the recovery manager.
+_ONLY_WITH_MANAGER = frozenset(name for name in MARKS if name in _RECOVERY.values())
+
+
+def marks_of(shape: Shape) -> list[str]:
+    """What a run of this shape can meet at all; a sweep counts the others as not its own."""
+    may_lose = shape.over_budget or shape.disks_lie or not shape.elr
+    return [
+        name
+        for name in MARKS
+        if (may_lose or name not in _ONLY_WITH_LOSSES)
+        and (shape.recovery_manager or name not in _ONLY_WITH_MANAGER)
+    ]
 
 
 class Marks(Property):
     """The counts of one run."""
 
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(MARKS, 0)
+    def __init__(self, shape: Shape) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(marks_of(shape), 0)
         #: shapes of partitions that were seen, without their numbers
         self.fingerprints: set[tuple[object, ...]] = set()
 
     def count(self, name: str) -> None:
         """Once more."""
-        self.counts[name] += 1
+        self.counts[name] = self.counts.get(name, 0) + 1
 
     # --- controllers -----------------------------------------------------------------------------------
 
@@ -100,7 +122,7 @@ class Marks(Property):
                 codes += [row.error_code for row in effect.message.partitions]
                 for code in codes:
                     name = f"proposal refused: {ErrorCode(code).name}"
-                    if name in self.counts:
+                    if name in MARKS:
                         self.count(name)
             elif kind is RecoveryStated:
                 self.count(_RECOVERY[type(effect.statement)])
@@ -214,11 +236,3 @@ class Marks(Property):
             self.count("ended at start, before its registration")
         elif not node.core.has_roles:
             self.count("ended after its registration, before its roles")
-
-
-_RECOVERY = {
-    WaitForReplicas: "recovery waits for replicas",
-    AskForLogs: "recovery asks for logs",
-    RecoveryCancelled: "recovery cancelled",
-    RecoveryElected: "recovery elected",
-}
