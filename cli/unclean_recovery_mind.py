@@ -474,7 +474,12 @@ class RecoveryMind:
             self._next_ms = now_ms + _ATTEMPTS.pause_ms(self._attempts)
             return [Say(f"{len(left)} election(s) are tried again: {self._reason(left[0])}")]
         for partition in left:
-            self._end(partition, Ending.FAILED, self._reason(partition))
+            error = self._reason(partition)
+            if partition in self._unsure:
+                error = RowError(
+                    error.code, f"{error.message}; whether it is elected is not known, look at it"
+                )
+            self._end(partition, Ending.FAILED, error)
         self._phase = _Phase.DONE
         return []
 
