@@ -43,6 +43,8 @@ class Platter:
         self.usual_more_ns = self.flush_more_ns = 800_000
         #: one flush in so many lies (P7); 0: none
         self.lies_one_in = 0
+        #: P7: folders of logs that have lost bytes which a flush had promised to keep
+        self.broken: set[str] = set()
         self.root = Folder()
         self.locked: dict[str, Process] = {}
         #: files of which a flush has failed: the next process will not find their ends (A-20)
@@ -61,6 +63,8 @@ class Platter:
         """Keep what the personality leaves."""
         self.locked.clear()
         self.suspects.clear()
+        if self.personality is Personality.LYING:
+            self.broken.update(self._lied_about())
         for node in self.root.cached.values():
             node.lose_power(self.personality, self.stream)
         self.root.sync()
@@ -81,6 +85,7 @@ class Platter:
         """The whole disk is what it was when it was copied, all of it durable."""
         assert self._copy is not None, "nothing was copied"
         self.trace.add("restore", self.name)
+        self.broken.update(f"/data/{folder}" for folder in self.names("/data"))
         self.root = self._copy.copied()
 
     def flip_bit(self, stream: Stream) -> None:
@@ -101,7 +106,18 @@ class Platter:
         bit = 1 << stream.draw(8)
         inode.durable[at] ^= bit
         inode.cached[at] ^= bit
+        self.broken.add(path.rpartition("/")[0])
         self.trace.add("flip", f"{self.name} {path} {at}")
+
+    def _lied_about(self) -> list[str]:
+        """Folders of logs of which a flush was a lie that comes to light now."""
+        found = []
+        for folder in self.names("/data"):
+            for name in self.names(f"/data/{folder}"):
+                node = self.find(f"/data/{folder}/{name}")
+                if isinstance(node, Inode) and node.lied_size is not None:
+                    found.append(f"/data/{folder}")
+        return found
 
     def fail(self, operation: str, path_part: str, errno: int = errno_module.EIO, times: int = 1) -> None:
         """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,

@@ -122,7 +122,7 @@ def run(
 def _judge(observer: Observer, history: checks.History) -> None:
     """Apply the rules of the history. Raises: Violation, but for losses that a rule allows."""
     shape = observer.world.shape
-    rules = {index: excuse_of_loss(shape, ghost) for index, ghost in sorted(observer.ghosts.items())}
+    rules = {index: excuse_of_loss(shape, observer.evidence(index)) for index in sorted(observer.ghosts)}
     for index, rule in rules.items():
         if rule is not None:
             for name, rows in checks.losses(history, index).items():

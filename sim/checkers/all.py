@@ -1,6 +1,6 @@
 """The list of all properties. A new one is a class beside its like, and a line here."""
 
-from sim.checkers import disks, logs, partitions, quorum, refinement, replica_refinement, replicas
+from sim.checkers import disks, logs, partitions, quorum, refinement, replica_refinement, replicas, told
 from sim.checkers.views import Property
 
 PROPERTIES: tuple[type[Property], ...] = (
@@ -52,6 +52,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.CommittedByMajority,
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
+    told.UncleanElectionsAreTold,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,
     replica_refinement.ReplicasRefineModel,

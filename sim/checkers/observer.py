@@ -12,13 +12,13 @@ from typing import Any
 from broker.broker import Broker
 from broker.events import AnswerFetch, Requested, Respond
 from broker.partition import Partition, Role, TopicPartition
-from controller.events import RequestArrived, Resign
+from controller.events import Note, RequestArrived, Resign
 from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from sim.checkers.bands import excuse
+from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
 from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, is_marked
@@ -32,7 +32,7 @@ from sim.world import Violation, World
 class _Heard:
     """What a node's core was asked and has answered since the node was looked at."""
 
-    __slots__ = ("acknowledged", "bugs", "is_called", "proposals", "rows")
+    __slots__ = ("acknowledged", "bugs", "is_called", "proposals", "rows", "warnings")
 
     def __init__(self) -> None:
         self.is_called = True
@@ -42,6 +42,8 @@ class _Heard:
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
         self.bugs: list[str] = []
+        #: told of elections that may lose records (R68)
+        self.warnings: list[str] = []
         #: requests with the image before and after them
         self.proposals: list[tuple[AlterPartitionRequest, MetadataImage, MetadataImage]] = []
 
@@ -86,6 +88,7 @@ class Observer:
         self._on_metadata = hooks("metadata_committed")
         self._on_image = hooks("image_followed")
         self._on_proposal = hooks("proposal_handled")
+        self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_consumed = hooks("consumed")
         world.around.watch = self._watcher
@@ -98,11 +101,22 @@ class Observer:
 
     def broken(self, one: Property, index: int | None, story: str) -> None:
         """A property does not hold. Raises: Violation, unless a rule allows it in this band."""
-        rule = excuse(one, self.world.shape, None if index is None else self.ghosts[index])
+        rule = excuse(one, self.world.shape, self.evidence(index))
         place = "" if index is None else f" partition {index}"
         if rule is None:
             raise Violation(f"{one.name}{place}: {story}")
         self.allowed.setdefault((one.name, rule), set()).add(-1 if index is None else index)
+
+    def evidence(self, index: int | None) -> Evidence:
+        """What is known of losses of a partition; of the whole cluster without one."""
+        broken = [broker.machine.platter.broken for broker in self.world.brokers]
+        if index is None:
+            return Evidence(None, any(broken), False)
+        ghost = self.ghosts.get(index, Ghost())
+        views = self.replicas.get(index, {}).values()
+        has_lied = any(view.log.folder in folders for view in views for folders in broken)
+        is_shorter = any(v.survives is not None and v.survives < v.end_offset for v in views)
+        return Evidence(ghost.unclean, has_lied, ghost.has_lost_tail or is_shorter)
 
     def losses(self) -> dict[str, int]:
         """What was broken and allowed: of properties how many partitions, of rules how many rows."""
@@ -209,6 +223,8 @@ class Observer:
         view.high_watermark = replica.high_watermark
         self.replicas[index][broker.node_id] = view
         appended = self._update(view, replica)
+        if prior is not None and view.end_offset < prior.end_offset:
+            self.ghosts[index].has_lost_tail = True
         for hook in self._on_loaded:
             hook(self, view, prior)
         before = Before(None, None, Role.NONE, 0, 0, 0, None)
@@ -314,6 +330,10 @@ class Observer:
             _listen_to_controller(core, heard, self.marks)
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
+        if heard.warnings:
+            for hook in self._on_warning:
+                hook(self, node, heard.warnings)
+            heard.warnings.clear()
         for proposal in heard.proposals:
             for hook in self._on_proposal:
                 hook(self, *proposal)
@@ -440,7 +460,11 @@ def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -
             if core.is_active:
                 heard.proposals.append((event.message, before, core.latest))
         marks.controller_said(effects)
-        heard.bugs += [effect.reason for effect in effects if type(effect) is Resign]
+        for effect in effects:
+            if type(effect) is Resign:
+                heard.bugs.append(effect.reason)
+            elif type(effect) is Note and "records may be lost" in effect.text:
+                heard.warnings.append(effect.text)
         return effects
 
     core.handle = listen  # type: ignore[method-assign]

@@ -101,6 +101,8 @@ class Ghost:
     consumed: int = 0
     #: how somebody was elected who may have lacked committed records; None: never
     unclean: str | None = None
+    #: a new process has found less in a log than its predecessor had
+    has_lost_tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,9 @@ class Property:
         self, seen: "Observer", request: AlterPartitionRequest, before: MetadataImage, after: MetadataImage
     ) -> None:
         """The active controller has taken an AlterPartition request in."""
+
+    def controller_warned(self, seen: "Observer", node: SimController, lines: Sequence[str]) -> None:
+        """An active controller has told of elections that may lose records."""
 
     def voter_changed(self, seen: "Observer", node: SimController, voter: Snapshot) -> None:
         """After a step of a voter that changed its epoch, role, or what it knows to be committed."""

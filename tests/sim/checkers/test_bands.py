@@ -2,43 +2,123 @@
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from controller.decisions import CauseKind
 from controller.election import ElectionReason
-from sim.checkers.bands import LAST_REPLICA_STANDING, LYING_DISKS, excuse, excuse_of_loss
+from sim.checkers.bands import COPIES_GONE, LAST_REPLICA_STANDING, LYING_DISKS, Evidence, excuse
 from sim.checkers.logs import EpochOffsetUniqueness, LeaderCompleteness, NoCommittedRecordLostGlobally
-from sim.checkers.views import Ghost
+from sim.checkers.told import UncleanElectionsAreTold
 from sim.choices import Choices
 from sim.faults import Plan
 from sim.run import run
 from sim.world import Shape
+from tests.sim.checkers.histories import Scene, change, mark, row, view_of
 
 LYING = replace(Shape(), every_write=True, disks_lie=True)
 NO_ELR = replace(Shape(), elr=False)
 OVER = replace(Shape(), over_budget=True)
-RECOVERED = Ghost(unclean=ElectionReason.LAST_KNOWN_LEADER.value)
+RECOVERED = Evidence(unclean=ElectionReason.LAST_KNOWN_LEADER.value)
+LIED = Evidence(has_lied=True, has_lost_tail=True)
+SHORTER = Evidence(has_lost_tail=True)
 
 
-def test_in_budget_nothing_is_excused_not_even_after_an_unclean_election() -> None:
-    assert excuse_of_loss(Shape(), RECOVERED) is None
-    assert excuse(NoCommittedRecordLostGlobally(), Shape(), RECOVERED) is None
+@pytest.mark.parametrize(
+    ("shape", "evidence", "rule"),
+    [
+        (Shape(), RECOVERED, None),
+        (Shape(), LIED, None),
+        (OVER, Evidence(), None),
+        (OVER, SHORTER, None),
+        (OVER, RECOVERED, "B-4: beyond the budget, elected as last_known_leader"),
+        (LYING, RECOVERED, None),
+        (LYING, SHORTER, None),
+        (LYING, LIED, LYING_DISKS),
+        (NO_ELR, RECOVERED, None),
+        (NO_ELR, SHORTER, LAST_REPLICA_STANDING),
+    ],
+)
+def test_a_loss_is_excused_where_there_is_evidence_of_what_the_band_allows_b4(
+    shape: Shape, evidence: Evidence, rule: str | None
+) -> None:
+    assert excuse(LeaderCompleteness(), shape, evidence) == rule
 
 
-def test_beyond_the_budget_a_loss_is_excused_once_the_controller_has_told_of_it_b4() -> None:
-    assert excuse_of_loss(OVER, Ghost()) is None
-    rule = excuse(LeaderCompleteness(), OVER, RECOVERED)
-    assert rule == "B-4: beyond the budget, elected as last_known_leader"
-
-
-def test_beyond_the_budget_all_copies_may_go_before_anybody_is_elected() -> None:
-    assert excuse(NoCommittedRecordLostGlobally(), OVER, Ghost()) is not None
-    assert excuse(LeaderCompleteness(), OVER, Ghost()) is None
+def test_beyond_the_budget_copies_may_go_before_anybody_is_elected_once_a_tail_was_lost() -> None:
+    assert excuse(NoCommittedRecordLostGlobally(), OVER, SHORTER) == COPIES_GONE
+    assert excuse(NoCommittedRecordLostGlobally(), OVER, Evidence()) is None
+    assert excuse(LeaderCompleteness(), OVER, SHORTER) is None
 
 
 @pytest.mark.parametrize("shape", [LYING, NO_ELR, OVER])
 def test_what_is_not_about_loss_holds_in_every_band(shape: Shape) -> None:
-    assert excuse(EpochOffsetUniqueness(), shape, RECOVERED) is None
+    assert excuse(EpochOffsetUniqueness(), shape, Evidence("last_known_leader", True, True)) is None
+
+
+@pytest.mark.parametrize(
+    ("broken", "index", "expected"), [("t-0", 0, True), ("t-1", 0, False), ("t-1", None, True)]
+)
+def test_a_disk_is_held_to_have_lied_about_the_log_that_it_lied_about(
+    broken: str, index: int | None, expected: bool
+) -> None:
+    scene = Scene(LeaderCompleteness(), LYING)
+    view_of(scene, 1, [mark(0)])
+    scene.world.brokers[2].machine.platter.broken.add(f"/data/{broken}")
+    assert scene.seen.evidence(index).has_lied is expected
+
+
+@pytest.mark.parametrize(("survives", "expected"), [(None, False), (2, False), (1, True)])
+def test_a_tail_is_lost_when_less_survives_than_there_was(survives: int | None, expected: bool) -> None:
+    scene = Scene(LeaderCompleteness(), NO_ELR)
+    view_of(scene, 1, [mark(0), mark(1)], survives=survives)
+    assert scene.seen.evidence(0).has_lost_tail is expected
+
+
+def warned(scene: Scene, lines: list[str], counted: int) -> None:
+    """Voter 101 tells operators, and counts."""
+    node = scene.world.controllers[0]
+    if not hasattr(node, "process"):
+        node.process = scene.world.loop.process("c101.1")
+    elections = dict.fromkeys(ElectionReason, 0) | {
+        ElectionReason.LONGEST_LOG: counted,
+        ElectionReason.ISR: 7,
+    }
+    core = SimpleNamespace(counts=SimpleNamespace(elections=elections))
+    node.server = SimpleNamespace(core=core)  # type: ignore[assignment]
+    scene.property.controller_warned(scene.seen, node, lines)
+
+
+TOLD = "t-0: leader none@6 -> 2@7 (some cause; elected as longest_log; records may be lost, passed over ())"
+
+
+@pytest.mark.parametrize(
+    ("lines", "counted", "expected"),
+    [
+        ([TOLD], 1, None),
+        ([], 0, "nobody told"),
+        ([TOLD.replace("t-0", "t-1")], 1, "nobody told"),
+        ([TOLD.replace("longest_log", "designated")], 1, "nobody told"),
+        ([TOLD], 0, "counts 0 elections"),
+        (["records may be lost"], 1, "does not tell which"),
+    ],
+    ids=["told", "silent", "of another", "of another rule", "not counted", "of none"],
+)
+def test_who_may_lack_records_is_elected_with_a_word_and_a_count_b4(
+    lines: list[str], counted: int, expected: str | None
+) -> None:
+    scene = Scene(UncleanElectionsAreTold())
+    nobody = row(isr=(), leader=None, last_known_leader=1)
+    elected = change(nobody, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, isr=(2,))
+
+    def tell() -> None:
+        if lines:
+            warned(scene, lines, counted)
+        scene.property.partition_changed(scene.seen, 0, elected)
+
+    said = scene.violation(tell)
+    assert (said is None) if expected is None else (said is not None and expected in said)
 
 
 @pytest.mark.slow
