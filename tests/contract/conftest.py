@@ -11,6 +11,7 @@ from typing import Protocol
 import pytest
 import uvloop
 
+from cli import power_drivers
 from runtime.api import Runtime
 from runtime.memory import MemoryWorld, memory_runtime
 from runtime.real import real_runtime
@@ -137,6 +138,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.timeout(60, method="thread"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tests of power losses run with the drivers that work here: say which do not."""
+    for name in power_drivers.NAMES:
+        if reason := power_drivers.why_not(name):
+            terminalreporter.write_line(f"power loss {name} was not tested: {reason}")
 
 
 @pytest.fixture(params=["machine", "memory", "tracked"])
