@@ -147,7 +147,7 @@ def _evidence(stage: Stage, judging: Judge) -> Evidence:
         counts=dict(verdict.counts),
         facts=dict(verdict.facts),
         lost=lost,
-        elections=stage.unclean_elections(),
+        elections=stage.view.unclean_elections(),
         complaints=tuple(stage.complaints),
         notes=verdict.inconclusive,
     )

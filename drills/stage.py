@@ -5,38 +5,27 @@ there is no sleep of a fixed length. Which states follow upon each other is the 
 """
 
 import random
-import re
 import threading
 import time
-import urllib.request
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TypeVar
 
-from cli.demo_watch import ClusterWatch
-from cli.explain_log import fetch_log
-from cli.explain_story import story_of
 from cli.local_cluster import LocalCluster
 from cli.nodes import ClusterError, Node
-from client.admin import Admin
 from client.admin_configs import FeatureUpdate, Resource
 from drills.drill import Drill
 from drills.load import Load
 from drills.log_ends import log_end
-from drills.outcome import Election
 from drills.partition_sets import NOBODY, Sets, Wanted
 from drills.settings import Settings
-from runtime.api import Runtime
-from runtime.real import run
+from drills.view import View
 
 TOPIC = "drill"
 MANAGER = "unclean.recovery.manager.enabled"
 STRATEGY = "unclean.recovery.strategy"
 ELR_FEATURE = "eligible.leader.replicas.version"
 _POLL_S = 0.03
-_REPLIES = re.compile(r"^kafka_controller_unclean_recovery_replies_total\{(.*)\} (\S+)$", re.MULTILINE)
 
-T = TypeVar("T")
 #: takes the lines of a story
 Said = Callable[[str], None]
 
@@ -65,13 +54,15 @@ class Stage:
         self._halt = halt
         #: the seed's chances: where to cut, how long to write before
         self.chance = random.Random(f"{settings.seed}:{drill.name}")
-        self.operator = ClusterWatch(cluster.bootstrap_controllers)
+        self.view = View(cluster, TOPIC)
         self.load = Load(cluster.bootstrap_servers, ledger, TOPIC, name="all", halt=halt)
         self.ledger = ledger
         #: what the drill itself found to be not as the story says
         self.complaints: list[str] = []
         self._others: list[Load] = []
         self._silent: list[int] = []
+        #: {broker id: its epoch when it was taken down last}
+        self._former_epochs: dict[int, int] = {}
         self._cuts = 0
 
     # --- the beginning and the end ---------------------------------------------------------------------
@@ -79,7 +70,7 @@ class Stage:
     def begin(self, replicas: Sequence[int]) -> None:
         """Apply the settings, make the topic with these replicas, preferred first, and start the load."""
         if not self.settings.elr:
-            self.ask(
+            self.view.ask(
                 lambda admin: admin.update_features({ELR_FEATURE: FeatureUpdate(0, allow_downgrade=True)})
             )
         self.configure(MANAGER, "true" if self.settings.manager else "false", topic=None)
@@ -88,7 +79,7 @@ class Stage:
             STRATEGY: self.settings.strategy,
             **self.drill.topic_configs,
         }
-        self.ask(lambda admin: admin.create_topic(TOPIC, assignments={0: replicas}, configs=configs))
+        self.view.ask(lambda admin: admin.create_topic(TOPIC, assignments={0: replicas}, configs=configs))
         self.wait(leader=replicas[0], isr=replicas)
         self.load.start()
 
@@ -101,7 +92,7 @@ class Stage:
 
     def end(self) -> None:
         """Until everybody who runs is in sync and the load has gone on; then every answer is awaited."""
-        self.wait(isr=[node.node_id for node in self.cluster.brokers if self.cluster.pid(node) is not None])
+        self.wait_readmitted()
         self.load.wait_acked(50)
         self.stop_loads()
 
@@ -117,21 +108,7 @@ class Stage:
         load.start()
         return load
 
-    # --- looking ---------------------------------------------------------------------------------------
-
-    def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
-        """Ask the controllers, who answer also while no broker does."""
-        return self.operator.ask(question)
-
-    def sets(self) -> Sets:
-        """The partition as the controllers have it."""
-        while True:
-            # one that has just started knows no topic yet
-            rows = self.operator.describe(TOPIC).partitions
-            if rows:
-                row = rows[0]
-                elr, known = row.eligible_leader_replicas or (), row.last_known_elr or ()
-                return Sets(row.leader_id, tuple(sorted(row.isr)), tuple(sorted(elr)), tuple(sorted(known)))
+    # --- waiting ---------------------------------------------------------------------------------------
 
     def wait(
         self,
@@ -149,7 +126,7 @@ class Stage:
         """
         wanted = Wanted(leader, isr, elr if self.settings.elr else None, known if self.settings.elr else None)
         deadline = time.monotonic() + timeout_s
-        while not wanted.is_met(seen := self.sets()):
+        while not wanted.is_met(seen := self.view.sets()):
             if never(seen):
                 raise ClusterError(f"{seen}, on the way to {wanted}")
             if time.monotonic() > deadline:
@@ -158,10 +135,27 @@ class Stage:
         self.say(f"  {seen}")
         return seen
 
+    def wait_readmitted(self, timeout_s: float = 60.0) -> Sets:
+        """Until every broker that runs is in the ISR, in the incarnation that it was started as."""
+        running = tuple(n.node_id for n in self.cluster.brokers if self.cluster.pid(n) is not None)
+        seen: list[Sets] = []
+
+        def is_full() -> bool:
+            now = self.view.moment()
+            seen.append(now.sets)
+            is_new = all(
+                now.epochs.get(broker, -1) > self._former_epochs.get(broker, -1) for broker in running
+            )
+            return is_new and now.sets.leader != NOBODY and now.sets.isr == running
+
+        self.wait_until(is_full, f"not all of {_ids(running)} are in the ISR", timeout_s)
+        self.say(f"  {seen[-1]}")
+        return seen[-1]
+
     def wait_led(self, *, timeout_s: float = 40.0) -> Sets:
         """Until the partition has a leader, whoever that is."""
-        self.wait_until(lambda: self.sets().leader != NOBODY, "there is no leader", timeout_s)
-        seen = self.sets()
+        self.wait_until(lambda: self.view.sets().leader != NOBODY, "there is no leader", timeout_s)
+        seen = self.view.sets()
         self.say(f"  {seen}")
         return seen
 
@@ -184,66 +178,18 @@ class Stage:
 
     def wait_fenced(self, broker_id: int) -> None:
         """Until the controller counts on this broker no more."""
-        self.wait_until(lambda: broker_id in self.fenced(), f"broker {broker_id} is not fenced")
-
-    def fenced(self) -> tuple[int, ...]:
-        """Ids of brokers that the controller does not count on."""
-        found = self.ask(lambda admin: admin.describe_cluster())
-        return tuple(sorted(broker.broker_id for broker in found.brokers if broker.is_fenced))
-
-    def active_controller(self) -> Node:
-        """The node of the active controller."""
-        return self.cluster.node(f"controller-{self.operator.active_controller()}")
-
-    def min_isr(self) -> int:
-        """The effective min ISR (R109)."""
-        return self.operator.describe(TOPIC).partitions[0].min_isr
-
-    def high_watermark(self) -> int:
-        """The end of what consumers may see; waits for a leader that knows."""
-        watch = ClusterWatch(self.cluster.bootstrap_servers)
-        found = watch.ask(lambda admin: admin.list_offsets({(TOPIC, 0): -1}))
-        return next(iter(found.values())).offset
-
-    def replies(self, broker_id: int) -> int:
-        """Answers about logs that the active controller has had of this broker, whatever they were worth."""
-        port = self.active_controller().http_port
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        return sum(
-            int(float(value))
-            for labels, value in _REPLIES.findall(text)
-            if f'broker="{broker_id}"' in labels.split(",")
-        )
+        self.wait_until(lambda: broker_id in self.view.fenced(), f"broker {broker_id} is not fenced")
 
     def log_end(self, broker_id: int) -> int:
         """Where the log of a broker that does not run ends on its disk, as recovery will find it."""
         return log_end(self.cluster.data_folder(self.cluster.broker(broker_id)) / f"{TOPIC}-0")
-
-    def unclean_elections(self) -> tuple[Election, ...]:
-        """The elections of this partition that may have lost records, in order."""
-        found: list[Election] = []
-
-        async def work(runtime: Runtime) -> int:
-            log = await fetch_log(runtime, self.cluster.bootstrap_controllers, 30_000)
-            for step in story_of(log, TOPIC, 0).steps:
-                decision, after = step.decision, step.after
-                if decision is None or after is None or after.leader is None or decision.reason is None:
-                    continue
-                if decision.reason.is_unclean:
-                    loss = decision.cause.predicted_loss(after.leader)
-                    found.append(Election(after.leader, decision.reason.value, loss))
-            return 0
-
-        run(work)
-        return tuple(found)
 
     # --- acting ----------------------------------------------------------------------------------------
 
     def configure(self, key: str, value: str, *, topic: str | None = TOPIC) -> None:
         """Set a key of the topic, or of the cluster."""
         resource = Resource.cluster() if topic is None else Resource.topic(topic)
-        refusal = self.ask(lambda admin: admin.alter_configs({resource: {key: value}}))[resource]
+        refusal = self.view.ask(lambda admin: admin.alter_configs({resource: {key: value}}))[resource]
         if refusal is not None:
             raise ClusterError(f"{key}={value}: {refusal}")
 
@@ -264,11 +210,13 @@ class Stage:
     def kill(self, *broker_ids: int) -> None:
         """kill -9: the page cache lives on."""
         self.say(f"kill -9: broker {_ids(broker_ids)}")
+        self._remember(self._brokers(broker_ids))
         self.cluster.kill(self._brokers(broker_ids))
 
     def stop(self, *broker_ids: int) -> None:
         """A clean stop."""
         self.say(f"clean stop: broker {_ids(broker_ids)}")
+        self._remember(self._brokers(broker_ids))
         self.cluster.stop(self._brokers(broker_ids))
 
     def cut_power(self, *broker_ids: int) -> None:
@@ -278,6 +226,7 @@ class Stage:
     def cut_power_of(self, nodes: Sequence[Node]) -> None:
         """Power loss of any nodes, at once."""
         self.say(f"power cut: {', '.join(node.name for node in nodes)}")
+        self._remember([node for node in nodes if node.role == "broker"])
         self._cuts += 1
         self.cluster.power_loss(nodes, seed=self.settings.seed * 1000 + self._cuts)
 
@@ -323,6 +272,10 @@ class Stage:
                 f"it lost what was acknowledged up to {self.load.acked_end}"
             )
         self.say(f"  the log of broker {broker_id} ends at {end}: everything acknowledged is there")
+
+    def _remember(self, nodes: Sequence[Node]) -> None:
+        epochs = self.view.moment().epochs
+        self._former_epochs.update({node.node_id: epochs.get(node.node_id, -1) for node in nodes})
 
     def _brokers(self, broker_ids: Sequence[int]) -> list[Node]:
         return [self.cluster.broker(broker_id) for broker_id in broker_ids]

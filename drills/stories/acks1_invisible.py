@@ -17,11 +17,11 @@ def _play(stage: Stage) -> None:
     stage.wait(leader=1, isr=(1, 3))
     stage.pause(3)
     stage.wait(leader=1, isr=(1,), elr=(3,))
-    before = stage.high_watermark()
+    before = stage.view.high_watermark()
     weak = stage.other_load("one", acks=1)
     weak.wait_acked(200)
     weak.stop()
-    visible = stage.high_watermark()
+    visible = stage.view.high_watermark()
     stage.say(
         f"acks=1 records are acknowledged below {weak.acked_end}, consumers see what is below {visible}"
     )
@@ -32,7 +32,7 @@ def _play(stage: Stage) -> None:
     stage.resume(2, 3)
     if stage.settings.elr:
         stage.wait(leader=3)
-        now = stage.high_watermark()
+        now = stage.view.high_watermark()
         if now < before:
             stage.complaints.append(f"A-6: the high watermark moved back from {before} to {now}")
     else:

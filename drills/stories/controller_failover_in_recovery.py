@@ -21,7 +21,7 @@ def _play(stage: Stage) -> None:
         two_have_answered(stage)
     if moment == 2:
         stage.resume(3)
-    active = stage.active_controller()
+    active = stage.view.active_controller()
     stage.say(f"kill -9: {active.name}, the active controller")
     stage.cluster.kill([active])
     if moment != 2:

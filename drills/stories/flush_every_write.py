@@ -17,7 +17,6 @@ def _play(stage: Stage) -> None:
     for broker_id in (1, 2, 3):
         stage.need_kept(broker_id)
     stage.start_all()
-    stage.wait_led()
     stage.end()
 
 

@@ -34,7 +34,7 @@ def _play(stage: Stage) -> None:
     if stage.settings.elr:
         stage.wait(leader=2, isr=(1, 2), elr=())
     else:
-        stage.wait_until(lambda: stage.fenced() == (3,), "brokers 1 and 2 stay fenced")
+        stage.wait_until(lambda: stage.view.fenced() == (3,), "brokers 1 and 2 stay fenced")
         # "However, the ISR can't be recovered because these two brokers are not in ISR."
         stage.wait(leader=NOBODY, isr=(3,))
     # "At T4, broker 2 restarts" - "and becomes the leader. Then, the replication begins and results in global

@@ -15,7 +15,7 @@ def _play(stage: Stage) -> None:
     stage.write()
     stage.say("min.insync.replicas=3")
     stage.configure("min.insync.replicas", "3")
-    stage.wait_until(lambda: stage.min_isr() == 3, "min ISR is not 3")
+    stage.wait_until(lambda: stage.view.min_isr() == 3, "min ISR is not 3")
     stage.write()
     stage.pause(3)
     stage.wait(leader=1, isr=(1, 2), elr=(3,))

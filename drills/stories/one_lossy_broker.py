@@ -18,7 +18,7 @@ def _play(stage: Stage) -> None:
         _one_cut(stage)
         stage.start_all()
         stage.resume_all()
-        stage.wait(isr=(1, 2, 3))
+        stage.wait_readmitted()
     stage.end()
 
 
@@ -41,7 +41,7 @@ def _one_cut(stage: Stage) -> None:
             stage.pause(others[0])
             _maybe_wait(stage, others[0])
         case "kill a controller":
-            active = stage.active_controller()
+            active = stage.view.active_controller()
             stage.say(f"kill -9: {active.name}, the active controller")
             stage.cluster.kill([active])
     if comes_first:

@@ -27,7 +27,6 @@ def _play(stage: Stage) -> None:
         if killed:
             stage.kill(*killed)
     stage.start_all()
-    stage.wait_led()
     stage.end()
 
 

@@ -20,10 +20,10 @@ def two_are_asked(stage: Stage) -> None:
 
 def two_have_answered(stage: Stage) -> None:
     """As above, and 1 and 2 have told of their logs."""
-    before = {broker_id: stage.replies(broker_id) for broker_id in (1, 2)}
+    before = {broker_id: stage.view.replies(broker_id) for broker_id in (1, 2)}
     two_are_asked(stage)
     stage.wait_until(
-        lambda: all(stage.replies(broker_id) > before[broker_id] for broker_id in before),
+        lambda: all(stage.view.replies(broker_id) > before[broker_id] for broker_id in before),
         "brokers 1 and 2 do not answer",
     )
-    stage.say(f"  brokers 1 and 2 have answered; {stage.sets()}")
+    stage.say(f"  brokers 1 and 2 have answered; {stage.view.sets()}")

@@ -19,7 +19,7 @@ def _play(stage: Stage) -> None:
         stage.write(20, 100)
         stage.start_all()
         # readmitted: from here on it has lost nothing
-        stage.wait(isr=(1, 2, 3))
+        stage.wait_readmitted()
     stage.end()
 
 

@@ -19,7 +19,7 @@ def _play(stage: Stage) -> None:
     stage.resume(3)
     # now 3 may answer whenever it is asked, and until 2 is back nobody may be elected
     stage.wait_unfenced(1, 3)
-    stage.say(f"  {stage.sets()}")
+    stage.say(f"  {stage.view.sets()}")
     stage.start(2)
     stage.wait(leader=2, never=lambda seen: seen.leader not in (NOBODY, 2))
     stage.end()

@@ -15,7 +15,6 @@ def _play(stage: Stage) -> None:
     for broker_id in (1, 2, 3):
         stage.tell_log_end(broker_id)
     stage.start_all()
-    stage.wait_led()
     stage.end()
 
 

@@ -1,0 +1,126 @@
+"""What the controllers say of the cluster and of the drill's partition, for stories that wait for it.
+
+Owns the questions; each is asked again until somebody answers. Decides nothing and changes nothing.
+"""
+
+import re
+import urllib.request
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cli.demo_watch import ClusterWatch
+from cli.explain_log import fetch_log
+from cli.explain_story import story_of
+from cli.local_cluster import LocalCluster
+from cli.nodes import ClusterError, Node
+from client.admin import Admin
+from drills.outcome import Election
+from drills.partition_sets import Sets
+from protocol.messages.topics import DescribedPartition
+from runtime.api import Runtime
+from runtime.real import run
+
+_REPLIES = re.compile(r"^kafka_controller_unclean_recovery_replies_total\{(.*)\} (\S+)$", re.MULTILINE)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Registrations and then the partition, in the words of one and the same node."""
+
+    #: {broker id: broker epoch}
+    epochs: dict[int, int]
+    fenced: tuple[int, ...]
+    partition: DescribedPartition
+
+    @property
+    def sets(self) -> Sets:
+        """The partition's sets, ascending."""
+        row = self.partition
+        elr, known = row.eligible_leader_replicas or (), row.last_known_elr or ()
+        return Sets(row.leader_id, tuple(sorted(row.isr)), tuple(sorted(elr)), tuple(sorted(known)))
+
+
+class View:
+    """Questions about one partition and its cluster."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._controllers = ClusterWatch(cluster.bootstrap_controllers)
+
+    def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+        """Ask the controllers, who answer also while no broker does."""
+        return self._controllers.ask(question)
+
+    def moment(self) -> Moment:
+        """The partition and the registrations before it."""
+
+        async def look(admin: Admin) -> Moment | None:
+            found = await admin.describe_cluster()
+            partitions = (await admin.describe_topics([self._topic]))[0].partitions
+            if not partitions:
+                return None  # a controller that has just started knows no topic yet
+            epochs = {broker.broker_id: broker.broker_epoch for broker in found.brokers}
+            fenced = tuple(sorted(broker.broker_id for broker in found.brokers if broker.is_fenced))
+            return Moment(epochs, fenced, partitions[0])
+
+        while (seen := self.ask(look)) is None:
+            pass
+        return seen
+
+    def sets(self) -> Sets:
+        """Leader, ISR, ELR and LastKnownELR."""
+        return self.moment().sets
+
+    def fenced(self) -> tuple[int, ...]:
+        """Ids of brokers that the controllers do not count on."""
+        return self.moment().fenced
+
+    def min_isr(self) -> int:
+        """The effective min ISR (R109)."""
+        return self.moment().partition.min_isr
+
+    def active_controller(self) -> Node:
+        """The node of the active controller."""
+        return self._cluster.node(f"controller-{self._controllers.active_controller()}")
+
+    def high_watermark(self) -> int:
+        """The end of what consumers may see; waits for a leader that knows."""
+        watch = ClusterWatch(self._cluster.bootstrap_servers)
+        found = watch.ask(lambda admin: admin.list_offsets({(self._topic, 0): -1}))
+        return next(iter(found.values())).offset
+
+    def replies(self, broker_id: int) -> int:
+        """Answers about logs that the active controller has had of this broker, whatever they were worth."""
+        port = self.active_controller().http_port
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+        except OSError as error:
+            raise ClusterError(f"the active controller shows no metrics: {error}") from error
+        return sum(
+            int(float(value))
+            for labels, value in _REPLIES.findall(text)
+            if f'broker="{broker_id}"' in labels.split(",")
+        )
+
+    def unclean_elections(self) -> tuple[Election, ...]:
+        """The elections of this partition that may have lost records, in order."""
+        found: list[Election] = []
+
+        async def work(runtime: Runtime) -> int:
+            log = await fetch_log(runtime, self._cluster.bootstrap_controllers, 30_000)
+            for step in story_of(log, self._topic, 0).steps:
+                decision, after = step.decision, step.after
+                if decision is None or after is None or after.leader is None or decision.reason is None:
+                    continue
+                if decision.reason.is_unclean:
+                    loss = decision.cause.predicted_loss(after.leader)
+                    found.append(Election(after.leader, decision.reason.value, loss))
+            return 0
+
+        run(work)
+        return tuple(found)
