@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from broker.log_loading import LogLoader
 from broker.log_metrics import LogDirState, LogState, log_families
 from runtime.api import DiskError, Runtime, Task
 from runtime.stats import MetricFamily
 from storage import clean_shutdown, meta_properties
 from storage.config import LogConfig
-from storage.files import DELETED_SUFFIX, LOG_SUFFIX, METADATA_FOLDER, TopicPartition, parse_folder_name
+from storage.files import DELETED_SUFFIX, TopicPartition
 from storage.flush_stats import FlushStats
 from storage.log import Log
 from storage.log_dir import LogDir, Offsets
@@ -81,12 +82,11 @@ class LogManager:
         self._managed: dict[Key, ManagedLog] = {}
         #: every log that is open and online; read only for others
         self.logs: dict[Key, Log] = {}
+        #: {path of a log dir: logs on their way there}
+        self._creating: Counter[str] = Counter()
         #: folders that are being created or removed, and who waits for that
         self._busy_folders: dict[str, asyncio.Event] = {}
-        #: a proof of a clean stop was found, and no log has belied it
-        self._was_clean = False
-        #: some log is not the one that the proof vouched for (B25)
-        self.is_proof_belied = False
+        self._loader = LogLoader(runtime, self._dir_failed, self._add)
         self._is_loaded = False
         #: epoch that all dirs have stored as the last registered one (R36)
         self._noted_epoch = clean_shutdown.UNKNOWN_EPOCH
@@ -139,8 +139,8 @@ class LogManager:
             marks.append(mark)
         self._check_some_online()
         broker_epoch = self._noted_epoch = clean_shutdown.agreed_epoch(marks)
-        self._was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
-        story = f"clean in epoch {broker_epoch}" if self._was_clean else "not clean"
+        was_clean = self._loader.was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
+        story = f"clean in epoch {broker_epoch}" if was_clean else "not clean"
         _log.info("last shutdown was %s", story)
         return broker_epoch
 
@@ -169,23 +169,19 @@ class LogManager:
         for log_dir in self._online_dirs():
             try:
                 await log_dir.load_checkpoints()
-                folders += [(log_dir, name) for name in await self._partition_folders(log_dir)]
+                folders += [(log_dir, name) for name in await self._loader.folders(log_dir)]
             except DiskError as error:
                 self._dir_failed(log_dir, error)
         self._remaining = dict(Counter(log_dir.path for log_dir, _ in folders))
-        high_watermarks: dict[Key, int] = {}
         done_count = 0
 
         async def open_one(log_dir: LogDir, name: str) -> None:
             nonlocal done_count
             if log_dir.is_online:
                 try:
-                    key = await self._load_folder(log_dir, name, config_for)
+                    await self._loader.open(log_dir, name, config_for)
                 except DiskError as error:
                     self._dir_failed(log_dir, error)
-                else:
-                    if key is not None:
-                        high_watermarks[key] = self._stored_high_watermark(self._managed[key])
             done_count += 1
             self._remaining[log_dir.path] -= 1
             if progress is not None:
@@ -194,96 +190,11 @@ class LogManager:
         works = [partial(open_one, *place) for place in folders]
         await self._in_parallel("open logs", works, self._config.recovery_concurrency * len(self._dirs))
         self._check_some_online()
-        found = {(log_dir.path, name) for log_dir, name in folders}
-        for log_dir in self._online_dirs():
-            for name in sorted(log_dir.vouched):
-                if (log_dir.path, name) not in found:
-                    self._belied(f"{log_dir.file(name)} is missing")
         self._is_loaded = True
         took_ms = self._runtime.clock.now_ms() - started_ms
-        how = "clean" if self._was_clean else "recovered"
+        how = "clean" if self._loader.was_clean else "recovered"
         _log.info("opened %d logs in %d ms, %s", len(self.logs), took_ms, how)
-        return high_watermarks
-
-    async def _partition_folders(self, log_dir: LogDir) -> list[str]:
-        names = []
-        for name in await self._disk.listdir(log_dir.path):
-            if name.endswith(DELETED_SUFFIX):
-                # A deletion that was cut short by a stop.
-                await self._disk.remove_folder(log_dir.file(name))
-            elif name != METADATA_FOLDER and parse_folder_name(name) is not None:
-                names.append(name)
-        return names
-
-    async def _load_folder(
-        self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]
-    ) -> Key | None:
-        partition = parse_folder_name(name)
-        assert partition is not None
-        folder = log_dir.file(name)
-        topic_id = await meta_properties.read_topic_id(self._disk, folder)
-        if topic_id is None:
-            if any(found.endswith(LOG_SUFFIX) for found in await self._disk.listdir(folder)):
-                raise LogDirRefused(
-                    f"{folder}: holds a log but no readable partition.metadata; restore it, or move the "
-                    "folder away and let the replica be fetched again"
-                )
-            # Its creation was cut short before anything could be written to it.
-            await self._disk.remove_folder(folder)
-            return None
-        key = (topic_id, partition.partition_index)
-        known = self._managed.get(key)
-        if known is not None:
-            raise LogDirRefused(f"{folder}: is in {known.log.folder} too; move one of them away")
-        log = await self._open_found(log_dir, partition, topic_id, config_for(partition.topic))
-        # A log that lost more than it should have: what it gets now is not flushed.
-        await log_dir.lower(partition, log.log_end_offset)
-        if log.recovery.reason is not None:
-            _log.log(
-                logging.ERROR if self._was_clean else logging.WARNING,
-                "%s: log ends at %d, %d bytes and %d segments behind it were dropped: %s",
-                name,
-                log.log_end_offset,
-                log.recovery.dropped_bytes,
-                log.recovery.dropped_segments,
-                log.recovery.reason,
-            )
-        self._add(partition, log_dir, log)
-        return key
-
-    async def _open_found(
-        self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
-    ) -> Log:
-        """Open a log that was found; it is scanned unless the proof of a clean stop vouches for it (B25)."""
-        vouched = log_dir.vouched.get(partition.folder_name) if self._was_clean else None
-        open_it = partial(
-            Log.open,
-            self._runtime,
-            log_dir.file(partition.folder_name),
-            config,
-            log_start_offset=log_dir.log_starts.get(partition, 0),
-            topic_id=topic_id,
-            before_rewind=lambda offset: log_dir.lower(partition, offset),
-            on_failure=lambda error: self._dir_failed(log_dir, error),
-        )
-        if vouched is not None:
-            log = await open_it(clean=True)
-            if clean_shutdown.digest(log) == vouched:
-                return log
-            await log.close(False)
-            self._belied(f"{log.folder} is not the log that was closed, it ends at {log.log_end_offset}")
-            return await open_it(clean=False)  # of another life than the checkpoints: all of it
-        log = await open_it(clean=False, recovery_point=log_dir.recovery_points.get(partition, 0))
-        # An empty one may have been on its way when the mark was written, and claims nothing.
-        if self._was_clean and log.log_end_offset > log.log_start_offset:
-            self._belied(f"{log.folder} was not there")
-        return log
-
-    def _belied(self, story: str) -> None:
-        """The proof of a clean stop does not fit the logs: they were exchanged after it was written."""
-        _log.error("the mark of the clean shutdown is void, logs were changed since: %s", story)
-        self._was_clean = False
-        self.is_proof_belied = True
+        return {key: self._stored_high_watermark(managed) for key, managed in self._managed.items()}
 
     def _stored_high_watermark(self, managed: ManagedLog) -> int:
         log = managed.log
@@ -316,6 +227,11 @@ class LogManager:
         self._background.append(self._runtime.tasks.start("interval flush", self._flush_by_time()))
 
     # --- what is there ---------------------------------------------------------------------------------
+
+    @property
+    def is_proof_belied(self) -> bool:
+        """Some log that was found is not the one that the mark of a clean stop vouched for (B25)."""
+        return self._loader.is_belied
 
     @property
     def is_whole(self) -> bool:
@@ -388,35 +304,45 @@ class LogManager:
 
     async def _create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         log_dir = self._least_loaded_dir()
-        folder = log_dir.file(partition.folder_name)
-        for other in self._online_dirs():
-            if await self._disk.exists(other.file(partition.folder_name)):
-                raise LogDirRefused(
-                    f"{folder}: exists already for another topic id; delete that partition first"
-                )
+        self._creating[log_dir.path] += 1
         try:
-            if log_dir.has_rows_of(partition):
-                # Of a deleted topic with this name: a crash would cut or drop the new log by them.
-                await self._store_checkpoints(log_dir)
-            await self._disk.make_folder(folder)
-            # The id before any log file: a folder without it is empty, whenever the power goes.
-            await meta_properties.write_topic_id(self._disk, folder, topic_id)
-            log = await Log.open(
-                self._runtime,
-                folder,
-                config,
-                clean=False,
-                topic_id=topic_id,
-                before_rewind=lambda offset: log_dir.lower(partition, offset),
-                on_failure=lambda error: self._dir_failed(log_dir, error),
-            )
-            await self._disk.sync_folder(log_dir.path)
+            for other in self._online_dirs():
+                folder = other.file(partition.folder_name)
+                if await self._disk.exists(folder):
+                    raise LogDirRefused(
+                        f"{folder}: exists already for another topic id; delete that partition first"
+                    )
+            log = await self._create_in(log_dir, partition, topic_id, config)
         except DiskError as error:
             self._dir_failed(log_dir, error)
             raise
+        finally:
+            self._creating[log_dir.path] -= 1
         if log_dir.failure is not None:  # it failed elsewhere meanwhile
             raise log_dir.failure
         self._add(partition, log_dir, log)
+        return log
+
+    async def _create_in(
+        self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> Log:
+        folder = log_dir.file(partition.folder_name)
+        if log_dir.has_rows_of(partition):
+            # Of a deleted topic with this name: a crash would cut or drop the new log by them.
+            await self._store_checkpoints(log_dir)
+        await self._disk.make_folder(folder)
+        # Opening the log syncs the folder, this file's name too: what a power loss leaves before is empty.
+        await meta_properties.write_topic_id(self._disk, folder, topic_id)
+        log = await Log.open(
+            self._runtime,
+            folder,
+            config,
+            clean=False,
+            topic_id=topic_id,
+            before_rewind=lambda offset: log_dir.lower(partition, offset),
+            on_failure=lambda error: self._dir_failed(log_dir, error),
+        )
+        await log_dir.sync_names()
         return log
 
     async def delete(self, topic_id: bytes, partition_index: int) -> None:
@@ -450,7 +376,7 @@ class LogManager:
         self._busy_folders[name] = asyncio.Event()
 
     def _least_loaded_dir(self) -> LogDir:
-        counts = {log_dir.path: 0 for log_dir in self._online_dirs()}
+        counts = {log_dir.path: self._creating[log_dir.path] for log_dir in self._online_dirs()}
         for managed in self._managed.values():
             counts[managed.log_dir.path] += 1
         return min(self._online_dirs(), key=lambda log_dir: counts[log_dir.path])
@@ -609,7 +535,7 @@ class LogManager:
         # was.
         if broker_epoch is not None:
             await self.note_registration(broker_epoch)
-        if broker_epoch is None or not self.is_whole or not (self._is_loaded or self._was_clean):
+        if broker_epoch is None or not self.is_whole or not (self._is_loaded or self._loader.was_clean):
             _log.warning("stopped without a proof of clean shutdown: the next start recovers all logs")
             return False
         try:

@@ -152,7 +152,9 @@ class ProducePath:
             index = context.index_of[result.key]
             partition = self._partitions.get(result.key)
             if result.error_code is not ErrorCode.NONE or partition is None:
-                code = result.error_code if partition is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = result.error_code
+                if code is ErrorCode.NONE:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 context.rows[index] = self._refused(
                     result.key, code, result.error_message or "the topic is gone"
                 )

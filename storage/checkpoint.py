@@ -25,6 +25,13 @@ async def write_atomically(disk: Disk, path: str, text: str) -> None:
 
     Durable on return. Calls for one path must not overlap. Raises: DiskError.
     """
+    await replace(disk, path, text)
+    await disk.sync_folder(posixpath.dirname(path))
+
+
+async def replace(disk: Disk, path: str, text: str) -> None:
+    """As `write_atomically`, but the new file is found after a power loss only once its folder was synced.
+    Raises: DiskError."""
     temporary = path + TEMPORARY_SUFFIX
     file = await disk.open(temporary, create=True)
     if file.size:  # left over from a stop in the middle of an earlier write
@@ -33,7 +40,6 @@ async def write_atomically(disk: Disk, path: str, text: str) -> None:
     await file.flush()
     await file.close()
     await disk.rename(temporary, path)
-    await disk.sync_folder(posixpath.dirname(path))
 
 
 async def read_text(disk: Disk, path: str) -> str | None:

@@ -28,6 +28,9 @@ class LogDir:
 
     __slots__ = (
         "_disk",
+        "_synced",
+        "_syncing",
+        "_wanted",
         "_writing",
         "directory_id",
         "failure",
@@ -41,6 +44,9 @@ class LogDir:
     def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
         self._disk = disk
         self._writing = asyncio.Lock()
+        self._syncing = asyncio.Lock()
+        # calls of `sync_names`, and how many of them are served
+        self._wanted = self._synced = 0
         self.path = path
         self.directory_id = directory_id
         #: why the dir is no longer trusted; None while it is online
@@ -73,6 +79,17 @@ class LogDir:
     def file(self, name: str) -> str:
         """The path of a file or folder in this dir."""
         return posixpath.join(self.path, name)
+
+    async def sync_names(self) -> None:
+        """Make the folders' names in this dir durable. Calls that come while one is under way share the next:
+        ten thousand partitions that are made at once must not cost a sync each."""
+        self._wanted += 1
+        number = self._wanted
+        async with self._syncing:
+            if self._synced < number:
+                covered = self._wanted
+                await self._disk.sync_folder(self.path)
+                self._synced = covered
 
     async def load_checkpoints(self) -> None:
         """Read what the last process stored. Missing or unreadable files mean that nothing is proven."""

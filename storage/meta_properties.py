@@ -65,9 +65,10 @@ async def ensure(disk: Disk, log_dir: str, cluster_id: str, node_id: int, new_di
 
 
 async def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
-    """Note durably which topic the partition folder belongs to. Raises: DiskError."""
+    """Note which topic the partition folder belongs to, durably once the folder is synced. Raises:
+    DiskError."""
     text = _encode({"version": "0", "topic_id": encode_id(topic_id)}, ": ")
-    await checkpoint.write_atomically(disk, posixpath.join(folder, PARTITION_METADATA), text)
+    await checkpoint.replace(disk, posixpath.join(folder, PARTITION_METADATA), text)
 
 
 async def read_topic_id(disk: Disk, folder: str) -> bytes | None:

@@ -257,13 +257,18 @@ class Cluster:
 
     async def topic(self, partitions: int = 1, **configs: str) -> None:
         """Make the topic `t` with three replicas, and wait until all of them have their roles."""
+        self.topic_id = await self.make_topic("t", partitions, **configs)
+        await self.eventually(lambda: sum(self._has_role(m) for m in self.machines.values()) == 3)
+
+    async def make_topic(self, name: str, partitions: int, **configs: str) -> bytes:
+        """Make a topic with three replicas; its id."""
         overrides = tuple(TopicConfig(name.replace("_", "."), value) for name, value in configs.items())
         response = await self.call(
-            1, CreateTopicsRequest(5000, False, (CreatableTopic("t", partitions, 3, (), overrides),))
+            1, CreateTopicsRequest(5000, False, (CreatableTopic(name, partitions, 3, (), overrides),))
         )
         assert response.topics[0].error_code == ErrorCode.NONE, response
-        self.topic_id = response.topics[0].topic_id
-        await self.eventually(lambda: sum(self._has_role(m) for m in self.machines.values()) == 3)
+        topic_id: bytes = response.topics[0].topic_id
+        return topic_id
 
     def _has_role(self, machine: BrokerMachine) -> bool:
         return TopicPartition(self.topic_id, 0) in machine.node.core.partitions

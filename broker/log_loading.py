@@ -1,0 +1,135 @@
+"""What a start finds in the log dirs: opened, recovered, compared with the mark of the last stop (R35, R86,
+B25).
+
+Owns which folders are logs, and whether the proof of a clean stop holds. Whose logs they are afterwards, and
+what a failed dir means, is the log manager's matter.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from runtime.api import DiskError, Runtime
+from storage import clean_shutdown, meta_properties
+from storage.config import LogConfig
+from storage.files import DELETED_SUFFIX, LOG_SUFFIX, METADATA_FOLDER, TopicPartition, parse_folder_name
+from storage.log import Log
+from storage.log_dir import LogDir
+from storage.meta_properties import LogDirRefused
+
+_log = logging.getLogger("holdfast.log_manager")
+
+
+class LogLoader:
+    """The loading of one start."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        dir_failed: Callable[[LogDir, DiskError], None],
+        found: Callable[[TopicPartition, LogDir, Log], None],
+    ) -> None:
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._dir_failed = dir_failed
+        self._found = found
+        #: {(topic_id, partition_index): folder} of the logs that are open
+        self._folders: dict[tuple[bytes, int], str] = {}
+        #: a proof of a clean stop was found, and no log has belied it
+        self.was_clean = False
+        #: some log is not the one that the proof vouched for
+        self.is_belied = False
+
+    async def folders(self, log_dir: LogDir) -> list[str]:
+        """Names of the partition folders in a dir; what a deletion left is swept away. Raises: DiskError."""
+        names = []
+        for name in await self._disk.listdir(log_dir.path):
+            if name.endswith(DELETED_SUFFIX):
+                # A deletion that was cut short by a stop.
+                await self._disk.remove_folder(log_dir.file(name))
+            elif name != METADATA_FOLDER and parse_folder_name(name) is not None:
+                names.append(name)
+        for name in sorted(log_dir.vouched):
+            if name not in names:
+                self._belied(f"{log_dir.file(name)} is missing")
+        return names
+
+    async def open(self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]) -> None:
+        """Open the log in a partition folder, if it is one. Raises: DiskError, LogDirRefused."""
+        partition = parse_folder_name(name)
+        assert partition is not None
+        folder = log_dir.file(name)
+        topic_id = await meta_properties.read_topic_id(self._disk, folder)
+        if topic_id is None:
+            if await self._holds_records(folder):
+                raise LogDirRefused(
+                    f"{folder}: holds a log but no readable partition.metadata; restore it, or move the "
+                    "folder away and let the replica be fetched again"
+                )
+            # Its creation was cut short before anything could be written to it.
+            await self._disk.remove_folder(folder)
+            return
+        key = (topic_id, partition.partition_index)
+        known = self._folders.setdefault(key, folder)
+        if known != folder:
+            raise LogDirRefused(f"{folder}: is in {known} too; move one of them away")
+        log = await self._open(log_dir, partition, topic_id, config_for(partition.topic))
+        # A log that lost more than it should have: what it gets now is not flushed.
+        await log_dir.lower(partition, log.log_end_offset)
+        if log.recovery.reason is not None:
+            _log.log(
+                logging.ERROR if self.was_clean else logging.WARNING,
+                "%s: log ends at %d, %d bytes and %d segments behind it were dropped: %s",
+                name,
+                log.log_end_offset,
+                log.recovery.dropped_bytes,
+                log.recovery.dropped_segments,
+                log.recovery.reason,
+            )
+        if log_dir.is_online:  # else it failed under another log meanwhile
+            self._found(partition, log_dir, log)
+
+    async def _holds_records(self, folder: str) -> bool:
+        for name in await self._disk.listdir(folder):
+            if name.endswith(LOG_SUFFIX):
+                file = await self._disk.open(f"{folder}/{name}", create=False)
+                size = file.size
+                await file.close()
+                if size:
+                    return True
+        return False
+
+    async def _open(
+        self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> Log:
+        """A log is scanned unless the proof of a clean stop vouches for it."""
+        vouched = log_dir.vouched.get(partition.folder_name) if self.was_clean else None
+        open_it = partial(
+            Log.open,
+            self._runtime,
+            log_dir.file(partition.folder_name),
+            config,
+            log_start_offset=log_dir.log_starts.get(partition, 0),
+            topic_id=topic_id,
+            before_rewind=lambda offset: log_dir.lower(partition, offset),
+            on_failure=lambda error: self._dir_failed(log_dir, error),
+        )
+        if vouched is not None:
+            log = await open_it(clean=True)
+            if clean_shutdown.digest(log) == vouched:
+                return log
+            await log.close(False)
+            self._belied(f"{log.folder} is not the log that was closed, it ends at {log.log_end_offset}")
+            return await open_it(clean=False)  # of another life than the checkpoints: all of it
+        log = await open_it(clean=False, recovery_point=log_dir.recovery_points.get(partition, 0))
+        # An empty one may have been on its way when the mark was written, and claims nothing.
+        if self.was_clean and log.log_end_offset > log.log_start_offset:
+            self._belied(f"{log.folder} was not there")
+        return log
+
+    def _belied(self, story: str) -> None:
+        """The proof of a clean stop does not fit the logs: they were exchanged after it was written."""
+        if self.was_clean:
+            _log.error("the mark of the clean shutdown is void, logs were changed since: %s", story)
+            self.was_clean = False
+            self.is_belied = True
