@@ -41,7 +41,7 @@ KILL = "kill"
 _GIVE_UP_S = 180.0
 #: often enough: the times are those of the controllers' logs
 _LOOK_S = 0.5
-_REGISTERED = re.compile(r"broker \d+ registered .*, epoch \d+$")
+_REGISTERED = re.compile(r"broker (\d+) registered .*, epoch \d+$")
 _UNFENCED = re.compile(r"broker \d+ unfenced, ")
 _OPENED = re.compile(r" opened \d+ logs in (\d+) ms, ")
 _SAMPLE = re.compile(r"^kafka_controller_(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
@@ -153,7 +153,7 @@ def _outage(
         for node in local.nodes:
             told.read(local.log_file(node), already[node])
         # until then a new controller takes those for alive that it knows from before
-        is_back = told.registrations >= len(local.brokers) == seen.get("active_brokers", 0)
+        is_back = len(told.registered) == len(local.brokers) == seen.get("active_brokers", 0)
         if is_back and seen["global_partitions"] == partitions and not seen["offline_partitions"]:
             break
     compared = int(seen["unclean_recovery_finished_total"])
@@ -175,15 +175,15 @@ class _Told:
     def __init__(self, since_s: float) -> None:
         self.registered_s = self.unfenced_s = self.leader_s = since_s
         self.logs_s = 0.0
-        self.registrations = 0
+        self.registered: set[str] = set()
 
     def read(self, log: Path, position: int) -> None:
         """The log of one node from there on."""
         with log.open(encoding="utf-8") as lines:
             lines.seek(position)
             for line in lines:
-                if _REGISTERED.search(line):
-                    self.registrations += 1
+                if registered := _REGISTERED.search(line):
+                    self.registered.add(registered[1])
                     self.registered_s = max(self.registered_s, _at_s(line))
                 elif _UNFENCED.search(line):
                     self.unfenced_s = max(self.unfenced_s, _at_s(line))
