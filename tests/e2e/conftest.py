@@ -20,12 +20,19 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
     """Makes clusters that are killed when the test ends, whatever state they are in."""
     made: list[LocalCluster] = []
 
-    def make(brokers: int = 3, controllers: int = 3, **properties: str) -> LocalCluster:
+    def make(
+        brokers: int = 3,
+        controllers: int = 3,
+        *,
+        before_up: Callable[[LocalCluster], None] = lambda made: None,
+        **properties: str,
+    ) -> LocalCluster:
         keys = {**QUICK, **{key.replace("_", "."): value for key, value in properties.items()}}
         cluster = LocalCluster.create(
             tmp_path / f"cluster-{len(made)}", brokers, controllers, properties=keys
         )
         made.append(cluster)
+        before_up(cluster)
         cluster.up()
         return cluster
 
