@@ -1,8 +1,8 @@
 """Faults of several steps, each aimed at a state that faults at random times hardly ever reach.
 
-Owns their choreography only: who is cut off, stopped or killed, and when, so that a log parts twice, a proposal
-comes too late, a stop or a start is cut short at each of its steps. The single steps are those of `sim.faults`,
-within the same budget.
+Owns their choreography only: who is cut off, stopped or killed, and when, so that a log parts twice, a
+proposal comes too late, a stop or a start is cut short at each of its steps. The single steps are those of
+`sim.faults`, within the same budget.
 """
 
 from collections.abc import Callable

@@ -228,7 +228,7 @@ class SimConnection:
                 self._answer_reset()
             return
         self.network.trace_arrival(self, what)
-        if what is End.RESET:
+        if what is End.RESET and not (self._inbox and self.network.reads_before_reset()):
             self._inbox.clear()
             self.is_closing = True
             self.process.call(self._lose, NetworkError(f"{self._peer} reset the connection"))
@@ -256,7 +256,8 @@ class SimConnection:
         first = inbox.popleft()
         if isinstance(first, End):
             self.is_closing = True
-            self._lose(None)
+            reset = NetworkError(f"{self._peer} reset the connection") if first is End.RESET else None
+            self._lose(reset)
             return
         pieces, size = [first], len(first)
         while inbox and size < READ_MAX_BYTES and isinstance(inbox[0], bytes):
@@ -465,6 +466,10 @@ class SimNetwork:
         if self.cuts_reads and self.stream.draw(4) == 3:
             return 1 + self.stream.draw(size)
         return min(size, READ_MAX_BYTES)
+
+    def reads_before_reset(self) -> bool:
+        """What had arrived unread before a reset is read, as Linux lets it be, unless a write fails first."""
+        return self.stream.draw(2) == 1
 
     def trace_arrival(self, end: SimConnection, what: bytes | End) -> None:
         if isinstance(what, bytes):
