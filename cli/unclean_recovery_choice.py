@@ -82,6 +82,15 @@ class Candidate:
             and not self.is_offline
         )
 
+    @property
+    def is_witness(self) -> bool:
+        """Its log is that of the registered incarnation: what metadata says of the replica is true of it."""
+        return (
+            self.log is not None
+            and self.broker is not None
+            and self.log.broker_epoch == self.broker.broker_epoch
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -173,11 +182,11 @@ def _provable(
     are complete, and of all that are last known one is: theirs is the epoch to go by, as it is the recovery
     manager's in a Balanced recovery.
     """
-    complete = [one for one in found if one.role in (Role.ISR, Role.ELR) and one.worth.is_told]
+    complete = [one for one in found if one.role in (Role.ISR, Role.ELR) and one.is_witness]
     last_known = [one for one in found if one.role is Role.LAST_KNOWN_ELR]
     witnesses = complete
     if not any(one.role in (Role.ISR, Role.ELR) for one in found) and all(
-        one.worth.is_told for one in last_known
+        one.is_witness for one in last_known
     ):
         witnesses = last_known
     if not witnesses:

@@ -426,14 +426,14 @@ class RecoveryMind:
 
     def _stop_asking(self) -> list[Effect]:
         """Whoever has not answered is no candidate (KIP-1275). Look at the cluster once more."""
-        for question in self._questions.values():
-            error = RowError(
-                ErrorCode.REQUEST_TIMED_OUT, f"no answer within {self.limits.recovery_duration_ms} ms"
-            )
-            self._take_silence(question.broker_id, question.partitions, error)
-        for broker_id, partitions in sorted(self._waiting.items()):
-            error = RowError(ErrorCode.REQUEST_TIMED_OUT, "there was no time left to ask for it")
-            self._take_silence(broker_id, partitions, error)
+        silence = RowError(
+            ErrorCode.REQUEST_TIMED_OUT, f"no answer within {self.limits.recovery_duration_ms} ms"
+        )
+        unheard = [(question.broker_id, question.partitions) for question in self._questions.values()]
+        for broker_id, partitions in (*unheard, *self._waiting.items()):
+            for partition in partitions:
+                # what was heard before says more: an error, or a log told out of old metadata
+                self._told.setdefault(partition, {}).setdefault(broker_id, silence)
         self._questions, self._waiting, self._next_ms = {}, {}, None
         if not self.open_partitions():
             self._phase = _Phase.DONE
@@ -540,6 +540,8 @@ def _is_unheard(one: Candidate) -> bool:
     """Asking again may bring an answer that counts (R71)."""
     if one.worth is Worth.NONE:
         return one.problem is None or one.problem.code.is_retriable
+    if one.log is not None and one.log.broker_epoch < 0:
+        return True  # it is about to register: what it is then will be another matter
     return one.worth in (Worth.VOID, Worth.AHEAD, Worth.BEHIND)
 
 
@@ -551,8 +553,8 @@ def _why_nobody(row: DescribedPartition, found: Sequence[Candidate]) -> RowError
     for one in found:
         if one.worth is Worth.AHEAD and one.log is not None:
             text = (
-                f"broker {one.replica} knows leader epoch {one.log.leader_epoch}, but the node that was "
-                f"asked for metadata {row.leader_epoch} only; name another --bootstrap-server"
+                f"broker {one.replica} knows leader epoch {one.log.leader_epoch}, the node that described "
+                f"the cluster only {row.leader_epoch}; name another --bootstrap-server"
             )
             return RowError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
     reasons = "; ".join(f"broker {one.replica}: {one.problem}" for one in found)
