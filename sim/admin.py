@@ -113,12 +113,13 @@ def set_config(resource: Resource, key: str, value: str | None) -> Act:
     return act
 
 
-def elect(kind: ElectionKind, partition: TopicPartition | None) -> Act:
-    """Elect the leader of a partition, or of all."""
+def elect(kind: ElectionKind, partition: TopicPartition | None, leader: int | None = None) -> Act:
+    """Elect the leader of a partition, or of all; with DESIGNATION this one."""
 
     async def act(admin: Admin) -> None:
         wanted = None if partition is None else [partition]
-        _raise((await admin.elect_leaders(kind, wanted, timeout_ms=_TIMEOUT_MS)).values())
+        desired = {} if partition is None or leader is None else {partition: leader}
+        _raise((await admin.elect_leaders(kind, wanted, desired, timeout_ms=_TIMEOUT_MS)).values())
 
     return act
 

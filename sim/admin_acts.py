@@ -19,6 +19,12 @@ _PARTITIONS_MAX = 12
 _SCRATCH_MAX = 3
 #: how often writes of a topic are flushed that counts what is not durable
 _FLUSH_MESSAGES = (None, "2", "20")
+_UNCLEAN_KINDS = (
+    ElectionKind.UNCLEAN,
+    ElectionKind.LONGEST_LOG_AGGRESSIVE,
+    ElectionKind.LONGEST_LOG_BALANCED,
+    ElectionKind.DESIGNATION,
+)
 _STRATEGIES = ("Aggressive", "Balanced", None)
 
 
@@ -121,13 +127,18 @@ class Operations:
         return True
 
     def _elect_unclean(self, stream: Stream) -> bool:
-        """Whoever is alive leads: only where losses are allowed."""
-        found = self._row(stream)
-        if found is None or not self._world.shape.over_budget:
+        """Whoever is alive leads, or whom operators name: only where losses are allowed, of partitions
+        without a leader if there are any."""
+        rows = self._world.partitions()
+        rows = [(place, row) for place, row in rows if row.leader is None] or rows
+        if not rows or self._world.desk.is_busy or not self._world.shape.over_budget:
             return False
-        kinds = (ElectionKind.UNCLEAN, ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED)
-        kind = kinds[stream.draw(len(kinds))]
-        self._world.desk.put(f"elect by {kind.name}", admin.elect(kind, partition_at(found[0])))
+        place, row = rows[stream.draw(len(rows))]
+        kind = _UNCLEAN_KINDS[stream.draw(len(_UNCLEAN_KINDS))]
+        leader = row.replicas[stream.draw(len(row.replicas))] if kind is ElectionKind.DESIGNATION else None
+        told = kind.name if leader is None else f"{kind.name} of b{leader}"
+        act = admin.elect(kind, partition_at(place), leader)
+        self._world.desk.put(f"elect by {told} for {place}", act)
         return True
 
     def unregister(self, broker_id: int) -> bool:

@@ -295,7 +295,7 @@ class Faults:
             return
         stream = self._world.choices.stream(f"return.{node.name}.{node.boots}")
         longest_ms = 600 if one_in(stream, 2) else 5_000
-        self._at(between(stream, at_least_ms, longest_ms), lambda: self._return(node))
+        self._at(between(stream, at_least_ms, max(at_least_ms, longest_ms)), lambda: self._return(node))
 
     def _return(self, node: SimNode) -> None:
         self._returning.discard(node.name)
