@@ -130,6 +130,9 @@ def errors(mind: RecoveryMind, *, is_interrupted: bool = False) -> list[Mapping[
             if error is not None:
                 text = f"not elected: {error}"
             found.append(_row(partition, ErrorCode.OPERATION_NOT_ATTEMPTED, text))
+    if is_interrupted and not found:
+        text = "stopped by a signal before anything was known"
+        found.append({"code": ErrorCode.OPERATION_NOT_ATTEMPTED.name, "message": text})
     return found
 
 
@@ -144,7 +147,9 @@ def _row(partition: TopicPartition, code: ErrorCode, message: str) -> Mapping[st
 
 def warnings(mind: RecoveryMind) -> list[str]:
     """What the operator should know beside the result (R76, R78, R79)."""
-    told = [] if mind.doubt is None else [f"{mind.doubt}: what is told here may be old"]
+    told = []
+    if mind.doubt is not None and mind.has_looked:
+        told.append(f"{mind.doubt}: what is told here may be old")
     if mind.goal is not Goal.ELECT:
         told += [
             f"{name(one)} is skipped, it is online: {outcome.error.message}"

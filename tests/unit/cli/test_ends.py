@@ -101,6 +101,7 @@ QUESTIONS = [
     ["features", "upgrade", "--feature", "x=1"],
     ["leader-election", "--election-type", "unclean", "--all-topic-partitions"],
     ["leader-election", "--election-type", "unclean", "--all-topic-partitions", "--dry-run"],
+    ["unclean-recovery", "--all-offline-partitions", "--automated-recovery"],
     ["reassign-partitions", "--list"],
     ["cluster", "unregister", "--id", "3"],
     ["get-offsets"],
