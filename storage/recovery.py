@@ -116,7 +116,8 @@ async def _scan(found: RecoveredSegments, segment: Segment) -> None:
     """Read a segment from its beginning, note every valid batch, cut the file behind the last one."""
     await segment.restart()
     # What the disk has counts, not what the page cache shows: the process before may have died of a failed
-    # flush, whose pages look written ever since, to us as well (A-20).
+    # flush, whose pages look written ever since, to us as well (A-20). This flushes, too: bytes that look
+    # unchanged may be in the page cache only, since it was the process that died and not the machine.
     await segment.log.drop_cache()
     file_size = segment.log.size
     last_epoch = found.segments[-2].last_epoch if len(found.segments) > 1 else -1
@@ -152,7 +153,10 @@ async def _scan(found: RecoveredSegments, segment: Segment) -> None:
         found.report.reason = f"{segment.log.path} at byte {segment.size}: {error}"
         found.report.dropped_bytes += file_size - segment.size
     found.report.scanned_bytes += segment.size
-    await segment.cut_file()
+    if segment.size < file_size:
+        await segment.cut_file()
+        await segment.log.flush()
+    segment.flushed_size = segment.size
 
 
 def _holds_batch(chunk: bytes, at: int) -> bool:
@@ -181,14 +185,11 @@ async def _drop(disk: Disk, folder: str, bases: list[int], report: RecoveryRepor
 
 
 async def _make_durable(disk: Disk, folder: str, found: RecoveredSegments, names_changed: bool) -> None:
-    """Flush what was scanned, before anybody is served from it (R86)."""
+    """Make names and indexes durable; the scan has flushed the logs (R86). The index of the last segment is
+    flushed when that is rolled or closed, as at any time."""
     scanned = frozenset(found.scanned)
-    for segment in found.segments:
+    for segment in found.segments[:-1]:
         if segment.base_offset in scanned:
-            # Also bytes that look unchanged may be in the page cache only: the process was killed, not the
-            # machine.
-            await segment.log.flush()
-            segment.flushed_size = segment.size
             await segment.flush_whole()
     if names_changed or scanned:
         await disk.sync_folder(folder)

@@ -120,6 +120,20 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.parametrize(("damage", "flushes"), [(bytes, 1), (zeros_in_the_body, 2)])
+async def test_an_unclean_start_waits_for_the_disk_as_rarely_as_it_may(
+    damage: Callable[[bytes], bytes], flushes: int
+) -> None:
+    """R86: once for the log before it is read, once more if it was cut; thousands of logs start at once."""
+    disk, content = await written(ONE)
+    await overwrite(disk, f"{0:020}.log", damage(content))
+    epochs = await content_of(disk, "leader-epoch-checkpoint")
+    before = disk.flush_count
+    await reopen(disk, ONE)
+    stored_again = epochs != await content_of(disk, "leader-epoch-checkpoint")
+    assert disk.flush_count == before + flushes + stored_again
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_the_prefix_before_the_first_invalid_batch_is_kept(damage: Callable[[bytes], bytes]) -> None:
     disk, content = await written(ONE)
