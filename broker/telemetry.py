@@ -17,56 +17,19 @@ def families(
     core: Broker, bytes_out: dict[str, int], replication_bytes_out: dict[str, int]
 ) -> list[MetricFamily]:
     """Everything, as of now. `bytes_out` by topic is counted by the shell."""
-    lifecycle = core.lifecycle
     partitions = sorted(core.partitions.values(), key=lambda p: (p.topic_name, p.key.partition_index))
-    leading = [partition for partition in partitions if partition.role is Role.LEADER]
-    unfenced = {broker.broker_id for broker in core.image.sorted_brokers() if not broker.is_fenced}
-    found = [
-        MetricFamily(
-            "kafka_server_broker_state",
-            MetricKind.GAUGE,
-            "1 for the state that the broker is in.",
-            tuple(Sample(int(lifecycle.state is s), (("state", s.value),)) for s in BrokerState),
+    counts = core.counts
+    return [
+        *_life(core),
+        *_traffic(
+            partitions,
+            ("messages_in", "Records appended for clients.", counts.messages_in),
+            ("bytes_in", "Bytes appended for clients.", counts.bytes_in),
+            ("bytes_out", "Bytes of records sent to consumers.", bytes_out),
+            ("replication_bytes_in", "Bytes appended as follower.", counts.replication_bytes_in),
+            ("replication_bytes_out", "Bytes of records sent to followers.", replication_bytes_out),
         ),
-        gauge(
-            "kafka_server_last_shutdown_clean",
-            "1 when the last stop was proven clean.",
-            lifecycle.was_clean or 0,
-        ),
-        gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
-        gauge("kafka_server_metadata_offset", "End of the applied metadata.", core.image.offset),
-        _by_topic("messages_in", "Records appended for clients.", core.counts.messages_in),
-        _by_topic("bytes_in", "Bytes appended for clients.", core.counts.bytes_in),
-        _by_topic("bytes_out", "Bytes of records sent to consumers.", bytes_out),
-        _by_topic("replication_bytes_in", "Bytes appended as follower.", core.counts.replication_bytes_in),
-        _by_topic("replication_bytes_out", "Bytes of records sent to followers.", replication_bytes_out),
-        gauge("kafka_server_partitions", "Replicas on this broker.", len(partitions)),
-        gauge("kafka_server_leader_partitions", "Partitions led here.", len(leading)),
-        gauge(
-            "kafka_server_under_replicated_partitions",
-            "Partitions led here whose ISR lacks a replica.",
-            sum(len(p.registration.isr) < len(p.registration.replicas) for p in leading if p.registration),
-        ),
-        gauge(
-            "kafka_server_under_min_isr_partitions",
-            "Partitions led here whose ISR is below min ISR.",
-            sum(p.is_under_min_isr for p in leading),
-        ),
-        gauge(
-            "kafka_server_at_min_isr_partitions",
-            "Partitions led here whose ISR is just min ISR.",
-            sum(len(p.registration.isr) == p.registration.min_isr for p in leading if p.registration),
-        ),
-        gauge(
-            "kafka_server_offline_replicas",
-            "Replicas, of partitions led here, on fenced brokers.",
-            sum(r not in unfenced for p in leading if p.registration for r in p.registration.replicas),
-        ),
-        counter("kafka_server_isr_shrinks_total", "ISR shrinks proposed.", core.counts.isr_shrinks),
-        counter("kafka_server_isr_expands_total", "ISR expands proposed.", core.counts.isr_expands),
-        counter(
-            "kafka_server_failed_isr_updates_total", "ISR proposals refused.", core.counts.failed_isr_updates
-        ),
+        *_leading(core, partitions),
         gauge(
             "kafka_server_delayed_produce_requests",
             "Writes that wait for replication.",
@@ -80,7 +43,7 @@ def families(
         counter(
             "kafka_server_metadata_violations_total",
             "Committed metadata records that did not fit.",
-            core.counts.metadata_violations,
+            counts.metadata_violations,
         ),
         MetricFamily(
             "kafka_server_truncated_records_total",
@@ -88,10 +51,74 @@ def families(
             "Records cut off as follower; below_hwm > 0 means committed data was dropped here.",
             LazySamples(lambda: _truncated(core, partitions)),
         ),
+        *(_partition_families(partitions) if core.config.has_partition_metrics else ()),
     ]
-    if core.config.has_partition_metrics:
-        found += _partition_families(partitions)
-    return found
+
+
+def _life(core: Broker) -> list[MetricFamily]:
+    lifecycle = core.lifecycle
+    return [
+        MetricFamily(
+            "kafka_server_broker_state",
+            MetricKind.GAUGE,
+            "1 for the state that the broker is in.",
+            tuple(Sample(int(lifecycle.state is s), (("state", s.value),)) for s in BrokerState),
+        ),
+        gauge(
+            "kafka_server_last_shutdown_clean",
+            "1 when the last stop was proven clean.",
+            lifecycle.was_clean or 0,
+        ),
+        gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
+        gauge("kafka_server_metadata_offset", "End of the applied metadata.", core.image.offset),
+    ]
+
+
+def _traffic(
+    partitions: Iterable[Partition], *counted: tuple[str, str, dict[str, int]]
+) -> Iterator[MetricFamily]:
+    """(name, help, {topic: total}) as counters; topics that are here begin at 0."""
+    topics = dict.fromkeys((partition.topic_name for partition in partitions), 0)
+    for name, help, values in counted:
+        samples = (
+            Sample(value, (("topic", topic),)) for topic, value in sorted({**topics, **values}.items())
+        )
+        yield MetricFamily(f"kafka_server_{name}_total", MetricKind.COUNTER, help, tuple(samples))
+
+
+def _leading(core: Broker, partitions: list[Partition]) -> list[MetricFamily]:
+    """The leader's view of the ISR."""
+    leading = [partition for partition in partitions if partition.role is Role.LEADER]
+    registered = [partition.registration for partition in leading if partition.registration is not None]
+    unfenced = {broker.broker_id for broker in core.image.sorted_brokers() if not broker.is_fenced}
+    counts = core.counts
+    return [
+        gauge("kafka_server_partitions", "Replicas on this broker.", len(partitions)),
+        gauge("kafka_server_leader_partitions", "Partitions led here.", len(leading)),
+        gauge(
+            "kafka_server_under_replicated_partitions",
+            "Partitions led here whose ISR lacks a replica.",
+            sum(len(p.isr) < len(p.replicas) for p in registered),
+        ),
+        gauge(
+            "kafka_server_under_min_isr_partitions",
+            "Partitions led here whose ISR is below min ISR.",
+            sum(p.is_under_min_isr for p in leading),
+        ),
+        gauge(
+            "kafka_server_at_min_isr_partitions",
+            "Partitions led here whose ISR is just min ISR.",
+            sum(len(p.isr) == p.min_isr for p in registered),
+        ),
+        gauge(
+            "kafka_server_offline_replicas",
+            "Replicas, of partitions led here, on fenced brokers.",
+            sum(replica not in unfenced for p in registered for replica in p.replicas),
+        ),
+        counter("kafka_server_isr_shrinks_total", "ISR shrinks proposed.", counts.isr_shrinks),
+        counter("kafka_server_isr_expands_total", "ISR expands proposed.", counts.isr_expands),
+        counter("kafka_server_failed_isr_updates_total", "ISR proposals refused.", counts.failed_isr_updates),
+    ]
 
 
 def replica_body(partition: Partition) -> dict[str, Any]:
@@ -113,11 +140,6 @@ def replica_body(partition: Partition) -> dict[str, Any]:
             for progress in leadership.progress.values()
         ]
     return body
-
-
-def _by_topic(name: str, help: str, values: dict[str, int]) -> MetricFamily:
-    samples = tuple(Sample(value, (("topic", topic),)) for topic, value in sorted(values.items()))
-    return MetricFamily(f"kafka_server_{name}_total", MetricKind.COUNTER, help, samples)
 
 
 def _truncated(core: Broker, partitions: Iterable[Partition]) -> Iterator[Sample]:

@@ -133,10 +133,12 @@ class Visitor(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What was no request is worth no line in the log; our own bug is."""
+        """What was no request is worth no line in the log, nor is a visitor who has gone; our own bug is."""
         if isinstance(exc, HttpProcessingError):
             text = f"this is not an HTTP request that is understood here: {exc.message.splitlines()[0]}"
             response = error_response(400, "BAD_REQUEST", text)
+        elif isinstance(exc, ConnectionError):
+            response = error_response(500, "GONE", "nobody hears this")
         else:
             _log.error("answering %s failed", request.path, exc_info=exc)
             response = error_response(500, "INTERNAL_ERROR", "the node met its own bug; its log tells more")

@@ -36,16 +36,23 @@ _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 class AdminServer:
     """Serves one node. `port` 0 takes any free one."""
 
-    def __init__(self, host: str, port: int, node: NodeTelemetry, limits: DoorLimits = DoorLimits()) -> None:
-        self._limits = limits
+    def __init__(self, host: str, port: int, node: NodeTelemetry, limits: DoorLimits | None = None) -> None:
+        self._limits = limits or DoorLimits()
         self._host = host
         self._port = port
         self._node = node
         self._runner: web.ServerRunner | None = None
         self._lag = Histogram(_LAG_BUCKETS_S)
         self._lag_timer: asyncio.TimerHandle | None = None
-        #: one scrape at a time: a stuck scraper that tries again must not pile up work
+        #: one scrape at a time, and whoever waited for it takes the one that began after the question: a
+        #: stuck scraper that tries again must not pile up work
         self._scrape = asyncio.Lock()
+        #: scrapes that have begun, the last one that came to its end, and its text
+        self._begun_count = 0
+        self._last_done = 0
+        self._scraped: list[bytes] = []
+        self._scraped_as = ""
+        self._scraper_count = 0
         self._process = ProcessCollector(registry=None)
 
     async def start(self) -> int:
@@ -100,8 +107,20 @@ class AdminServer:
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        async with self._scrape:
-            chunks = await self._text(encode)
+        wanted = self._begun_count + 1
+        self._scraper_count += 1
+        try:
+            async with self._scrape:
+                if self._last_done < wanted or self._scraped_as != content_type:
+                    self._begun_count += 1
+                    number = self._begun_count
+                    self._scraped = await self._text(encode)
+                    self._last_done, self._scraped_as = number, content_type
+                chunks = self._scraped
+        finally:
+            self._scraper_count -= 1
+            if not self._scraper_count:
+                self._scraped, self._scraped_as = [], ""
         response = web.StreamResponse(headers={"Content-Type": content_type})
         response.content_length = sum(map(len, chunks))
         await response.prepare(request)

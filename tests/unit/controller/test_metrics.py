@@ -108,8 +108,15 @@ def test_series_of_partitions_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize(
     ("replica", "role"),
-    [(1, ROLE_LEADER), (2, ROLE_ISR), (3, ROLE_ELR), (4, ROLE_LAST_KNOWN_ELR)]
-    + [(5, ROLE_CATCHING_UP), (6, ROLE_FENCED), (7, ROLE_OFFLINE)],
+    [
+        (1, ROLE_LEADER),
+        (2, ROLE_ISR),
+        (3, ROLE_ELR),
+        (4, ROLE_LAST_KNOWN_ELR),
+        (5, ROLE_CATCHING_UP),
+        (6, ROLE_FENCED),
+        (7, ROLE_OFFLINE),
+    ],
 )
 def test_a_replica_is_shown_as_the_best_that_it_is(replica: int, role: int) -> None:
     partition = PartitionRegistration((7, 6, 5, 4, 3, 2, 1), (1, 2), 1, 0, 0, 3, (3,), last_known_elr=(4,))

@@ -1,5 +1,6 @@
 """The admin endpoint over real HTTP."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
@@ -31,15 +32,18 @@ class Node:
 
     def __init__(self) -> None:
         self.readiness = (False, "catching up with the metadata log")
+        self.partitions = 6
+        self.scrape_count = 0
 
     def is_ready(self) -> tuple[bool, str]:
         return self.readiness
 
     def metrics(self) -> Iterable[MetricFamily]:
+        self.scrape_count += 1
         seconds = Histogram((0.1, 1.0))
         for value in (0.05, 0.5, 5):
             seconds.observe(value)
-        yield gauge("kafka_server_partitions", "Partitions here.", 6)
+        yield gauge("kafka_server_partitions", "Partitions here.", self.partitions)
         yield counter("kafka_server_isr_shrinks_total", "Times an ISR shrank.", 2)
         labels = (("topic", 'with "quotes"'), ("partition", "0"))
         yield MetricFamily("kafka_log_end", MetricKind.GAUGE, "Ends.", (Sample(7, labels),))
@@ -146,6 +150,15 @@ async def test_what_is_not_served_is_refused_with_a_sentence(
     error = json.loads(text)["error"]
     assert (seen, error["code"]) == (status, code)
     assert " " in error["message"]
+
+
+async def test_scrapers_that_wait_share_one_scrape_that_began_after_they_asked(url: str, node: Node) -> None:
+    """A stuck scraper that tries again must not pile up work."""
+    texts = await asyncio.gather(*(get(f"{url}/metrics") for _ in range(20)))
+    assert len({status for status, _ in texts}) == 1
+    assert node.scrape_count < 20
+    node.partitions = 7
+    assert "kafka_server_partitions 7.0" in (await get(f"{url}/metrics"))[1]
 
 
 async def test_a_head_request_gets_the_head_only(url: str) -> None:
