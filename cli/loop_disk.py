@@ -12,6 +12,8 @@ import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +62,7 @@ class LoopDisk:
         try:
             descriptor = os.open(self.image, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
-            raise ClusterError(f"{self.image} exists already: it may hold data") from None
+            raise ClusterError(f"{self.image} exists already: remove it if nothing in it is needed") from None
         with os.fdopen(descriptor, "wb") as image:
             image.truncate(IMAGE_BYTES)
         _run(*self.file_system.make, str(self.image))
@@ -76,24 +78,25 @@ class LoopDisk:
 
     def mount(self) -> None:
         """Mount the image, which replays its journal; fine when it is mounted. Raises: ClusterError."""
-        if self.is_mounted():
-            return
-        if not self.image.is_file():
-            raise ClusterError(f"{self.image} is missing: the disk of this node is gone")
-        options = ",".join(("loop", "noatime", "nodev", "nosuid", *self.file_system.options))
-        _run("mount", "-t", self.file_system.kind, "-o", options, str(self.image), str(self.folder))
-        assert self.is_mounted(), f"{self.folder} was mounted just now"
+        with self._alone() as lock:
+            if self.is_mounted():
+                return
+            options = ",".join(("loop", "noatime", "nodev", "nosuid", *self.file_system.options))
+            command = ("mount", "-t", self.file_system.kind, "-o", options, str(self.image), str(self.folder))
+            _run(*command, inherited=lock)
+            assert self.is_mounted(), f"{self.folder} was mounted just now"
 
     def unmount(self) -> None:
         """Unmount; fine when it is not mounted. Raises: ClusterError while a process has files open in it."""
         deadline = time.monotonic() + _UNMOUNT_S
-        while self.is_mounted():
-            try:
-                _run("umount", str(self.folder))
-            except ClusterError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+        with self._alone() as lock:
+            while self.is_mounted():
+                try:
+                    _run("umount", str(self.folder), inherited=lock)
+                except ClusterError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
 
     def cut_power(self) -> None:
         """From now on nothing reaches the image and calls on its files fail (EIO). Raises: ClusterError."""
@@ -114,6 +117,19 @@ class LoopDisk:
                 raise ClusterError(f"{self.folder}: cannot cut the power: {error.strerror}") from error
         finally:
             os.close(folder)
+
+    @contextmanager
+    def _alone(self) -> Iterator[int]:
+        """Until `mount` and `umount` of a command that was killed are done; ours inherit the lock from it."""
+        try:
+            image = os.open(self.image, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise ClusterError(f"{self.image} is missing: the disk of this node is gone") from None
+        try:
+            fcntl.flock(image, fcntl.LOCK_EX)
+            yield image
+        finally:
+            os.close(image)
 
     def _check_ours(self, device: tuple[int, int]) -> None:
         """Raises: ClusterError unless the device is a loop device on our image."""
@@ -173,9 +189,12 @@ def _unescaped(path: str) -> str:
     return path
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, inherited: int | None = None) -> None:
+    pass_fds = () if inherited is None else (inherited,)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, pass_fds=pass_fds
+        )
     except FileNotFoundError:
         raise ClusterError(f"{command[0]} is not installed here") from None
     except subprocess.TimeoutExpired:

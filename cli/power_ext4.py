@@ -4,6 +4,7 @@ What is lost is what the kernel had not written back, really; a seed changes not
 that needs root.
 """
 
+import errno
 import os
 import zlib
 from pathlib import Path
@@ -38,7 +39,11 @@ class LoopDisks(Disks):
 
     def look(self, home: Path) -> None:
         if self._disk(home).is_mounted():
-            self._seen[home] = _pages_of_files(home, self.data_home(home))
+            try:
+                self._seen[home] = _pages_of_files(home, self.data_home(home))
+            except OSError as error:
+                if error.errno != errno.EIO:  # else an interrupted command has cut it already
+                    raise
 
     def cut(self, home: Path) -> None:
         self._disk(home).cut_power()

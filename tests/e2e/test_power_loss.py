@@ -4,23 +4,29 @@ Once with each way of losing power that matters here: the tracked disk, and the 
 machine can mount it.
 """
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli import power_drivers
-from cli.local_cluster import LocalCluster
+from cli.local_cluster import STATE_FILE, LocalCluster
 from client.admin import Admin
 from client.history import parse_value
 from runtime.api import Runtime
 from runtime.real import run
 from tests.e2e.conftest import QUICK
 from tests.e2e.load import Answers, Load, assert_nothing_lost, read_all, watch
+from tests.e2e.test_readme import free_base_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 DRIVERS = [name for name in ("tracked", "ext4-nasty") if not power_drivers.why_not(name)]
+PAGE = Path(__file__).parents[2] / "docs" / "power-loss.md"
 FLUSHED, UNFLUSHED = "flushed", "unflushed"
 
 
@@ -83,3 +89,28 @@ def test_a_power_loss_of_all_brokers_takes_acknowledged_records_unless_every_wri
         flushed.wait_acked(200)
     assert_nothing_lost(servers, FLUSHED, 2, flushed.answers)
     assert lost(cluster, UNFLUSHED, unflushed.answers) > 0, "the power loss took nothing"
+
+
+def test_the_commands_of_the_page_lose_acknowledged_records(tmp_path: Path) -> None:
+    """docs/power-loss.md, typed one after the other; its folder and ports may be in use on this machine."""
+    base = free_base_port(tmp_path)
+    lines = [
+        re.sub(r"\b192(\d\d)\b", lambda found: str(base + int(found[1])), line.strip())
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("    ")
+    ]
+    script = "set -eu\n" + "\n".join(line.replace("/tmp/", f"{tmp_path}/") for line in lines)
+    bin_folder = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
+    finally:
+        if (tmp_path / "dark" / STATE_FILE).exists():
+            LocalCluster.load(tmp_path / "dark").destroy()
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.count("power lost: broker-") == 3
+    (end_offset,) = re.findall(r"^t:0:(\d+)$", done.stdout, re.MULTILINE)
+    assert int(end_offset) < 1000
+    assert done.stdout.endswith("\ndown\n")
