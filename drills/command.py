@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from drills.catalogue import DRILLS
 from drills.drill import Drill
 from drills.outcome import Result, Run, worst
 from drills.report import compare_lines, list_lines, run_lines, run_row, seeds_lines, totals
-from drills.run import Hall, play
+from drills.run import play, verdicts
 from drills.settings import Axis, Settings, expectation_of
 from drills.spark_judge import SparkJudge
 
@@ -83,7 +82,11 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
-    runs = _play_all(plan, folder, is_quiet=output == "json", keeps=keep is not None)
+    try:
+        runs = _play_all(plan, folder, is_quiet=output == "json", keeps=keep is not None)
+    except ClusterError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(Result.INCONCLUSIVE.exit_code)
     if given["report"] is not None:
         given["report"].write_text(json.dumps(_as_json(runs), indent=2) + "\n", encoding="utf-8")
     result = worst(runs, forgives_void=bool(given["seeds"]))
@@ -161,26 +164,18 @@ def _sides(drill: Drill, base: Settings, *, compares: bool, is_alone: bool) -> S
 
 
 def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: bool) -> list[Run]:
-    judge = SparkJudge()
-    hall = Hall(judge)
-
-    def one(number: int) -> Run:
-        drill, settings = plan[number]
-        home = folder / f"run-{number}"
-        label = _label(plan, number)
-        run = play(drill, settings, home, hall, _story(label, is_quiet))
-        if run.result is Result.PASSED and not keeps:
-            shutil.rmtree(home, ignore_errors=True)
-        return run
-
-    with closing(judge), ThreadPoolExecutor(min(2, len(plan))) as pool:
-        try:
-            return list(pool.map(one, range(len(plan))))
-        except BaseException:
-            # a signal, or a mistake of ours: no cluster may be left behind
-            hall.halt.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    """All stories one after the other, then the verdict on all. Raises: ClusterError without Spark."""
+    ledger = folder / "ledger"
+    with closing(SparkJudge()) as judge:
+        played = []
+        for number, (drill, settings) in enumerate(plan):
+            home, say = folder / f"run-{number}", _story(_label(plan, number), is_quiet)
+            one = play(drill, settings, f"{drill.name}-{number}", home, ledger, say)
+            if one.snapshot is not None and not keeps:
+                shutil.rmtree(home / "cluster", ignore_errors=True)
+            played.append(one)
+        _story("", is_quiet)("Spark compares the ledgers with what was served")
+        return verdicts(played, ledger, judge)
 
 
 def _label(plan: Sequence[Planned], number: int) -> str:

@@ -34,10 +34,8 @@ class Load:
         *,
         name: str,
         acks: int = -1,
-        halt: threading.Event,
         records_per_second: int = 500,
     ) -> None:
-        """`halt`: set when nobody wants the story any more."""
         self.name = name
         self._config = ProducerConfig(
             bootstrap_servers,
@@ -50,11 +48,13 @@ class Load:
         self._topic = topic
         self._portion = max(1, records_per_second * PACE_MS // 1000)
         self._stop = threading.Event()
-        self._halt = halt
+        self._held = threading.Event()
         self._error: BaseException | None = None
         #: acknowledged records, and the offset behind the last of them
         self.acked = 0
         self.acked_end = 0
+        #: a record is on its way, or may be soon
+        self._outstanding = True
         #: records that ended without an acknowledgement
         self.failed = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -63,6 +63,19 @@ class Load:
         """Begin to write; returns when the first record is acknowledged."""
         self._thread.start()
         self.wait_acked(1)
+
+    def hold(self) -> None:
+        """Send nothing until `go_on`; returns when every record has an answer. Raises: ClusterError."""
+        self._held.set()
+        deadline = time.monotonic() + 30.0
+        while self._outstanding:
+            self._check(deadline, "goes on writing")
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        """Write again."""
+        self._outstanding = True
+        self._held.clear()
 
     def stop(self) -> None:
         """Write no more and wait until every record has an outcome. Raises: ClusterError."""
@@ -80,15 +93,14 @@ class Load:
         target = self.acked + more
         deadline = time.monotonic() + timeout_s
         while self.acked < target:
-            if self._halt.is_set():
-                raise ClusterError("interrupted")
-            if self._error is not None:
-                raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"producer {self.name} got no {more} acknowledgements within {timeout_s:.0f} s"
-                )
+            self._check(deadline, f"got no {more} acknowledgements within {timeout_s:.0f} s")
             time.sleep(0.01)
+
+    def _check(self, deadline: float, problem: str) -> None:
+        if self._error is not None:
+            raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
+        if time.monotonic() > deadline:
+            raise ClusterError(f"producer {self.name} {problem}")
 
     def _run(self) -> None:
         try:
@@ -101,13 +113,14 @@ class Load:
         producer = Producer(runtime, self._config, ledger, self._on_batch)
         await producer.start()
         await producer.partition_count(self._topic)
-        while not self._stop.is_set() and not self._halt.is_set():
-            if producer.buffered_bytes < _BACKLOG_BYTES:
+        while not self._stop.is_set():
+            if producer.buffered_bytes < _BACKLOG_BYTES and not self._held.is_set():
                 for _ in range(self._portion):
                     pseq, value = ledger.next_value(VALUE_BYTES)
                     producer.send_nowait(self._topic, value, None, 0, tag=pseq)
+            self._outstanding = producer.buffered_bytes > 0 or not self._held.is_set()
             await runtime.clock.sleep(PACE_MS)
-        await producer.close(0 if self._halt.is_set() else _DELIVERY_TIMEOUT_MS)
+        await producer.close(_DELIVERY_TIMEOUT_MS)
         return 0
 
     def _on_batch(self, batch: Batch) -> None:

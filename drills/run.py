@@ -1,124 +1,115 @@
-"""Plays a drill once: cluster up, story, verdict, cluster gone.
+"""Plays a drill once: cluster up, story, snapshot of what is served, cluster gone. Then judges all runs.
 
-Owns the order of these and what becomes of failures; the story itself is the drill's. Of several runs the
-next story is played while Spark looks at the last one's cluster.
+Owns the order of these and what becomes of failures; the story itself is the drill's.
 """
 
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from cli.local_cluster import LocalCluster
 from cli.nodes import ClusterError
 from client.errors import ClientError
 from drills.drill import QUICK, Drill
-from drills.outcome import Evidence, LostRecord, Result, Run, judge
-from drills.settings import Settings, expectation_of
+from drills.outcome import Election, Evidence, Result, Run, judge
+from drills.settings import Expectation, Settings, expectation_of
+from drills.spark_judge import SparkJudge
 from drills.stage import Said, Stage, Void
 from runtime.api import NetworkError
 
 
-class Verdict(Protocol):
-    """What is needed of `durability.verdict.Verdict`."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A story that is over; Spark has not seen its snapshot yet."""
+
+    drill: Drill
+    settings: Settings
+    topic: str
+    seconds: float
+    #: None when the story itself failed or is void
+    snapshot: Path | None
+    elections: tuple[Election, ...] = ()
+    complaints: tuple[str, ...] = ()
+    #: without a snapshot
+    result: Result = Result.BROKEN
+    reason: str = ""
 
     @property
-    def exit_code(self) -> int: ...
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-    @property
-    def facts(self) -> Mapping[str, object]: ...
-    @property
-    def inconclusive(self) -> tuple[str, ...]: ...
-    @property
-    def seconds(self) -> Mapping[str, float]: ...
+    def expectation(self) -> Expectation:
+        """What these settings must lead to."""
+        found = expectation_of(self.drill.expectations, self.settings)
+        assert found is not None, f"{self.drill.name} cannot be played with {self.settings.text}"
+        return found
 
 
-class Judge(Protocol):
-    """Who compares the ledger with the cluster."""
+def play(drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path, say: Said) -> Played:
+    """One run in a new folder `home`. The settings must be ones that the drill can be played with."""
+    began = time.monotonic()
 
-    def verdict(
-        self, ledger: Path, bootstrap_servers: str, log_dirs: Mapping[int, str]
-    ) -> tuple[Verdict, tuple[LostRecord, ...]]: ...
+    def ended(**found: object) -> Played:
+        seconds = round(time.monotonic() - began, 1)
+        return Played(drill, settings, topic, seconds, **found)  # type: ignore[arg-type]
 
-
-class Hall:
-    """Where runs take place: one story at a time and one verdict at a time, of several runs side by side."""
-
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
-        #: set when nobody wants the runs any more
-        self.halt = threading.Event()
-        self.story = threading.Lock()
-        self.verdict = threading.Lock()
-
-
-def play(drill: Drill, settings: Settings, folder: Path, hall: Hall, say: Said) -> Run:
-    """One run in a new folder. The settings must be ones that the drill can be played with."""
-    expectation = expectation_of(drill.expectations, settings)
-    assert expectation is not None, f"{drill.name} cannot be played with {settings.text}"
-    watch = _Stopwatch()
-
-    def ended(result: Result, reason: str, evidence: Evidence | None = None) -> Run:
-        seconds = round(watch.seconds, 1)
-        say(f"{result.name}, {result.value}{': ' if reason else ''}{reason}")
-        return Run(drill.name, settings, expectation, result, reason, evidence, seconds)
-
+    expectation = ended(snapshot=None).expectation
+    say(f"{drill.name}, seed {settings.seed}: {settings.text}")
+    say(f"expected: {expectation.loss.value} ({expectation.rule})")
     try:
-        with ExitStack() as cleanup:
-            with hall.story, watch:
-                if hall.halt.is_set():
-                    raise ClusterError("interrupted")
-                say(f"{drill.name}, seed {settings.seed}: {settings.text}")
-                say(f"expected: {expectation.loss.value} ({expectation.rule})")
-                stage = cleanup.enter_context(_stage(drill, settings, folder, hall, say))
-                _tell(drill, stage)
-            with hall.verdict, watch:
-                evidence = _evidence(stage, hall.judge)
+        with _stage(drill, settings, topic, home, ledger, say) as stage:
+            try:
+                drill.play(stage)
+            finally:
+                stage.stop_loads()
+            snapshot = _take_snapshot(stage, home / "snapshot")
+            elections = stage.view.unclean_elections()
     except Void as void:
-        return ended(Result.VOID, str(void))
+        say(f"VOID: {void}")
+        return ended(snapshot=None, result=Result.VOID, reason=str(void))
     except (ClusterError, ClientError, NetworkError, OSError) as error:
-        return ended(Result.BROKEN, str(error))
-    result, reason = judge(expectation, evidence, drill.shows)
-    return ended(result, reason, evidence)
+        say(f"FAILED: {error}")
+        return ended(snapshot=None, result=Result.BROKEN, reason=str(error))
+    return ended(snapshot=snapshot, elections=elections, complaints=tuple(stage.complaints))
 
 
-def _tell(drill: Drill, stage: Stage) -> None:
-    """The story from its beginning to the last answer."""
-    try:
-        drill.play(stage)
-    finally:
-        stage.stop_loads()
+def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> list[Run]:
+    """Every run with its result, in order. Raises: ClusterError when Spark does not start."""
+    snapshots = [one.snapshot for one in played if one.snapshot is not None]
+    found, lost = judging.verdicts(ledger, snapshots) if snapshots else ({}, {})
+    runs = []
+    for one in played:
+        result, reason, evidence = one.result, one.reason, None
+        if one.snapshot is not None:
+            # a ledger that cannot be read has one verdict for all
+            verdict = found.get(one.topic) or found[""]
+            evidence = Evidence(
+                verdict_code=verdict.exit_code,
+                counts=dict(verdict.counts),
+                facts=dict(verdict.facts),
+                lost=tuple(lost.get(one.topic, ())),
+                elections=one.elections,
+                complaints=one.complaints,
+                notes=verdict.inconclusive,
+            )
+            result, reason = judge(one.expectation, evidence, one.drill.shows)
+        runs.append(Run(one.drill.name, one.settings, one.expectation, result, reason, evidence, one.seconds))
+    return runs
 
 
 @contextmanager
-def _stage(drill: Drill, settings: Settings, folder: Path, hall: Hall, say: Said) -> Iterator[Stage]:
+def _stage(
+    drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path, say: Said
+) -> Iterator[Stage]:
     """A cluster that is up, and that is gone afterwards, whatever state it is in."""
-    folder.mkdir(parents=True, exist_ok=True)
-    cluster = _cluster(drill, settings, folder / "cluster")
+    home.mkdir(parents=True, exist_ok=True)
+    cluster = _cluster(drill, settings, home / "cluster")
     try:
         cluster.up()
         driver = f", power loss by {cluster.power_loss_driver}" if cluster.power_loss_driver else ""
         say(f"{len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers run{driver}")
-        yield Stage(cluster, drill, settings, folder / "ledger", say, hall.halt)
+        yield Stage(cluster, drill, settings, topic, ledger, say)
     finally:
         cluster.destroy()
-
-
-class _Stopwatch:
-    """Sums the seconds within its `with` blocks."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._began = 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += time.monotonic() - self._began
 
 
 def _cluster(drill: Drill, settings: Settings, folder: Path) -> LocalCluster:
@@ -135,19 +126,11 @@ def _cluster(drill: Drill, settings: Settings, folder: Path) -> LocalCluster:
     return cluster
 
 
-def _evidence(stage: Stage, judging: Judge) -> Evidence:
-    stage.say("Spark compares the ledger with what the cluster serves")
+def _take_snapshot(stage: Stage, folder: Path) -> Path:
+    from durability.snapshots import take
+
     cluster = stage.cluster
-    folders = {node.node_id: str(cluster.data_folder(node)) for node in cluster.brokers}
-    verdict, lost = judging.verdict(stage.ledger, cluster.bootstrap_servers, folders)
-    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in verdict.seconds.items())
-    stage.say(f"  verdict: exit code {verdict.exit_code}; {took}")
-    return Evidence(
-        verdict_code=verdict.exit_code,
-        counts=dict(verdict.counts),
-        facts=dict(verdict.facts),
-        lost=lost,
-        elections=stage.view.unclean_elections(),
-        complaints=tuple(stage.complaints),
-        notes=verdict.inconclusive,
-    )
+    log_dirs = {node.node_id: str(cluster.data_folder(node)) for node in cluster.brokers}
+    count = take(cluster.bootstrap_servers, stage.topic, log_dirs, folder)
+    stage.say(f"{stage.load.acked:,} records were acknowledged in all, {count:,} are served")
+    return folder

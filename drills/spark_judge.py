@@ -1,10 +1,10 @@
-"""Spark's verdict for runs: one session for all of them, started while the first story is played.
+"""Spark's verdict on runs: one session and one comparison for all of them, after the last story.
 
 Owns the session and which lost records are named. What is an anomaly is `durability.rules`' business.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,9 @@ from client.history import make_value
 from drills.load import VALUE_BYTES
 from drills.outcome import LostRecord
 
-#: Lost records that are named; their number is exact all the same.
-NAMED_MAX = 10_000
-_LOST_SQL = f"""
+_LOST_SQL = """
 SELECT DISTINCT topic, partition, offset, producer, pseq FROM violations WHERE class = 'lost'
-ORDER BY topic, partition, offset LIMIT {NAMED_MAX}
+ORDER BY topic, partition, offset
 """
 #: A drill has some thousand records: compiling queries and spreading rows would cost more than the work.
 _SMALL_DATA = {
@@ -48,26 +46,22 @@ class SparkJudge:
         except Exception as error:  # noqa: BLE001 - handed to whoever wants a verdict
             self._error = error
 
-    def verdict(
-        self, ledger: Path, bootstrap_servers: str, log_dirs: Mapping[int, str]
-    ) -> tuple[Any, tuple[LostRecord, ...]]:
-        """(durability.verdict.Verdict, the lost records by offset). Raises: ClusterError without Spark."""
+    def verdicts(
+        self, ledger: Path, snapshots: Sequence[Path]
+    ) -> tuple[dict[str, Any], dict[str, list[LostRecord]]]:
+        """({topic: durability.verdict.Verdict}, {topic: lost records by offset}). Raises: ClusterError."""
         self._thread.join()
         if self._error is not None:
             raise ClusterError(f"Spark does not start: {self._error}") from self._error
-        from durability.validate import ValidateOptions, validate
+        from durability.snapshots import judge_all
 
-        options = ValidateOptions(str(ledger), bootstrap_servers, log_dirs)
-        verdict = validate(self._spark, options)
-        lost: tuple[LostRecord, ...] = ()
-        if verdict.counts.get("lost", 0):
-            lost = tuple(
-                LostRecord(row.topic, row.partition, row.offset, _name(row.producer, row.pseq))
-                for row in self._spark.sql(_LOST_SQL).collect()
-            )
-        # the next run's tables have the same names
-        self._spark.catalog.clearCache()
-        return verdict, lost
+        verdicts = judge_all(self._spark, ledger, snapshots)
+        lost: dict[str, list[LostRecord]] = {}
+        if any(verdict.counts.get("lost", 0) for verdict in verdicts.values()):
+            for row in self._spark.sql(_LOST_SQL).collect():
+                record = LostRecord(row.topic, row.partition, row.offset, _name(row.producer, row.pseq))
+                lost.setdefault(row.topic, []).append(record)
+        return verdicts, lost
 
     def close(self) -> None:
         """End the session."""

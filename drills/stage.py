@@ -5,7 +5,6 @@ there is no sleep of a fixed length. Which states follow upon each other is the 
 """
 
 import random
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -19,8 +18,8 @@ from drills.log_ends import log_end
 from drills.partition_sets import NOBODY, Sets, Wanted
 from drills.settings import Settings
 from drills.view import View
+from durability.segments import high_watermarks
 
-TOPIC = "drill"
 MANAGER = "unclean.recovery.manager.enabled"
 STRATEGY = "unclean.recovery.strategy"
 ELR_FEATURE = "eligible.leader.replicas.version"
@@ -42,20 +41,19 @@ class Stage:
         cluster: LocalCluster,
         drill: Drill,
         settings: Settings,
+        topic: str,
         ledger: Path,
         say: Said,
-        halt: threading.Event,
     ) -> None:
-        """`halt`: set when nobody wants the story any more; every wait ends then."""
         self.cluster = cluster
         self.settings = settings
         self.drill = drill
         self.say = say
-        self._halt = halt
+        self.topic = topic
         #: the seed's chances: where to cut, how long to write before
         self.chance = random.Random(f"{settings.seed}:{drill.name}")
-        self.view = View(cluster, TOPIC)
-        self.load = Load(cluster.bootstrap_servers, ledger, TOPIC, name="all", halt=halt)
+        self.view = View(cluster, topic)
+        self.load = Load(cluster.bootstrap_servers, ledger, topic, name=f"all-{topic}")
         self.ledger = ledger
         #: what the drill itself found to be not as the story says
         self.complaints: list[str] = []
@@ -73,13 +71,15 @@ class Stage:
             self.view.ask(
                 lambda admin: admin.update_features({ELR_FEATURE: FeatureUpdate(0, allow_downgrade=True)})
             )
-        self.configure(MANAGER, "true" if self.settings.manager else "false", topic=None)
+        self.configure(MANAGER, "true" if self.settings.manager else "false", of_cluster=True)
         configs = {
             "min.insync.replicas": str(self.drill.min_isr),
             STRATEGY: self.settings.strategy,
             **self.drill.topic_configs,
         }
-        self.view.ask(lambda admin: admin.create_topic(TOPIC, assignments={0: replicas}, configs=configs))
+        self.view.ask(
+            lambda admin: admin.create_topic(self.topic, assignments={0: replicas}, configs=configs)
+        )
         self.wait(leader=replicas[0], isr=replicas)
         self.load.start()
 
@@ -90,9 +90,21 @@ class Stage:
             f"{self.load.acked:,} records are acknowledged (acks=all), below offset {self.load.acked_end}"
         )
 
+    def rest(self) -> None:
+        """The load rests until every broker has stored how far is committed: what is told of a loss (R68)."""
+        self.load.hold()
+        end = self.load.acked_end
+        folders = [str(self.cluster.data_folder(node)) for node in self.cluster.brokers]
+        self.wait_until(
+            lambda: all(high_watermarks(folder).get((self.topic, 0), 0) >= end for folder in folders),
+            f"not every broker has stored the high watermark {end}",
+        )
+        self.say(f"the load rests; every broker has stored the high watermark {end}")
+
     def end(self) -> None:
         """Until everybody who runs is in sync and the load has gone on; then every answer is awaited."""
         self.wait_readmitted()
+        self.load.go_on()
         self.load.wait_acked(50)
         self.stop_loads()
 
@@ -103,7 +115,9 @@ class Stage:
 
     def other_load(self, name: str, acks: int) -> Load:
         """A further producer; it has begun to write when this returns."""
-        load = Load(self.cluster.bootstrap_servers, self.ledger, TOPIC, name=name, acks=acks, halt=self._halt)
+        load = Load(
+            self.cluster.bootstrap_servers, self.ledger, self.topic, name=f"{name}-{self.topic}", acks=acks
+        )
         self._others.append(load)
         load.start()
         return load
@@ -131,7 +145,7 @@ class Stage:
                 raise ClusterError(f"{seen}, on the way to {wanted}")
             if time.monotonic() > deadline:
                 raise ClusterError(f"{seen}, expected {wanted} within {timeout_s:.0f} s")
-            self._pause()
+            time.sleep(_POLL_S)
         self.say(f"  {seen}")
         return seen
 
@@ -165,12 +179,7 @@ class Stage:
         while not condition():
             if time.monotonic() > deadline:
                 raise ClusterError(f"{otherwise}, after {timeout_s:.0f} s")
-            self._pause()
-
-    def _pause(self) -> None:
-        """Between two looks. Raises: ClusterError when nobody wants the story any more."""
-        if self._halt.wait(_POLL_S):
-            raise ClusterError("interrupted")
+            time.sleep(_POLL_S)
 
     def wait_unfenced(self, *broker_ids: int) -> None:
         """Until the controller counts on these brokers."""
@@ -182,13 +191,13 @@ class Stage:
 
     def log_end(self, broker_id: int) -> int:
         """Where the log of a broker that does not run ends on its disk, as recovery will find it."""
-        return log_end(self.cluster.data_folder(self.cluster.broker(broker_id)) / f"{TOPIC}-0")
+        return log_end(self.cluster.data_folder(self.cluster.broker(broker_id)) / f"{self.topic}-0")
 
     # --- acting ----------------------------------------------------------------------------------------
 
-    def configure(self, key: str, value: str, *, topic: str | None = TOPIC) -> None:
+    def configure(self, key: str, value: str, *, of_cluster: bool = False) -> None:
         """Set a key of the topic, or of the cluster."""
-        resource = Resource.cluster() if topic is None else Resource.topic(topic)
+        resource = Resource.cluster() if of_cluster else Resource.topic(self.topic)
         refusal = self.view.ask(lambda admin: admin.alter_configs({resource: {key: value}}))[resource]
         if refusal is not None:
             raise ClusterError(f"{key}={value}: {refusal}")

@@ -12,6 +12,7 @@ from drills.stage import Stage
 def _play(stage: Stage) -> None:
     stage.begin(replicas=(1, 2, 3))
     stage.write()
+    stage.rest()
     victims = [1, 2, 3]
     stage.chance.shuffle(victims)
     lossy = victims[: stage.chance.choice((2, 3))]

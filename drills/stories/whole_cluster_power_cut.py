@@ -11,6 +11,7 @@ from drills.stage import Stage
 def _play(stage: Stage) -> None:
     stage.begin(replicas=(1, 2, 3))
     stage.write()
+    stage.rest()
     stage.cut_power_of(stage.cluster.nodes)
     for broker_id in (1, 2, 3):
         stage.tell_log_end(broker_id)
