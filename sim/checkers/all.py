@@ -1,6 +1,17 @@
 """The list of all properties. A new one is a class beside its like, and a line here."""
 
-from sim.checkers import disks, logs, partitions, quorum, refinement, replica_refinement, replicas, told
+from sim.checkers import (
+    clients,
+    disks,
+    logs,
+    partitions,
+    quorum,
+    refinement,
+    replica_refinement,
+    replicas,
+    told,
+    upkeep,
+)
 from sim.checkers.views import Property
 
 PROPERTIES: tuple[type[Property], ...] = (
@@ -53,6 +64,13 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
+    upkeep.UnfencedIsReady,
+    upkeep.MinIsrIsConfigured,
+    upkeep.LaggardsLeave,
+    clients.HighWatermarkNeverFalls,
+    clients.AcknowledgedIsShown,
+    clients.AcknowledgedIsDurable,
+    clients.WaitingWritesAreGivenUp,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,
     replica_refinement.ReplicasRefineModel,

@@ -58,6 +58,8 @@ class Observer:
         #: place of partition 0 of each topic that has load
         self.topics: dict[bytes, int] = {}
         self.ghosts: dict[int, Ghost] = {}
+        #: brokers whose last process had lost a log dir
+        self.dirs_failed: set[int] = set()
         #: {place: {broker id: its replica}}, also of brokers that are down
         self.replicas: dict[int, dict[int, ReplicaView]] = {}
         #: looks that found something new
@@ -183,6 +185,8 @@ class Observer:
                 hook(self, broker, image)
             if core.has_roles:
                 self._forget_moved(broker, core)
+        if core.offline_replicas:
+            self._forget_offline(broker, core)
         topics = self.topics
         for key, replica in core.partitions.items():
             first = topics.get(key.topic_id)
@@ -203,6 +207,14 @@ class Observer:
             if view is not None and view.replica.key not in core.partitions:
                 row = core.image.partition(*view.replica.key)
                 if row is None or broker.node_id not in row.replicas:
+                    del replicas[broker.node_id]
+
+    def _forget_offline(self, broker: SimBroker, core: Broker) -> None:
+        """Replicas in a failed log dir are none of this process's any more; what comes back is a new one."""
+        for replicas in self.replicas.values():
+            view = replicas.get(broker.node_id)
+            if view is not None and view.process is broker.process:
+                if view.replica.key in core.offline_replicas:
                     del replicas[broker.node_id]
 
     def _load(
@@ -271,12 +283,7 @@ class Observer:
         return appended
 
     def _tell_answers(self, broker: SimBroker, heard: _Heard) -> None:
-        for response in heard.acknowledged:
-            for row in response.partitions:
-                view = self._view(row.topic_id, row.partition_index, broker)
-                if row.error_code == ErrorCode.NONE and view is not None:
-                    for hook in self._on_acknowledged:
-                        hook(self, view, row.base_offset, row.leader_epoch)
+        # what was read was read before: a later event of the same step may have let it commit
         for answer in heard.rows:
             for read in answer.rows:
                 view = self._view(read.topic_id, read.partition_index, broker)
@@ -284,6 +291,12 @@ class Observer:
                 if read.log_end_offset < 0 and view is not None:
                     for hook in self._on_shown:
                         hook(self, view, read)
+        for response in heard.acknowledged:
+            for row in response.partitions:
+                view = self._view(row.topic_id, row.partition_index, broker)
+                if row.error_code == ErrorCode.NONE and view is not None:
+                    for hook in self._on_acknowledged:
+                        hook(self, view, row.base_offset, row.leader_epoch)
         heard.acknowledged.clear()
         heard.rows.clear()
 
@@ -302,6 +315,11 @@ class Observer:
             return
         for hook in self._on_ends:
             hook(self, node)
+        if node.node is not None and node.state is not State.DOWN:
+            if node.node.log_manager.is_whole:
+                self.dirs_failed.discard(node.node_id)
+            else:
+                self.dirs_failed.add(node.node_id)
         for replicas in self.replicas.values():
             view = replicas.get(node.node_id)
             if view is None:

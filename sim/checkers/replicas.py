@@ -177,14 +177,14 @@ class HighWatermarkNeedsMinIsr(Property):
             seen.broken(self, view.index, story)
         for broker_id in view.maximal_isr:
             member = seen.live_replica(view.index, broker_id)
-            if member is None or _is_another(seen, leadership, broker_id):
+            if member is None or is_another_incarnation(seen, leadership, broker_id):
                 continue
             if _position(member) < view.high_watermark:
                 story = f"{view.broker.name} went to {view.high_watermark}, {member.broker.name} is at"
                 seen.broken(self, view.index, f"{story} {_position(member)}")
 
 
-def _is_another(seen: Observer, leadership: Leadership, broker_id: int) -> bool:
+def is_another_incarnation(seen: Observer, leadership: Leadership, broker_id: int) -> bool:
     """A member has been registered anew since it last fetched: it had reached then what it may lack now."""
     progress = leadership.progress.get(broker_id)
     registration = seen.image.brokers.get(broker_id)

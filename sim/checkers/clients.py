@@ -1,0 +1,102 @@
+"""Properties of what clients are told, asked when it is told: rules 12, 13 and 24 of §2.2, and A-18.
+
+Owns what can be judged only at that moment; what the whole history shows is in `sim.checks`.
+"""
+
+from collections.abc import Sequence
+
+from broker.events import ReadRow
+from sim.checkers.batches import BatchMark
+from sim.checkers.observer import Observer
+from sim.checkers.replicas import is_another_incarnation
+from sim.checkers.views import Before, Change, Property, ReplicaView
+
+
+class HighWatermarkNeverFalls(Property):
+    """Rule 12: what leaders tell consumers never goes back, from one leader epoch to the next. A leader that
+    was deposed and does not know it may tell an older one: who leads later is compared with it."""
+
+    name = "rule 12 HighWatermarkNeverFalls"
+    is_about_loss = True
+
+    def __init__(self) -> None:
+        #: {partition: (newest leader epoch that told one, the highest that was told)}
+        self._told: dict[int, tuple[int, int]] = {}
+        #: {partition: leader epoch of its last unclean election}: older leaders are of another log
+        self._floors: dict[int, int] = {}
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        if change.is_unclean_election:
+            self._floors[index] = change.after.leader_epoch
+            self._told.pop(index, None)
+
+    def shown(self, seen: Observer, view: ReplicaView, row: ReadRow) -> None:
+        if row.high_watermark < 0 or row.leader_epoch < self._floors.get(view.index, 0):
+            return
+        epoch, highest = self._told.get(view.index, (0, 0))
+        if row.leader_epoch >= epoch and row.high_watermark < highest:
+            story = f"{view.broker.name} of epoch {row.leader_epoch} tells {row.high_watermark}"
+            seen.broken(self, view.index, f"{story}, {highest} was told before")
+        self._told[view.index] = max(epoch, row.leader_epoch), max(highest, row.high_watermark)
+
+
+class AcknowledgedIsShown(Property):
+    """Rule 13: the present leader shows consumers all that was acknowledged, or tells that it does not know
+    yet (A-6)."""
+
+    name = "rule 13 AcknowledgedIsShown"
+    is_about_loss = True
+
+    def shown(self, seen: Observer, view: ReplicaView, row: ReadRow) -> None:
+        ghost = seen.ghosts[view.index]
+        is_present = ghost.row is not None and ghost.row.leader_epoch == row.leader_epoch
+        if is_present and 0 <= row.high_watermark < ghost.acknowledged:
+            story = f"{view.broker.name} tells {row.high_watermark}"
+            seen.broken(self, view.index, f"{story}, acknowledged is up to {ghost.acknowledged}")
+
+
+class AcknowledgedIsDurable(Property):
+    """Rule 24: with a flush of every write an acknowledged batch is on the disk of the whole ISR."""
+
+    name = "rule 24 AcknowledgedIsDurable"
+    is_about_loss = True
+
+    def acknowledged(self, seen: Observer, view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
+        row, leadership = view.registration, view.leadership
+        if not view.replica.counts_flushed or row is None or leadership is None:
+            return
+        for broker_id in row.isr:
+            member = seen.live_replica(view.index, broker_id)
+            if member is None or is_another_incarnation(seen, leadership, broker_id):
+                continue
+            if member.replica.log.flushed_offset <= base_offset:
+                story = f"{view.broker.name} acknowledged {base_offset}, {member.broker.name} has flushed"
+                seen.broken(self, view.index, f"{story} up to {member.replica.log.flushed_offset}")
+
+
+class WaitingWritesAreGivenUp(Property):
+    """A-18: no write waits for what cannot come: another leader's high watermark, or one that stands still
+    below min ISR. Nor for one that has come."""
+
+    name = "A-18 WaitingWritesAreGivenUp"
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        node = view.broker.node
+        if node is None or not hasattr(node, "core"):
+            return
+        waiting = node.core.produce_path._replicating._queues.get(view.replica.key)
+        if not waiting:
+            return
+        row, leadership = view.registration, view.leadership
+        is_open = leadership is not None and row is not None and len(row.isr) >= row.min_isr
+        for one in waiting:
+            if one.is_decided:
+                continue
+            if not is_open or leadership is None or one.leader_epoch != leadership.leader_epoch:
+                story = f"{view.broker.name} lets a write of epoch {one.leader_epoch} wait for"
+                seen.broken(self, view.index, f"{story} {one.required_offset} as {view.role.value}, {row}")
+            if one.required_offset <= view.high_watermark:
+                story = f"{view.broker.name} is at {view.high_watermark} and lets a write wait for"
+                seen.broken(self, view.index, f"{story} {one.required_offset}")
