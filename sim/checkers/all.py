@@ -10,7 +10,6 @@ from sim.checkers import (
     replica_refinement,
     replicas,
     told,
-    upkeep,
 )
 from sim.checkers.views import Property
 
@@ -64,9 +63,6 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
-    upkeep.UnfencedIsReady,
-    upkeep.MinIsrIsConfigured,
-    upkeep.LaggardsLeave,
     clients.HighWatermarkNeverFalls,
     clients.AcknowledgedIsShown,
     clients.AcknowledgedIsDurable,

@@ -58,8 +58,6 @@ class Observer:
         #: place of partition 0 of each topic that has load
         self.topics: dict[bytes, int] = {}
         self.ghosts: dict[int, Ghost] = {}
-        #: brokers whose last process had lost a log dir
-        self.dirs_failed: set[int] = set()
         #: {place: {broker id: its replica}}, also of brokers that are down
         self.replicas: dict[int, dict[int, ReplicaView]] = {}
         #: looks that found something new
@@ -185,8 +183,6 @@ class Observer:
                 hook(self, broker, image)
             if core.has_roles:
                 self._forget_moved(broker, core)
-        if core.offline_replicas:
-            self._forget_offline(broker, core)
         topics = self.topics
         for key, replica in core.partitions.items():
             first = topics.get(key.topic_id)
@@ -207,14 +203,6 @@ class Observer:
             if view is not None and view.replica.key not in core.partitions:
                 row = core.image.partition(*view.replica.key)
                 if row is None or broker.node_id not in row.replicas:
-                    del replicas[broker.node_id]
-
-    def _forget_offline(self, broker: SimBroker, core: Broker) -> None:
-        """Replicas in a failed log dir are none of this process's any more; what comes back is a new one."""
-        for replicas in self.replicas.values():
-            view = replicas.get(broker.node_id)
-            if view is not None and view.process is broker.process:
-                if view.replica.key in core.offline_replicas:
                     del replicas[broker.node_id]
 
     def _load(
@@ -315,11 +303,6 @@ class Observer:
             return
         for hook in self._on_ends:
             hook(self, node)
-        if node.node is not None and node.state is not State.DOWN:
-            if node.node.log_manager.is_whole:
-                self.dirs_failed.discard(node.node_id)
-            else:
-                self.dirs_failed.add(node.node_id)
         for replicas in self.replicas.values():
             view = replicas.get(node.node_id)
             if view is None:
