@@ -298,7 +298,9 @@ class LocalCluster(Nodes):
         seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         with self._alone():
             if self.power_loss_driver is None:
-                self._disks.cut(self.folder)  # says what to do
+                raise ClusterError(
+                    "this cluster cannot lose power: make it with `holdfast cluster up --power-loss auto`"
+                )
             for node in nodes:
                 self._power_loss_file(node).write_text(json.dumps({"seed": seed}) + "\n", encoding="utf-8")
             return self._lose_power(nodes, seed)

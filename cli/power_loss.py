@@ -73,9 +73,7 @@ class Disks:
 
     def cut(self, home: Path) -> None:
         """Nothing reaches the disk any more; the process is stopped or dead. Raises: ClusterError."""
-        raise ClusterError(
-            "this cluster cannot lose power: make it with `holdfast cluster up --power-loss auto`"
-        )
+        raise ClusterError(f"{home.name} has a plain folder, whose power nobody can cut")
 
     def restore(self, home: Path, seed: int) -> PowerLoss:
         """Bring back what survived; the process is gone. Raises: ClusterError."""

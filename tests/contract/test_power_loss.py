@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli import power_drivers
+from cli.loop_disk import FILE_SYSTEMS, LoopDisk
 from cli.nodes import ClusterError
 from cli.power_loss import Disks, PowerLoss
 from tests.contract.power_loss_writer import NEW, OLD, SITUATIONS, TAIL
@@ -186,3 +187,15 @@ def test_tracked_disks_work_everywhere_and_the_others_say_why_not() -> None:
         if reason:
             with pytest.raises(ClusterError, match="tracked works everywhere"):
                 power_drivers.choose(name)
+
+
+@pytest.mark.parametrize("driver", [name for name in DRIVERS if name in FILE_SYSTEMS])
+def test_a_loop_device_of_somebody_else_is_not_touched(driver: str, tmp_path: Path) -> None:
+    with machine(driver, tmp_path / "node") as node:
+        node.start()
+        (tmp_path / "other.img").touch()
+        other = LoopDisk(tmp_path / "other.img", node.disks.data_home(node.home), FILE_SYSTEMS[driver])
+        for step in (other.cut_power, other.unmount, other.mount):
+            with pytest.raises(ClusterError, match=r"disk.img, not .*other.img: not touched"):
+                step()
+        (node.data / "still-writable").touch()

@@ -1,5 +1,6 @@
-"""What `holdfast cluster kill|stop|start|pause|resume` is told, before any process is touched."""
+"""What `holdfast cluster kill|power-loss|stop|start|pause|resume` is told, before any process is touched."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,3 +63,25 @@ def test_a_folder_without_a_cluster_is_an_error_that_says_how_to_make_one(tmp_pa
     code, text = run("kill", "--dir", tmp_path, "--all")
     assert code == 1
     assert "holdfast cluster up" in text
+
+
+def test_a_power_loss_tells_what_each_node_has_lost(tmp_path: Path) -> None:
+    LocalCluster.create(tmp_path / "c", 3, 1, power_loss="tracked")
+    code, text = run("power-loss", "--dir", tmp_path / "c", "--broker", "3,2", "--seed", "7")
+    assert code == 0
+    assert text.splitlines() == [
+        "power lost: broker-2 (seed 7): 0 log bytes lost, 0 files touched",
+        "power lost: broker-3 (seed 7): 0 log bytes lost, 0 files touched",
+    ]
+    code, text = run("power-loss", "--dir", tmp_path / "c", "--all", "--output", "json")
+    assert code == 0
+    data = json.loads(text)["data"]
+    assert data["driver"] == "tracked"
+    assert [row["node"] for row in data["nodes"]] == ["controller-101", "broker-1", "broker-2", "broker-3"]
+    assert len({row["seed"] for row in data["nodes"]}) == 1
+
+
+def test_a_cluster_that_cannot_lose_power_says_how_to_make_one_that_can(folder: Path) -> None:
+    code, text = run("power-loss", "--dir", folder, "--all")
+    assert code == 1
+    assert "make it with `holdfast cluster up --power-loss auto`" in text

@@ -1,6 +1,7 @@
 """A folder is a cluster: its state is found again, and a pid that is used again is not taken for a node."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -78,6 +79,40 @@ def test_a_paused_node_is_told_from_one_that_is_down(tmp_path: Path) -> None:
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         assert made.is_paused(node)
         process.kill()
+
+
+def test_a_cluster_keeps_its_way_of_losing_power(tmp_path: Path) -> None:
+    LocalCluster.create(tmp_path, 1, 1, power_loss="tracked")
+    found = LocalCluster.load(tmp_path)
+    assert found.power_loss_driver == "tracked"
+    (loss,) = found.power_loss([found.brokers[0]], seed=3)
+    assert (loss.node, loss.seed, loss.files) == ("broker-1", 3, ())
+    state = (tmp_path / "cluster.json").read_text()
+    (tmp_path / "cluster.json").write_text(state.replace('"tracked"', '"quantum"'))
+    with pytest.raises(ClusterError, match="no power loss quantum: this cluster was made by another version"):
+        LocalCluster.load(tmp_path)
+
+
+def test_a_cluster_made_without_a_way_of_losing_power_says_how_to_make_one(tmp_path: Path) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1)
+    with pytest.raises(ClusterError, match="cluster up --power-loss auto"):
+        made.power_loss(made.brokers)
+    assert not (made.home(made.brokers[0]) / "power-loss.json").exists()
+
+
+@pytest.mark.parametrize("note", ['{"seed": 3}', "", '{"se'])
+def test_a_power_loss_that_was_interrupted_is_ended_before_the_node_goes_on(
+    note: str, tmp_path: Path
+) -> None:
+    made = LocalCluster.create(tmp_path, 1, 1, power_loss="tracked")
+    node = made.brokers[0]
+    (made.home(node) / "power-loss.json").write_text(note)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        made._children[node.name] = process
+        made.pause(node)
+        made.resume(node)
+        assert process.wait(10) == -signal.SIGKILL
+    assert not (made.home(node) / "power-loss.json").exists()
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status"])
