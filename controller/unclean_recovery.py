@@ -68,9 +68,8 @@ class LogReply:
     broker_epoch: int
     last_epoch: int
     end_offset: int
-    #: both -1 when not known; for the prediction of a loss, never for the choice
+    #: -1 when not known; told with the choice, never a reason for it
     flushed_offset: int = -1
-    high_watermark: int = -1
 
 
 @dataclass(slots=True)
@@ -89,7 +88,8 @@ class Recovery:
     has_timed_out: bool = False
     #: by broker, also of some that are fenced by now: they count again once R62 holds again
     replies: dict[int, LogReply] = field(default_factory=dict)
-    #: by broker, the highest high watermark that an answer told of: true also when the answer is void by now
+    #: by broker, the highest high watermark that an answer told of, -1 when none is known: true also when the
+    #: answer is void by now
     claims: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -223,15 +223,10 @@ class UncleanRecovery:
         if event.leader_epoch > recovery.leader_epoch:
             return Verdict.SUPERSEDED
         recovery.replies[event.broker_id] = LogReply(
-            event.broker_epoch,
-            event.last_epoch,
-            event.end_offset,
-            event.flushed_offset,
-            event.high_watermark,
+            event.broker_epoch, event.last_epoch, event.end_offset, event.flushed_offset
         )
-        claim = max(event.high_watermark, recovery.claims.get(event.broker_id, -1))
-        if claim >= 0:
-            recovery.claims[event.broker_id] = claim
+        known = recovery.claims.get(event.broker_id, event.high_watermark)
+        recovery.claims[event.broker_id] = max(event.high_watermark, known)
         self._dirty[key] = None
         return Verdict.OK
 
@@ -330,7 +325,7 @@ class UncleanRecovery:
         if isinstance(statement, AskForLogs):
             if _waits_for_all_known(partition, strategy) and not isinstance(recovery.statement, AskForLogs):
                 recovery.started_ms, recovery.has_timed_out = now_ms, False
-            recovery.has_timed_out |= now_ms >= recovery.started_ms + self._config.recovery_timeout_ms
+            recovery.has_timed_out = now_ms >= recovery.started_ms + self._config.recovery_timeout_ms
             valid = _valid_replies(image, recovery, statement)
             if _is_decided(partition, recovery, statement, valid):
                 del self._recoveries[key]
@@ -406,20 +401,14 @@ def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> 
 
 def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[LogEnd, ...]:
     """What the choice rests on, and the high watermarks that others have told of (R68)."""
-    compared = [
-        LogEnd(
-            replica,
-            reply.last_epoch,
-            reply.end_offset,
-            reply.flushed_offset,
-            max(reply.high_watermark, claims.get(replica, -1)),
-        )
-        for replica, reply in replies.items()
-    ]
-    others = [
-        LogEnd(replica, -1, -1, -1, claim) for replica, claim in claims.items() if replica not in replies
-    ]
-    return tuple(sorted(compared + others, key=lambda log: log.replica))
+    logs: list[LogEnd] = []
+    for replica in sorted(claims):
+        reply, claim = replies.get(replica), claims[replica]
+        if reply is not None:
+            logs.append(LogEnd(replica, reply.last_epoch, reply.end_offset, reply.flushed_offset, claim))
+        elif claim >= 0:
+            logs.append(LogEnd(replica, -1, -1, -1, claim))
+    return tuple(logs)
 
 
 def _provable(

@@ -185,6 +185,27 @@ def test_the_pause_doubles_while_nothing_comes_and_starts_anew_with_an_answer(as
     assert pause() == BACKOFF_MS
 
 
+@pytest.mark.parametrize("fruitful", [0, 1])
+def test_one_row_that_counts_is_enough_for_a_short_pause(asking: Asking, fruitful: int) -> None:
+    for index in (0, 1):
+        asking.questions.want(key(index), (1,))
+    asking.verdicts = {key(0): Verdict.ERROR, key(1): Verdict.ERROR}
+    asking.answer(asking.the_request())
+    asking.now_ms += BACKOFF_MS
+    del asking.verdicts[key(fruitful)]
+    asking.answer(asking.the_request())
+    assert asking.questions.next_deadline_ms() == asking.now_ms + BACKOFF_MS
+
+
+def test_what_was_answered_is_asked_again_when_it_is_wanted_again(asking: Asking) -> None:
+    """R63: the answer has become void, of another incarnation."""
+    asking.questions.want(key(0), (1, 2))
+    for request in asking.requests():
+        asking.answer(request)
+    asking.questions.want(key(0), (1,))
+    assert named(asking.the_request()) == [key(0)]
+
+
 def test_a_broker_that_is_silent_keeps_no_other_one_waiting(asking: Asking) -> None:
     asking.questions.want(key(0), (1, 2))
     silent, quick = asking.requests()

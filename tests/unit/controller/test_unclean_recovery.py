@@ -1,5 +1,7 @@
 """The recovery manager's choice, and what scenario files cannot show: order, soft state, cost when off."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +21,9 @@ from controller.events import (
 )
 from controller.operations import AlterConfig
 from controller.unclean_recovery import LogReply, Verdict, best_log
-from metadata.image import CLUSTER_RESOURCE
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
+from metadata.records import PartitionChangeRecord
 from protocol.errors import ErrorCode
 from protocol.messages.replica_log_info import (
     GetReplicaLogInfoResponse,
@@ -30,6 +33,8 @@ from protocol.messages.replica_log_info import (
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 
+#: a change record that changes nothing
+UNCHANGED = PartitionChangeRecord(bytes(16), 0, *[None] * 11)
 LOST = PartitionRegistration((3, 1, 2), (), None, 4, 9, 2, last_known_elr=(2,), last_known_leader=2)
 
 
@@ -257,6 +262,32 @@ def test_a_recovery_that_starts_anew_still_knows_what_was_committed(quorum: Quor
     note = quorum.notes[-1].text
     assert "2 was not compared (it knew of high watermark 90)" in note
     assert "at least 30 records, not counting what (2) alone may hold" in note
+    cause = list(quorum.core.decisions)[-1].decision.cause
+    assert cause.logs == (LogEnd(1, 1, 40, 0, 40), LogEnd(2, -1, -1, -1, 90), LogEnd(3, 1, 60, 0, 60))
+
+
+def test_a_high_watermark_of_0_is_known_and_none_is_not(quorum: Quorum) -> None:
+    """R68: nothing was ever acknowledged; or nobody can say."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    for broker_id, question in questions(quorum).items():
+        reply(quorum, question, 10, high_watermark=0 if broker_id == 2 else -1)
+    cause = list(quorum.core.decisions)[-1].decision.cause
+    assert [log.high_watermark for log in cause.logs] == [-1, 0, -1]
+    assert cause.predicted_loss(2) == 0
+
+
+def test_a_void_answer_that_knew_no_high_watermark_is_not_told(quorum: Quorum) -> None:
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
+    power_cut(quorum)
+    for broker_id in (1, 2):
+        quorum.heartbeat(broker_id)
+    answer(quorum, 1, 10)
+    quorum.vanish(1)
+    answer(quorum, 2, 10)
+    cause = [entry.decision.cause for entry in quorum.core.decisions if entry.decision.cause.logs][-1]
+    assert [log.replica for log in cause.logs] == [2]
 
 
 def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -> None:
@@ -417,6 +448,17 @@ def test_answers_to_a_former_tenure_are_dropped(quorum: Quorum) -> None:
 
 
 # --- what operators see -----------------------------------------------------------------------------------
+
+
+def test_a_topic_with_its_own_key_waits_for_nobody(quorum: Quorum) -> None:
+    """F38, R69: with the manager off, and nobody left to trust, the key of the topic decides."""
+    power_cut(quorum)
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.manager.enabled", "false"))
+    topic_id = quorum.topic("t").topic_id
+    quorum.put(replace(UNCHANGED, topic_id=topic_id, last_known_leader=-1))
+    assert quorum.core.recovery.count_for_operators(quorum.image) == 1
+    quorum.request(AlterConfig((RESOURCE_TOPIC, "t"), "unclean.leader.election.enable", "true"))
+    assert quorum.core.recovery.count_for_operators(quorum.image) == 0
 
 
 @pytest.mark.parametrize(
