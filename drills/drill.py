@@ -44,5 +44,4 @@ QUICK: Mapping[str, str] = {
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "250",
     "replica.lag.time.max.ms": "30000",
-    "replica.high.watermark.checkpoint.interval.ms": "250",
 }

@@ -5,6 +5,7 @@ Owns the thread with its own loop and runtime. Use as a context manager; leaving
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cli.nodes import ClusterError
@@ -49,6 +50,7 @@ class Load:
         self._portion = max(1, records_per_second * PACE_MS // 1000)
         self._stop = threading.Event()
         self._held = threading.Event()
+        self._patience_ms = _DELIVERY_TIMEOUT_MS
         self._error: BaseException | None = None
         #: acknowledged records, and the offset behind the last of them
         self.acked = 0
@@ -88,6 +90,12 @@ class Load:
         if self._error is not None:
             raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
 
+    def abandon(self) -> None:
+        """End at once, after a failure that is told elsewhere; what has no answer gets none."""
+        self._patience_ms = 0
+        with suppress(ClusterError):
+            self.stop()
+
     def wait_acked(self, more: int, timeout_s: float = 30.0) -> None:
         """Until `more` further records are acknowledged. Raises: ClusterError."""
         target = self.acked + more
@@ -120,7 +128,7 @@ class Load:
                     producer.send_nowait(self._topic, value, None, 0, tag=pseq)
             self._outstanding = producer.buffered_bytes > 0 or not self._held.is_set()
             await runtime.clock.sleep(PACE_MS)
-        await producer.close(_DELIVERY_TIMEOUT_MS)
+        await producer.close(self._patience_ms)
         return 0
 
     def _on_batch(self, batch: Batch) -> None:

@@ -59,8 +59,9 @@ def play(drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path,
         with _stage(drill, settings, topic, home, ledger, say) as stage:
             try:
                 drill.play(stage)
-            finally:
-                stage.stop_loads()
+            except BaseException:
+                stage.abandon_loads()
+                raise
             snapshot = _take_snapshot(stage, home / "snapshot")
             elections = stage.view.unclean_elections()
     except Void as void:

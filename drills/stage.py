@@ -108,6 +108,11 @@ class Stage:
         self.load.wait_acked(50)
         self.stop_loads()
 
+    def abandon_loads(self) -> None:
+        """The story has failed: end all producers at once."""
+        for load in (*self._others, self.load):
+            load.abandon()
+
     def stop_loads(self) -> None:
         """Wait for the answers of all producers."""
         for load in (*self._others, self.load):

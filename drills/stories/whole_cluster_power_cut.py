@@ -24,6 +24,8 @@ DRILL = Drill(
     title="everything loses its power at once, nothing was flushed: the best log leads, the loss is told",
     source="KIP-966, Unclean recovery",
     play=_play,
+    # what is known of a loss that nobody's log tells of; its fsyncs may save what else is on the disk
+    properties={"replica.high.watermark.checkpoint.interval.ms": "250"},
     controllers=3,
     compares=Axis.MANAGER,
     expectations=(
