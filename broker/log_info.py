@@ -31,7 +31,7 @@ class Replica(NamedTuple):
     is_settled: bool
     #: of the registration that its role comes from, -1 without a role
     leader_epoch: int
-    #: -1 when not known
+    #: the highest that is known, wherever the log ends; -1 when none is
     high_watermark: int
 
 
@@ -42,7 +42,10 @@ def answer_log_info(
     broker_epoch: int,
     replica_of: Callable[[TopicPartition], Replica | None],
 ) -> GetReplicaLogInfoResponse:
-    """The answer; `replica_of` gives what is open here, `broker_epoch` is -1 without a registration."""
+    """The answer; `replica_of` gives what is open here, `broker_epoch` is -1 without a registration.
+
+    Rights are to be asked for by the caller: ClusterAction, or Describe on each topic (R77).
+    """
     if request.broker_id != broker_id:
         text = f"this is broker {broker_id}, not {request.broker_id}; look its address up again"
         return GetReplicaLogInfoResponse(ErrorCode.BROKER_NOT_AVAILABLE, text, broker_epoch, False, ())

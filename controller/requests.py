@@ -229,6 +229,7 @@ class OperatorRequests:
     # --- elections ---------------------------------------------------------------------------------------
 
     def _elect_leaders(self, draft: Draft, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Rights are to be asked for here: ClusterAction, or Alter on the cluster (R77)."""
         if request.election_type not in tuple(ElectionKind):
             kinds = ", ".join(f"{kind.value} {kind.name}" for kind in ElectionKind)
             text = f"{request.election_type} is no election type; expected one of {kinds}"
