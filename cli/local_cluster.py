@@ -83,6 +83,9 @@ class LocalCluster(Nodes):
             for index in range(count)
         ]
         driver = power_drivers.choose(power_loss) if power_loss is not None else None
+        for key in ("log.dirs", "log.dir", "metadata.log.dir"):
+            if driver is not None and key in (properties or {}):
+                raise ClusterError(f"{key} cannot be chosen here: data is on the disk whose power is cut")
         cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver)
         written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
         for node, keys in written.items():

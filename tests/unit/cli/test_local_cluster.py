@@ -100,6 +100,14 @@ def test_a_cluster_made_without_a_way_of_losing_power_says_how_to_make_one(tmp_p
     assert not (made.home(made.brokers[0]) / "power-loss.json").exists()
 
 
+@pytest.mark.parametrize("key", ["log.dirs", "log.dir", "metadata.log.dir"])
+def test_data_outside_the_disk_whose_power_is_cut_is_refused(key: str, tmp_path: Path) -> None:
+    elsewhere = {key: str(tmp_path / "elsewhere")}
+    with pytest.raises(ClusterError, match=f"{key} cannot be chosen here"):
+        LocalCluster.create(tmp_path / "c", 1, 1, properties=elsewhere, power_loss="tracked")
+    assert not (tmp_path / "c").exists()
+
+
 @pytest.mark.parametrize("note", ['{"seed": 3}', "", '{"se'])
 def test_a_power_loss_that_was_interrupted_is_ended_before_the_node_goes_on(
     note: str, tmp_path: Path
