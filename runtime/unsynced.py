@@ -335,6 +335,8 @@ class _Mapped:
         try:
             size = max(size, os.fstat(descriptor).st_size)
             os.ftruncate(descriptor, size)
+            if hasattr(os, "posix_fallocate"):  # a store for which a full disk has no room would kill us
+                os.posix_fallocate(descriptor, 0, size)
             self.bytes = mmap.mmap(descriptor, size)
         finally:
             os.close(descriptor)
