@@ -90,16 +90,21 @@ class Stage:
             f"{self.load.acked:,} records are acknowledged (acks=all), below offset {self.load.acked_end}"
         )
 
-    def rest(self) -> None:
-        """The load rests until every broker has stored how far is committed: what is told of a loss (R68)."""
+    def hold(self) -> None:
+        """The load rests until `end`: every record has its answer, and all in-sync logs end where it does."""
         self.load.hold()
+        self.say(f"the load rests: {self.load.acked:,} records are acknowledged")
+
+    def rest(self) -> None:
+        """The load rests, and every broker has stored how far is committed: what is told of a loss (R68)."""
+        self.hold()
         end = self.load.acked_end
         folders = [str(self.cluster.data_folder(node)) for node in self.cluster.brokers]
         self.wait_until(
             lambda: all(high_watermarks(folder).get((self.topic, 0), 0) >= end for folder in folders),
             f"not every broker has stored the high watermark {end}",
         )
-        self.say(f"the load rests; every broker has stored the high watermark {end}")
+        self.say(f"every broker has stored the high watermark {end}")
 
     def end(self) -> None:
         """Until everybody who runs is in sync and the load has gone on; then every answer is awaited."""
