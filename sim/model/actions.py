@@ -6,7 +6,7 @@ Owns the weights only. Swarm walks change them, triggers fire faults right after
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sim.model import controller, lifecycle, replica
+from sim.model import controller, fetching, lifecycle, proposals, replica
 from sim.model.state import World
 
 
@@ -21,13 +21,13 @@ class Action(NamedTuple):
 
 ACTIONS = (
     Action("replay", replica.replay, 14),
-    Action("fetch", replica.fetch, 11),
-    Action("serve fetch", replica.serve_fetch, 11),
-    Action("take fetch answer", replica.take_fetch_answer, 11),
+    Action("fetch", fetching.fetch, 11),
+    Action("serve fetch", fetching.serve_fetch, 11),
+    Action("take fetch answer", fetching.take_fetch_answer, 11),
     Action("produce", replica.produce, 5),
     Action("consume", replica.consume, 2),
-    Action("expand", replica.expand, 4),
-    Action("deliver", replica.deliver, 7),
+    Action("expand", proposals.expand, 4),
+    Action("deliver", proposals.deliver, 7),
     Action("begin flush", replica.begin_flush, 2),
     Action("end flush", replica.end_flush, 2),
     Action("start", lifecycle.start, 1),
@@ -38,8 +38,8 @@ ACTIONS = (
     Action("ask for log info", controller.ask_for_log_info, 1),
     Action("recover", controller.recover, 1),
     Action("unclean pass", controller.elect_unclean, 0.3),
-    Action("shrink", replica.shrink, 3, True),
-    Action("resend proposal", replica.resend_proposal, 3, True),
+    Action("shrink", proposals.shrink, 3, True),
+    Action("resend proposal", proposals.resend_proposal, 3, True),
     Action("expire live session", controller.expire_live_session, 2, True),
     Action("controlled shutdown", controller.controlled_shutdown, 0.7, True),
     Action("stop", lifecycle.stop, 1, True),
@@ -49,11 +49,11 @@ ACTIONS = (
     Action("cut all power", lifecycle.cut_all_power, 0.2, True),
     Action("fail flush", lifecycle.fail_flush, 0.5, True),
     Action("fail over", controller.fail_over, 0.7, True),
-    Action("time out fetch", replica.time_out_fetch, 3, True),
-    Action("late fetch", replica.late_fetch, 4, True),
-    Action("lose message", replica.lose_message, 2, True),
-    Action("hold message", replica.hold_message, 5, True),
-    Action("release message", replica.release_message, 4, True),
+    Action("time out fetch", fetching.time_out_fetch, 3, True),
+    Action("late fetch", fetching.late_fetch, 4, True),
+    Action("lose message", proposals.lose_message, 2, True),
+    Action("hold message", proposals.hold_message, 5, True),
+    Action("release message", proposals.release_message, 4, True),
     Action("reassign", controller.reassign, 2.5, True),
     Action("change min ISR", controller.change_min_isr, 0.7, True),
 )

@@ -4,7 +4,7 @@ Owns a fair schedule and the liveness properties. Where the strategy waits for a
 for; where a possible loss was reported, only agreement of the replicas is.
 """
 
-from sim.model import controller, lifecycle, replica
+from sim.model import controller, fetching, lifecycle, proposals, replica
 from sim.model.properties import Violation, members
 from sim.model.state import BALANCED, OFF, RUNNING, STARTING, STOPPING, PartitionState, World
 
@@ -60,24 +60,24 @@ def _round(w: World) -> None:
     while controller.unfence(w, 0):
         step(w)
     while w.messages:
-        replica.deliver(w, 1 << 8)
+        proposals.deliver(w, 1 << 8)
         step(w)
     for part in w.partitions:
         for broker in w.brokers:
             controller.ask_for_log_info(w, part.index | broker.id << 8)
             while w.messages:
-                replica.deliver(w, 1 << 8)
+                proposals.deliver(w, 1 << 8)
         controller.recover(w, part.index)
         controller.recover(w, part.index)
         step(w)
     for action in (
-        replica.fetch,
-        replica.serve_fetch,
-        replica.take_fetch_answer,
+        fetching.fetch,
+        fetching.serve_fetch,
+        fetching.take_fetch_answer,
         replica.begin_flush,
         replica.end_flush,
-        replica.resend_proposal,
-        replica.expand,
+        proposals.resend_proposal,
+        proposals.expand,
     ):
         for index in range(len(w.replicas)):
             action(w, index)

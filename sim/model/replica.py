@@ -1,15 +1,11 @@
-"""Actions of brokers on their replicas: metadata replay, roles, appends, fetches, ISR proposals, flushes.
+"""Actions of brokers on their replicas: metadata replay, roles, appends, high watermarks, consumers, flushes.
 
-Owns what leader and follower do (R50-R56, R80-R84). Each action takes the world and random bits, looks for a
-broker or replica that can do it, beginning at a random one, and tells whether anything happened.
+Owns what leader and follower do by themselves (R52-R56); fetches are in `fetching`, proposals in `proposals`.
+Each action takes the world and random bits, looks for a broker or replica that can do it, beginning at a
+random one, and tells whether anything happened.
 """
 
-from sim.model.controller import answer_alter_partition, send, take_log_info
-from sim.model.rules import ACCEPTED, INELIGIBLE
 from sim.model.state import (
-    ALTER_ANSWER,
-    ALTER_REQUEST,
-    EPOCH_SHIFT,
     FENCE_RECORD,
     FOLLOWER,
     LEADER,
@@ -21,9 +17,6 @@ from sim.model.state import (
     SHUTDOWN_RECORD,
     UNFENCE_RECORD,
     Broker,
-    FetchAnswer,
-    FetchRequest,
-    Proposal,
     Registration,
     Replica,
     World,
@@ -32,10 +25,6 @@ from sim.model.state import (
 
 #: fetches given up that may still arrive; the oldest is lost beyond
 LATE_MAX = 6
-#: messages held by a cut
-HELD_MAX = 4
-#: records of one fetch answer
-FETCH_MAX = 3
 
 # --- metadata --------------------------------------------------------------------------------------------
 
@@ -148,6 +137,17 @@ def _delete(w: World, replica: Replica) -> None:
     shorten(w, replica, 0)
 
 
+def give_up_fetch(w: World, replica: Replica) -> None:
+    """Close the connection; what is under way may still arrive (D-4)."""
+    if replica.request is not None:
+        late = w.late
+        late.append((replica, replica.request if replica.answer is None else None, replica.answer))
+        if len(late) > LATE_MAX:
+            del late[0]
+        replica.request = None
+        replica.answer = None
+
+
 # --- high watermark --------------------------------------------------------------------------------------
 
 
@@ -250,330 +250,6 @@ def consume(w: World, bits: int) -> bool:
                 part.consumed_end = replica.high_watermark
                 return True
     return False
-
-
-# --- fetch -----------------------------------------------------------------------------------------------
-
-
-def give_up_fetch(w: World, replica: Replica) -> None:
-    """Close the connection; what is under way may still arrive (D-4)."""
-    if replica.request is not None:
-        late = w.late
-        late.append((replica, replica.request if replica.answer is None else None, replica.answer))
-        if len(late) > LATE_MAX:
-            del late[0]
-        replica.request = None
-        replica.answer = None
-
-
-def fetch(w: World, bits: int) -> bool:
-    """A follower asks its leader for more (R80); one request at a time."""
-    replicas = w.replicas
-    count = len(replicas)
-    for i in range(count):
-        replica = replicas[(bits + i) % count]
-        if replica.role == FOLLOWER and replica.request is None and replica.leader >= 0:
-            broker = w.brokers[replica.broker]
-            if broker.state != RUNNING:
-                continue
-            log = replica.log
-            end = len(log)
-            w.last_request += 1
-            replica.request = (
-                w.last_request,
-                broker.epoch,
-                replica.leader_epoch,
-                end,
-                log[end - 1] >> EPOCH_SHIFT if end else -1,
-                replica.flushed,
-                replica.leader,
-            )
-            replica.answer = None
-            return True
-    return False
-
-
-def serve_fetch(w: World, bits: int) -> bool:
-    """A fetch reaches the leader."""
-    replicas = w.replicas
-    count = len(replicas)
-    for i in range(count):
-        replica = replicas[(bits + i) % count]
-        request = replica.request
-        if request is not None and replica.answer is None:
-            answer = handle_fetch(w, replica.broker, replica.partition, request)
-            if answer is None:
-                replica.request = None  # an error, or nobody there
-            else:
-                replica.answer = answer
-            return True
-    return False
-
-
-def handle_fetch(w: World, follower: int, partition: int, request: FetchRequest) -> FetchAnswer | None:
-    """What the broker asked answers; the request proves what the follower has (R50, R55, R80)."""
-    number, epoch, leader_epoch, offset, last_epoch, flushed, source = request
-    broker = w.brokers[source]
-    replica = broker.replicas[partition]
-    rules = w.rules
-    if broker.state != RUNNING or not rules.accepts_fetch(replica, broker, follower, epoch, leader_epoch):
-        return None
-    log = replica.log
-    diverging = rules.divergence(log, offset, last_epoch)
-    if diverging is not None:
-        w.mark("diverging answer")
-        return number, leader_epoch, offset, diverging[0], diverging[1], [], -1
-    if offset > len(log):
-        return None
-    replica.positions[follower] = rules.position(offset, flushed, w.setup.flush_every_write)
-    replica.position_epochs[follower] = epoch
-    advance(w, replica)
-    return (
-        number,
-        leader_epoch,
-        offset,
-        -1,
-        -1,
-        log[offset : offset + FETCH_MAX],
-        replica.high_watermark,
-    )
-
-
-def take_fetch_answer(w: World, bits: int) -> bool:
-    """A follower gets the answer to its outstanding request."""
-    replicas = w.replicas
-    count = len(replicas)
-    for i in range(count):
-        replica = replicas[(bits + i) % count]
-        answer = replica.answer
-        if answer is not None:
-            apply_answer(w, replica, answer)
-            replica.request = None
-            replica.answer = None
-            return True
-    return False
-
-
-def apply_answer(w: World, replica: Replica, answer: FetchAnswer) -> None:
-    """Truncate, or append and follow the high watermark (R81, R82, R84)."""
-    _, leader_epoch, offset, diverging_epoch, diverging_end, entries, high_watermark = answer
-    rules = w.rules
-    if (
-        replica.role != FOLLOWER
-        or leader_epoch != replica.leader_epoch
-        or not rules.takes_answer(replica, answer)
-    ):
-        return
-    log = replica.log
-    if high_watermark < 0:
-        end = rules.truncation(log, replica.high_watermark, diverging_epoch, diverging_end)
-        if end < len(log):
-            w.checker.truncates(w, replica, end, diverging_epoch, diverging_end)
-            w.mark("truncated to 0" if end == 0 else "truncated")
-            shorten(w, replica, end)
-        return
-    if entries:
-        w.checker.follows(w, replica, offset, entries)
-        log.extend(entries)
-    new = rules.follows_high_watermark(replica, high_watermark)
-    if new != replica.high_watermark:
-        replica.high_watermark = new
-        w.checker.matches(w, replica)
-
-
-def time_out_fetch(w: World, bits: int) -> bool:
-    """A follower gives its fetch up."""
-    replicas = w.replicas
-    count = len(replicas)
-    wants_divergence = bits >> 20 & 1
-    for i in range(2 * count):
-        replica = replicas[(bits + i) % count]
-        if replica.request is not None:
-            if wants_divergence and i < count and (replica.answer is None or replica.answer[6] >= 0):
-                continue
-            give_up_fetch(w, replica)
-            w.mark("fetch timed out")
-            return True
-    return False
-
-
-def late_fetch(w: World, bits: int) -> bool:
-    """Something arrives that its sender has given up: a request changes the leader, an answer nobody."""
-    late = w.late
-    if not late:
-        return False
-    at = bits % len(late)
-    if bits >> 20 & 1:
-        # it hurts most when it looks as if it were the answer to what was asked last
-        for i, (replica, _, answer) in enumerate(late):
-            if answer is not None and answer[2] == len(replica.log):
-                at = i
-                break
-    replica, request, answer = late.pop(at)
-    if answer is not None:
-        apply_answer(w, replica, answer)
-        return True
-    assert request is not None
-    answer = handle_fetch(w, replica.broker, replica.partition, request)
-    if answer is not None and bits >> 4 & 1:
-        late.append((replica, None, answer))
-    return True
-
-
-# --- ISR proposals ---------------------------------------------------------------------------------------
-
-
-def expand(w: World, bits: int) -> bool:
-    """A leader proposes a caught-up follower for the ISR (R50, A-5)."""
-    replicas = w.replicas
-    count = len(replicas)
-    for i in range(count):
-        replica = replicas[(bits + i) % count]
-        if replica.role != LEADER or replica.proposal is not None:
-            continue
-        broker = w.brokers[replica.broker]
-        if broker.state != RUNNING or replica.known is None:
-            continue
-        joining = 0
-        outside = replica.known[5] & ~replica.isr & ~(1 << replica.broker)
-        while outside:
-            low = outside & -outside
-            outside ^= low
-            follower = low.bit_length() - 1
-            if w.rules.may_join(replica, broker, follower):
-                w.checker.joins(w, replica, follower)
-                joining |= low
-        if joining:
-            _propose(w, broker, replica, replica.isr | joining)
-            return True
-    return False
-
-
-def shrink(w: World, bits: int) -> bool:
-    """A leader proposes an ISR without a follower that lags, or seems to (R51)."""
-    replicas = w.replicas
-    count = len(replicas)
-    for i in range(count):
-        replica = replicas[(bits + i) % count]
-        if replica.role != LEADER or replica.proposal is not None:
-            continue
-        others = replica.isr & ~(1 << replica.broker)
-        broker = w.brokers[replica.broker]
-        if others and broker.state == RUNNING:
-            leaving = others & bits >> 8 or others & -others
-            _propose(w, broker, replica, replica.isr & ~leaving)
-            return True
-    return False
-
-
-def _propose(w: World, broker: Broker, replica: Replica, isr: int) -> None:
-    epochs = tuple(
-        epoch if epoch >= 0 else broker.known_epochs[member]
-        for member, epoch in enumerate(replica.position_epochs)
-    )
-    proposal = (isr, epochs, replica.leader_epoch, replica.partition_epoch)
-    replica.proposal = proposal
-    replica.isr, replica.maximal_isr = w.rules.after_proposal(replica, proposal)
-    w.touched |= 1 << replica.partition
-    _send_proposal(w, broker, replica, proposal)
-
-
-def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposal) -> None:
-    isr, epochs, leader_epoch, partition_epoch = proposal
-    w.last_request += 1
-    replica.proposal_number = w.last_request
-    send(
-        w,
-        (
-            ALTER_REQUEST,
-            replica.partition,
-            broker.id,
-            broker.epoch,
-            broker.starts,
-            isr,
-            leader_epoch,
-            partition_epoch,
-            w.tenure,
-            w.last_request,
-            *epochs,
-        ),
-    )
-
-
-def resend_proposal(w: World, bits: int) -> bool:
-    """A leader asks again: the request, or its answer, seems lost (R45)."""
-    replicas = w.replicas
-    count = len(replicas)
-    for i in range(count):
-        replica = replicas[(bits + i) % count]
-        proposal = replica.proposal
-        if replica.role == LEADER and proposal is not None and w.brokers[replica.broker].state == RUNNING:
-            _send_proposal(w, w.brokers[replica.broker], replica, proposal)
-            return True
-    return False
-
-
-def deliver(w: World, bits: int) -> bool:
-    """Any message to or from the controller arrives, often the newest; one answer in sixteen comes again."""
-    messages = w.messages
-    if not messages:
-        return False
-    at = bits % len(messages) if bits >> 20 & 3 else len(messages) - 1
-    message = messages[at] if bits >> 8 & 15 == 0 and messages[at][0] == ALTER_ANSWER else messages.pop(at)
-    if message[0] == ALTER_REQUEST:
-        answer_alter_partition(w, message)
-    elif message[0] == ALTER_ANSWER:
-        take_alter_answer(w, message)
-    else:
-        take_log_info(w, message)
-    return True
-
-
-def hold_message(w: World, bits: int) -> bool:
-    """A message to or from the controller is caught in a cut."""
-    if not w.messages or len(w.held) >= HELD_MAX:
-        return False
-    w.held.append(w.messages.pop(bits % len(w.messages)))
-    return True
-
-
-def release_message(w: World, bits: int) -> bool:
-    """The cut ends: what it held is on its way again."""
-    if not w.held:
-        return False
-    send(w, w.held.pop(bits % len(w.held)))
-    return True
-
-
-def lose_message(w: World, bits: int) -> bool:
-    """A message to or from the controller is lost."""
-    if not w.messages:
-        return False
-    del w.messages[bits % len(w.messages)]
-    return True
-
-
-def take_alter_answer(w: World, message: tuple[int, ...]) -> None:
-    """The leader learns what became of its proposal (R44, D-5)."""
-    _, index, leader, starts, verdict, number, leader_epoch, partition_epoch, new_isr, min_isr = message
-    broker = w.brokers[leader]
-    replica = broker.replicas[index]
-    if broker.state != RUNNING or broker.starts != starts or replica.role != LEADER or replica.known is None:
-        return
-    proposal = replica.proposal
-    is_open = proposal is not None and replica.proposal_number == number
-    if verdict == ACCEPTED:
-        if leader_epoch == replica.leader_epoch:
-            if is_open and partition_epoch == replica.partition_epoch:
-                replica.proposal = None  # granted without a change
-                replica.maximal_isr = replica.isr
-            known = (leader, leader_epoch, partition_epoch, new_isr, min_isr, replica.known[5])
-            take_registration(w, broker, replica, known)
-    elif verdict == INELIGIBLE and is_open:
-        replica.proposal = None
-        replica.maximal_isr = replica.isr
-        w.touched |= 1 << index
-        advance(w, replica)
 
 
 # --- disk ------------------------------------------------------------------------------------------------

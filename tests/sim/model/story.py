@@ -1,6 +1,6 @@
 """Directed walks of the model: actions by name and broker, so that a test reads like the story it retells."""
 
-from sim.model import controller, lifecycle, replica
+from sim.model import controller, fetching, lifecycle, proposals, replica
 from sim.model.checker import Checker
 from sim.model.rules import Rules
 from sim.model.state import OFF, RUNNING, STARTING, STOPPING, Replica, Setup, ids
@@ -66,25 +66,25 @@ class Story:
 
     def _fetch(self, copy: Replica) -> None:
         index = self.world.replicas.index(copy)
-        for action in (replica.fetch, replica.serve_fetch, replica.take_fetch_answer):
+        for action in (fetching.fetch, fetching.serve_fetch, fetching.take_fetch_answer):
             action(self.world, index)
 
     def shrink(self, *followers: int) -> None:
         """The leader proposes an ISR without these; the controller answers, everybody learns it."""
         index = self.world.replicas.index(self.world.brokers[self.part.leader].replicas[0])
-        replica.shrink(self.world, index + (sum(1 << f for f in followers) << 8))
+        proposals.shrink(self.world, index + (sum(1 << f for f in followers) << 8))
         self.deliver()
         self.learn()
 
     def propose(self) -> None:
         """The leader asks for an ISR with whoever has caught up."""
-        replica.expand(
+        proposals.expand(
             self.world, self.world.replicas.index(self.world.brokers[self.part.leader].replicas[0])
         )
 
     def expand(self) -> None:
         """The leader proposes who has caught up; the controller answers, the leader hears it."""
-        replica.expand(
+        proposals.expand(
             self.world, self.world.replicas.index(self.world.brokers[self.part.leader].replicas[0])
         )
         self.deliver()
@@ -92,7 +92,7 @@ class Story:
     def deliver(self) -> None:
         """Everything under way to and from the controller arrives."""
         while self.world.messages:
-            replica.deliver(self.world, ORDINARY)
+            proposals.deliver(self.world, ORDINARY)
             self._checked()
 
     def flush(self, *brokers: int) -> None:

@@ -4,16 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from sim.model import lifecycle, replica
-from sim.model.mutants import (
-    GateByMaximalIsr,
-    GrantsLateCopies,
-    NoGate,
-    RecoversFromOutsiders,
-    RedirectsDropLastKnown,
-)
+from sim.model import lifecycle, proposals
 from sim.model.properties import Violation
 from sim.model.state import NONE, STOPPING, Setup
+from sim.model.wrong_brokers import GateByMaximalIsr, NoGate
+from sim.model.wrong_controllers import GrantsLateCopies, RecoversFromOutsiders, RedirectsDropLastKnown
 from tests.sim.model.story import Story
 
 #: three brokers, three replicas, min ISR 2
@@ -283,7 +278,7 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
         story.unfence(2)
         story.replicate(2)
         story.propose()
-        replica.resend_proposal(story.world, 0)
+        proposals.resend_proposal(story.world, 0)
         first = story.world.messages.pop(0)
         story.fence(2)
         story.deliver()

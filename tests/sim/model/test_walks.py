@@ -6,11 +6,12 @@ from random import Random
 import pytest
 
 from sim.model.bands import is_expected_loss
-from sim.model.mutants import MUTANTS, NoGate
+from sim.model.mutants import MUTANTS
 from sim.model.rules import Rules
 from sim.model.seeded import walk_seed
 from sim.model.state import Setup
 from sim.model.walk import Verdict, draw_plan, replay_trace, shrink
+from sim.model.wrong_brokers import NoGate
 
 STEPS = 2000
 
