@@ -5,12 +5,14 @@ failing seed. Spark spreads the same work over machines, see `sim.spark_engine`.
 """
 
 import gzip
+import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from sim import shrink
@@ -72,8 +74,16 @@ def play_seeds(recipe: Recipe, seeds: Sequence[int], jobs: int, until: float | N
 
 
 def _begin_job() -> None:
-    """A signal from the keyboard ends the parent, which ends us."""
+    """A signal from the keyboard ends the parent, which ends us; a parent that was killed does so too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def keep_seed(recipe: Recipe, seed: str, folder: Path | None) -> str:
