@@ -21,6 +21,7 @@ _ON_DISK = frozenset(("create", "flush", "rename", "unlink", "sync", "truncate")
 _AT_START = _ON_DISK | {"boot", "log"}
 #: how many of these a stop and a start have at most, about
 _STEPS_OF_A_STOP = 40
+_STEPS_OF_A_MARK = 3
 _STEPS_OF_A_START = 14
 #: a follower that does not fetch is in sync for so long (replica.lag.time.max.ms)
 _LAG_MS = 2_000
@@ -64,6 +65,7 @@ class Aimed:
             "late_proposal": self._late_proposal,
             "min_isr_with_elr": self._min_isr_with_elr,
             "act_while_leaderless": self._act_while_leaderless,
+            "crumble": self._crumble,
             "unregister_broker": self._unregister,
         }
 
@@ -97,13 +99,15 @@ class Aimed:
         def has_leave() -> bool:
             return broker.state is State.STOPPING and broker.node is not None and broker.node.stopped.done()
 
+        is_at_mark = one_in(stream, 3)
         self._points.arm_within(
             broker,
             boots,
             _ON_DISK,
-            stream.draw(_STEPS_OF_A_STOP),
+            stream.draw(_STEPS_OF_A_MARK if is_at_mark else _STEPS_OF_A_STOP),
             lambda: self._hands.crash_at(broker, boots, "a stop", not has_power),
             has_leave,
+            ("cleanshutdown",) if is_at_mark else (),
         )
         broker.stop()
         return True
@@ -309,6 +313,23 @@ class Aimed:
 
         for _ in range(3):
             self._hands.later(between(stream, 100, 2_500), act)
+        return True
+
+    def _crumble(self, stream: Stream) -> bool:
+        """Everybody is killed, and who has returned goes down again before the others are there."""
+        if not self._hands.kill_all():
+            return False
+
+        def again() -> None:
+            self._budget.update()
+            broker = self._any_up(stream)
+            if broker is not None:
+                self._hands.crash_at(broker, broker.boots, "a return", not one_in(stream, 3))
+
+        at_ms = 0
+        for _ in range(6):
+            at_ms += between(stream, 60, 700)
+            self._hands.later(at_ms, again)
         return True
 
     def _unregister(self, stream: Stream) -> bool:

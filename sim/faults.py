@@ -50,6 +50,7 @@ MORE_FAULTS = (
     "late_proposal",
     "min_isr_with_elr",
     "act_while_leaderless",
+    "crumble",
     "unregister_broker",
     "move_partition",
     "move_back",

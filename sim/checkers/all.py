@@ -10,6 +10,7 @@ from sim.checkers import (
     replica_refinement,
     replicas,
     told,
+    upkeep,
 )
 from sim.checkers.views import Property
 
@@ -63,6 +64,9 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
+    upkeep.UnfencedIsReady,
+    upkeep.MinIsrIsConfigured,
+    upkeep.LaggardsLeave,
     clients.HighWatermarkNeverFalls,
     clients.AcknowledgedIsShown,
     clients.AcknowledgedIsDurable,

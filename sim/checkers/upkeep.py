@@ -1,0 +1,102 @@
+"""Properties of what must be done in time or in order while faults go on, not only after them."""
+
+from collections.abc import Sequence
+
+from metadata.image import MetadataImage
+from metadata.partition import effective_min_isr
+from metadata.records import MetadataRecord, UnfenceBrokerRecord
+from sim.checkers.batches import BatchMark
+from sim.checkers.observer import Observer
+from sim.checkers.views import Before, Property, ReplicaView
+from sim.clients import partition_at
+from sim.nodes import State
+
+#: a leader looks at its followers every half of the lag time; so much more is no accident
+_PATIENCE_NS = 3_000_000_000
+#: a leader that was not seen for so long may have been paused
+_LOOKED_AWAY_NS = 500_000_000
+
+
+class UnfencedIsReady(Property):
+    """R23, D-2: a broker is unfenced only once it has replayed its own registration and has its roles."""
+
+    name = "R23 UnfencedIsReady"
+
+    def record_committed(
+        self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
+    ) -> None:
+        if type(record) is not UnfenceBrokerRecord:
+            return
+        broker = next(broker for broker in seen.world.brokers if broker.node_id == record.broker_id)
+        node = broker.node
+        if broker.state not in (State.RUNNING, State.PAUSED) or node is None or not hasattr(node, "core"):
+            return
+        lifecycle = node.core.lifecycle
+        if lifecycle.broker_epoch == record.broker_epoch and not node.core.has_roles:
+            seen.broken(self, None, f"{broker.name} of epoch {record.broker_epoch} has no roles yet")
+
+
+class MinIsrIsConfigured(Property):
+    """R109, D-5: what is committed of a partition holds the min ISR that is configured at that offset."""
+
+    name = "R109 MinIsrIsConfigured"
+
+    def metadata_committed(self, seen: Observer) -> None:
+        image = seen.image
+        for index, ghost in seen.ghosts.items():
+            row = ghost.row
+            if row is None:
+                continue
+            configured = image.topic_config(partition_at(index).topic, "min.insync.replicas")
+            if configured is None:
+                configured = seen.world.shape.min_isr
+            counted = row.original_replicas or row.replicas
+            wanted = effective_min_isr(int(configured), len(counted))
+            if row.min_isr != wanted:
+                seen.broken(self, index, f"{configured} is configured, so {wanted}: {row}")
+
+
+class LaggardsLeave(Property):
+    """R51: a leader proposes an ISR without the member that has not caught up for the lag time. After healing
+    everybody catches up, so it is looked at while a leader works."""
+
+    name = "R51 LaggardsLeave"
+
+    def __init__(self) -> None:
+        #: {(partition, process): (since when there is a laggard, when it was looked at last)}, virtual ns
+        self._since: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, row, broker = view.leadership, view.registration, view.broker
+        key = view.index, view.process.name
+        if leadership is None:
+            self._since.pop(key, None)
+            return
+        now_ns = seen.world.loop.now_ns
+        is_busy = leadership.start_offset is None or leadership.proposal is not None or row is None
+        assert broker._clock is not None
+        now_ms = broker._clock.now_ms()
+        laggards = (
+            []
+            if is_busy or row is None or broker.state is not State.RUNNING
+            else [
+                member
+                for member in row.isr
+                if member != broker.node_id
+                and not leadership.progress[member].may_stay(
+                    view.replica.position, now_ms, view.replica._lag_ms_max
+                )
+            ]
+        )
+        if not laggards:
+            self._since.pop(key, None)
+            return
+        since_ns, looked_ns = self._since.get(key, (now_ns, now_ns))
+        if now_ns - looked_ns > _LOOKED_AWAY_NS:
+            since_ns = now_ns
+        self._since[key] = since_ns, now_ns
+        if now_ns - since_ns > _PATIENCE_NS:
+            passed_ms = (now_ns - since_ns) // 1_000_000
+            seen.broken(self, view.index, f"{laggards} lag for {passed_ms} ms more than they may: {row}")

@@ -1,0 +1,85 @@
+"""Properties of upkeep: a history that breaks each, and the one beside it that does not."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from broker.replica_progress import ReplicaProgress
+from metadata.image import RESOURCE_TOPIC
+from metadata.records import UnfenceBrokerRecord
+from sim.checkers import upkeep
+from sim.checkers.views import Property
+from sim.nodes import State
+from tests.sim.checkers.histories import Scene, before, image, leads, row, view_of
+
+MS = 1_000_000
+
+
+def broken(scene: Scene, tell: Any) -> bool:
+    """Whether the property speaks up, under its own name."""
+    said = scene.violation(tell)
+    assert said is None or said.startswith(scene.property.name), said
+    return said is not None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "has_roles", "expected"), [(7, False, True), (7, True, False), (6, False, False)]
+)
+def test_a_broker_without_roles_is_not_unfenced_r23(epoch: int, has_roles: bool, expected: bool) -> None:
+    """The record of another incarnation says nothing of this one."""
+    scene = Scene(upkeep.UnfencedIsReady())
+    node = scene.world.brokers[0]
+    node.state = State.RUNNING
+    core = SimpleNamespace(lifecycle=SimpleNamespace(broker_epoch=7), has_roles=has_roles)
+    node.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    record = UnfenceBrokerRecord(1, epoch)
+    assert broken(scene, lambda: scene.property.record_committed(scene.seen, 9, record, image())) is expected
+
+
+@pytest.mark.parametrize(
+    ("configured", "given", "expected"), [("3", 2, True), ("3", 3, False), ("9", 3, False)]
+)
+def test_a_partition_has_the_min_isr_that_is_configured_r109(
+    configured: str, given: int, expected: bool
+) -> None:
+    """As far as its replicas go."""
+    scene = Scene(upkeep.MinIsrIsConfigured())
+    scene.ghost.row = row(min_isr=given)
+    configs = Map({(RESOURCE_TOPIC, "t"): Map({"min.insync.replicas": configured})})
+    scene.set_image(replace(image(row=scene.ghost.row), configs=configs))
+    assert broken(scene, lambda: scene.property.metadata_committed(scene.seen)) is expected
+
+
+@pytest.mark.parametrize(
+    ("looks_ms", "lags", "expected"),
+    [
+        (range(0, 4_000, 100), True, True),
+        (range(0, 4_000, 100), False, False),
+        (range(0, 2_900, 100), True, False),
+        (range(0, 9_000, 800), True, False),
+    ],
+)
+def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool, expected: bool) -> None:
+    """But for a leader that may have been paused between two looks."""
+    one: Property = upkeep.LaggardsLeave()
+    scene = Scene(one)
+    view = leads(view_of(scene, 1))
+    assert view.leadership is not None
+    view.broker.state = State.RUNNING
+    world = scene.world
+    view.broker._clock = SimpleNamespace(now_ms=lambda: 10_000 + world.loop.now_ns // MS)  # type: ignore[assignment]
+    for number in (2, 3):
+        view.leadership.progress[number] = ReplicaProgress(number, None)
+        view.leadership.progress[number].position = 0 if lags else 5
+    view.replica.log.log_end_offset = 5  # type: ignore[misc]
+
+    def look() -> None:
+        started_ns = world.loop.now_ns
+        for at_ms in looks_ms:
+            world.loop.now_ns = started_ns + at_ms * MS
+            one.replica_changed(scene.seen, view, before(view), [])
+
+    assert broken(scene, look) is expected
