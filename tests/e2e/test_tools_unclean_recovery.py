@@ -13,53 +13,47 @@ from typing import IO
 import pytest
 
 from cli.local_cluster import LocalCluster
-from cli.node_health import probe
-from cli.nodes import Node
+from protocol.messages.topics import DescribedPartition
 from tests.e2e.conftest import QUICK
-from tests.e2e.test_tools import Tools, all_in_sync, write
+from tests.e2e.load import produce, wait_until
+from tests.e2e.test_tools import Tools, write
+from tests.e2e.test_unclean_recovery import Drill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 ALL = ("unclean-recovery", "--all-offline-partitions", "--show-replica-info")
 
 
-class Outage(Tools):
-    """Topics of one partition on brokers 1, 2, 3 whose logs end differently."""
+class Outage(Drill):
+    """Topics of one partition on brokers 1, 2, 3 whose logs end differently, and the tool."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__(cluster)
+        self.tools = Tools(cluster)
 
     def make(self, topic: str) -> None:
-        """A topic with 30 records on each replica."""
-        self.create(topic, "1:2:3", min_isr=1)
-        self.produce(topic, 30)
-        self.wait(topic, all_in_sync)
-
-    def produce(self, topic: str, count: int) -> None:
-        self.run("console-producer", "--topic", topic, text="x\n" * count)
-
-    def kill(self, *broker_ids: int) -> None:
-        self.cluster.kill([self.cluster.broker(broker_id) for broker_id in broker_ids])
-
-    def start(self, *broker_ids: int) -> None:
-        nodes = [self.cluster.broker(broker_id) for broker_id in broker_ids]
-        for node in nodes:
-            self.cluster.start(node)
-        self.cluster.wait_ready(nodes)
+        """A topic with 30 records on each replica, 50 on 1 and 2; broker 3 is dead."""
+        self.topic(topic, "None")
+        servers = self.cluster.bootstrap_servers
+        produce(servers, topic, 30)
+        self.kill(3)
+        wait_until(lambda: self.partition(topic).isr == (1, 2))
+        produce(servers, topic, 20, first=30)
 
     def lose_everybody(self, topic: str) -> None:
-        """All replicas die and return, 1 last in the ISR and with the longest log; nobody may lead."""
+        """All replicas die and return, 1 last in the ISR, with 60 records; nobody may lead."""
         self.make(topic)
-        self.kill(3)
-        self.wait(topic, lambda rows: rows[0]["isr"] == [1, 2])
-        self.produce(topic, 20)
         self.kill(2)
-        self.wait(topic, lambda rows: rows[0]["isr"] == [1])
-        self.produce(topic, 10)
+        wait_until(lambda: self.partition(topic).isr == (1,))
+        produce(self.cluster.bootstrap_servers, topic, 10, acks=1, first=50)
         self.kill(1)
         self.start(1, 2, 3)
-        self.wait(topic, lambda rows: rows[0]["elr"] == [] and rows[0]["leader"] is None)
+        wait_until(lambda: self.partition(topic).eligible_leader_replicas == ())
+        assert self.partition(topic).leader_id == -1
 
-    def leader(self, topic: str) -> int | None:
-        found: int | None = self.partitions(topic)[0]["leader"]
-        return found
+    def partition_by_brokers(self, topic: str) -> DescribedPartition:
+        """As a broker has it."""
+        return self.ask(lambda admin: admin.describe_topics([topic]), brokers=True)[0].partitions[0]
 
     def rows(self, out: str, topic: str) -> dict[int, dict[str, str]]:
         """The table's cells of partition 0, by replica and head."""
@@ -69,15 +63,8 @@ class Outage(Tools):
 
     def begin(self, *words: str) -> "subprocess.Popen[str]":
         """Start a command whose stderr can be read while it runs."""
-        line = self.line(*words)
+        line = self.tools.line(*words)
         return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def active_controller(self) -> Node:
-        """The controller that decides now."""
-        while True:
-            for node in self.cluster.controllers:
-                if probe("127.0.0.1", node.http_port, "/readyz", 2.0) == (True, "active"):
-                    return node
 
 
 def await_line(stream: IO[str] | None, text: str) -> None:
@@ -95,10 +82,7 @@ def shared_outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     cluster = LocalCluster.create(folder, 3, 3, properties=QUICK)
     try:
         cluster.up()
-        made = Outage(cluster)
-        strategy = ("--entity-type", "cluster", "--add-config", "unclean.recovery.strategy=None")
-        made.run("configs", "--alter", *strategy)
-        yield made
+        yield Outage(cluster)
     finally:
         for node in cluster.nodes:
             cluster.resume(node)
@@ -112,19 +96,16 @@ def outage(shared_outage: Outage) -> Iterator[Outage]:
     for node in shared_outage.cluster.nodes:
         shared_outage.cluster.resume(node)
     shared_outage.cluster.up()
-    shared_outage.run("topics", "--delete", "--topic", ".*", "--if-exists")
 
 
 def test_the_plan_of_the_kip(outage: Outage, tmp_path: Path) -> None:
     """KIP-1275, test plan: kill -9 all of the ISR; the tool elects a replica from outside of it."""
     outage.make("plan")
-    outage.kill(3)
-    outage.wait("plan", lambda rows: rows[0]["isr"] == [1, 2])
-    outage.produce("plan", 20)
     outage.kill(1, 2)
     outage.start(3)
-    outage.wait("plan", lambda rows: rows[0]["leader"] is None and len(rows[0]["offline_replicas"]) == 2)
-    done = outage.run(*ALL, "--automated-recovery", "--recovery-duration-ms", "1500")
+    wait_until(lambda: outage.partition("plan").offline_replicas == (1, 2))
+    assert outage.partition("plan").leader_id == -1
+    done = outage.tools.run(*ALL, "--automated-recovery", "--recovery-duration-ms", "3000")
     rows = outage.rows(done.out, "plan")
     assert [(row["FENCED"], row["REPLIED"], row["BEST"]) for _, row in sorted(rows.items())] == [
         ("yes", "no(NETWORK_EXCEPTION)", "-"),
@@ -134,13 +115,13 @@ def test_the_plan_of_the_kip(outage: Outage, tmp_path: Path) -> None:
     assert (rows[3]["ROLE"], rows[3]["LEO"]) == ("OUT_OF_SYNC", "30")
     assert "Successfully completed leader election (DESIGNATION) for partitions plan-0\n" in done.out
     assert "warning: the logs of broker 1 are not known for plan-0 (" in done.err
-    outage.wait("plan", lambda rows: rows[0]["leader"] == 3)
+    assert outage.wait_leader("plan") == 3
     # R74, R79: a second run harms nothing and has nothing to elect
     path = write(tmp_path, {"partitions": [{"topic": "plan", "partitions": [0, 5]}]})
-    again = outage.run("unclean-recovery", "--path-to-json-file", path, "--automated-recovery", code=1)
+    again = outage.tools.run("unclean-recovery", "--path-to-json-file", path, "--automated-recovery", code=1)
     assert "plan-0: ELECTION_NOT_NEEDED: already online" in again.err
     assert "plan-5: UNKNOWN_TOPIC_OR_PARTITION" in again.err
-    assert "No partition is without a leader." in outage.run(*ALL, "--automated-recovery").out
+    assert "No partition is without a leader." in outage.tools.run(*ALL, "--automated-recovery").out
 
 
 def test_a_reboot_and_another_controller_in_the_middle_change_nothing(outage: Outage) -> None:
@@ -150,8 +131,7 @@ def test_a_reboot_and_another_controller_in_the_middle_change_nothing(outage: Ou
     process = outage.begin(*ALL, "--automated-recovery", "--recovery-duration-ms", "20000")
     await_line(process.stderr, "broker 3 is asked again")
     outage.kill(1)
-    active = outage.active_controller()
-    outage.cluster.kill([active])
+    outage.cluster.kill([outage.cluster.node(f"controller-{outage.active_controller()}")])
     outage.start(1)
     outage.cluster.resume(outage.cluster.broker(3))
     out, err = process.communicate(timeout=60)
@@ -165,7 +145,7 @@ def test_a_reboot_and_another_controller_in_the_middle_change_nothing(outage: Ou
     # its former incarnation registered before 2 and 3 had anything to do with it
     assert int(rows[1]["BROKER-EPOCH"]) > int(rows[2]["BROKER-EPOCH"])
     assert rows[1]["BEST"] == "*"
-    outage.wait("middle", lambda found: found[0]["leader"] == 1)
+    assert outage.wait_leader("middle") == 1
 
 
 def test_a_signal_ends_it_and_nothing_is_elected(outage: Outage, tmp_path: Path) -> None:
@@ -179,29 +159,32 @@ def test_a_signal_ends_it_and_nothing_is_elected(outage: Outage, tmp_path: Path)
     assert process.returncode == 128 + signal.SIGTERM
     assert outage.rows(out, "stopped")[2]["REPLIED"] == "yes"
     assert "error: stopped-0: OPERATION_NOT_ATTEMPTED" in err
-    assert outage.leader("stopped") is None
+    assert outage.partition("stopped").leader_id == -1
     # by hand then: what answered is written down, the operator decides
     path = tmp_path / "elections.json"
-    words = ("--recovery-duration-ms", "1000", "--manual-recovery-output-file", str(path))
-    assert f"Wrote 1 election(s) to {path}" in outage.run("unclean-recovery", *ALL[1:], *words).out
+    source = write(tmp_path, {"partitions": [{"topic": "stopped", "partitions": [0]}]})
+    words = ("--recovery-duration-ms", "3000", "--manual-recovery-output-file", str(path))
+    done = outage.tools.run("unclean-recovery", "--path-to-json-file", source, *words)
+    assert f"Wrote 1 election(s) to {path}" in done.out
     row = {"topic": "stopped", "partition": 0, "desiredLeader": 2}
     assert json.loads(path.read_text()) == {"partitions": [row]}
-    assert outage.leader("stopped") is None
+    assert outage.partition("stopped").leader_id == -1
     elect = ("leader-election", "--election-type", "DESIGNATED", "--path-to-json-file", str(path))
-    outage.run(*elect)
-    outage.wait("stopped", lambda rows: rows[0]["leader"] == 2)
+    outage.tools.run(*elect)
+    assert outage.wait_leader("stopped") == 2
 
 
 def test_a_fenced_broker_that_answers_is_shown_as_fenced_and_refused(outage: Outage) -> None:
     """R76: without controllers broker 1 stays fenced, awake as it is; nobody is elected."""
     outage.lose_everybody("fenced")
     outage.cluster.pause(outage.cluster.broker(1))
-    outage.wait("fenced", lambda rows: 1 in rows[0]["offline_replicas"])
+    wait_until(lambda: outage.partition("fenced").offline_replicas == (1,))
+    wait_until(lambda: outage.partition_by_brokers("fenced").offline_replicas == (1,))
     for node in outage.cluster.controllers:
         outage.cluster.pause(node)
     outage.cluster.resume(outage.cluster.broker(1))
-    limits = ("--timeout-ms", "1000", "--recovery-election-attempts", "0", "--recovery-duration-ms", "1000")
-    done = outage.run(*ALL, "--automated-recovery", *limits, code=1)
+    limits = ("--timeout-ms", "2000", "--recovery-election-attempts", "0", "--recovery-duration-ms", "2000")
+    done = outage.tools.run(*ALL, "--automated-recovery", *limits, code=1)
     rows = outage.rows(done.out, "fenced")
     assert (rows[1]["FENCED"], rows[1]["REPLIED"], rows[1]["LEO"], rows[1]["BEST"]) == (
         "yes",
