@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from controller import cluster_control
 from controller.cluster_control import PROBE_DELAYS_MS
 from controller.events import ConnectionClosed, Probed
 from controller.operations import DONE, UnregisterBroker
@@ -246,6 +247,21 @@ def test_a_silent_broker_is_fenced_when_its_session_ends_and_not_before() -> Non
     assert quorum.unfenced() == [1]
     quorum.fire_timer(silent_since_ms + 14_000)
     assert quorum.unfenced() == []
+
+
+def test_sessions_that_end_together_over_many_partitions_are_fenced_an_event_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """B13, R25: in order of last contact; in between voters are answered, or no controller stays active."""
+    quorum = started(1, 2, 3)
+    for at_ms, broker_id in enumerate((3, 1, 2)):
+        quorum.heartbeat(broker_id, at_ms=quorum.now_ms + at_ms)
+    monkeypatch.setattr(cluster_control, "CHECK_RECORDS_MAX", 1)
+    # the check runs a little late: all three have ended by then
+    quorum.fire_timer(quorum.now_ms + 9_010)
+    for left in ([1, 2], [2], []):
+        assert quorum.unfenced() == left
+        quorum.fire_timer(quorum.now_ms)
 
 
 def test_a_check_that_runs_late_itself_extends_all_sessions_and_looks_again() -> None:
