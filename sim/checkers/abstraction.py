@@ -1,7 +1,7 @@
 """The map from what the cluster has committed to the state of the model (`sim.model`), and back for reports.
 
 Owns what is mapped: brokers' registrations, partitions, the switches and configurations that decide. Not
-mapped: `leader_recovery_state`, of which the model knows nothing (docs/model.md). Decides nothing.
+mapped: `leader_recovery_state`, of which the model knows nothing. Decides nothing.
 """
 
 from collections.abc import Iterable

@@ -12,6 +12,7 @@ from controller.decisions import CauseKind
 from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration, effective_min_isr
 from metadata.records import (
+    RECOVERING,
     FenceBrokerRecord,
     MetadataRecord,
     PartitionRecord,
@@ -213,22 +214,32 @@ class DecisionsRefineModel(Property):
         kind = change.decision.cause.kind
         if kind is CauseKind.ALTER_PARTITION:
             proposals = self._granted.pop((index, change.before.partition_epoch), ())
-            told = [self._problem(seen, index, change, _altered(*given)) for given in proposals]
+            told = [
+                self._problem(seen, index, change, _altered(request, row), row.leader_recovery_state)
+                for request, row in proposals
+            ]
             problem = next((one for one in told if one is None), told[0] if told else "nobody asked for it")
         elif kind in _STEPS:
-            problem = self._problem(seen, index, change, _STEPS[kind])
+            recovery_state = change.before.leader_recovery_state
+            problem = self._problem(seen, index, change, _STEPS[kind], recovery_state)
         else:
             problem = "the model knows no such cause"
         if problem is not None:
             story = f"{change.before} -> {change.after}, {change.decision}"
             seen.broken(self, index, f"{story}; the model: {problem}")
 
-    def _problem(self, seen: Observer, index: int, change: Change, step: Step) -> Problem:
+    def _problem(
+        self, seen: Observer, index: int, change: Change, step: Step, recovery_state: int
+    ) -> Problem:
+        """`recovery_state` is what the leader says of itself: who is elected uncleanly must recover (R10)."""
         model, part = self._state(seen, index, change.image, change.before)
         setup = model.setup
         problem = step(model, part, change)
         model.setup = setup
-        after = registration(part, change.after.leader_recovery_state)
+        complete = {*change.before.isr, *change.before.elr}.difference(change.unclean)
+        if part.leader >= 0 and part.leader != change.before.leader and part.leader not in complete:
+            recovery_state = RECOVERING
+        after = registration(part, recovery_state)
         return problem if problem is not None or after == change.after else f"it would go to {after}"
 
     def _state(

@@ -1,7 +1,7 @@
 """Refinement of the controllers' decisions: steps that the model has not, each beside one that it has."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -9,6 +9,7 @@ from controller.decisions import CauseKind, LogEnd
 from controller.election import ElectionReason
 from metadata.partition import PartitionRegistration
 from metadata.records import (
+    RECOVERING,
     FenceBrokerRecord,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -19,7 +20,8 @@ from protocol.messages.alter_partition import AlterPartitionPartition, AlterPart
 from sim.checkers.refinement import DecisionsRefineModel
 from sim.checkers.views import Change
 from sim.world import Shape
-from tests.sim.checkers.histories import TOPIC_ID, Scene, change, image, row
+from tests.sim.checkers import histories
+from tests.sim.checkers.histories import TOPIC_ID, Scene, image, row
 
 MANAGER = Shape(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
@@ -29,7 +31,22 @@ NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1
 MOVING = row(
     replicas=(1, 3, 2), isr=(1, 2), adding_replicas=(3,), removing_replicas=(2,), original_replicas=(1, 2)
 )
+LEADS_ALONE: dict[str, Any] = {"leader": 2, "isr": (2,), "last_known_elr": (), "last_known_leader": None}
+RECOVERED: dict[str, Any] = {"leader_recovery_state": 0}
 LOGS = (LogEnd(1, 4, 90), LogEnd(2, 5, 80))
+
+
+def change(
+    before: PartitionRegistration,
+    kind: CauseKind,
+    cause_broker: int | None = None,
+    reason: ElectionReason | None = None,
+    **given: Any,
+) -> Change:
+    """The next row; who was elected uncleanly recovers."""
+    if reason is not None and reason.is_unclean:
+        given.setdefault("leader_recovery_state", RECOVERING)
+    return histories.change(before, kind, cause_broker, reason, **given)
 
 
 class Case(NamedTuple):
@@ -183,6 +200,10 @@ CASES = {
             MOVING, CauseKind.REASSIGNMENT_CANCELLED, replicas=(1, 2), adding_replicas=(),
             removing_replicas=(), original_replicas=None, leader_epoch=6,
         ),
+    ),
+    "an unclean leader that need not recover": Case(
+        change(NOBODY, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED, **LEADS_ALONE, **RECOVERED),
+        change(NOBODY, CauseKind.DESIGNATED, 2, ElectionReason.DESIGNATED, **LEADS_ALONE),
     ),
     "another min ISR than is configured": Case(
         change(row(min_isr=3), CauseKind.MIN_ISR_CONFIGURED, min_isr=1),
