@@ -166,7 +166,7 @@ def _sides(drill: Drill, base: Settings, *, compares: bool, is_alone: bool) -> S
 def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: bool) -> list[Run]:
     """All stories one after the other, then the verdict on all. Raises: ClusterError without Spark."""
     ledger = folder / "ledger"
-    with closing(SparkJudge()) as judge:
+    with closing(SparkJudge(starts_now=not is_quiet)) as judge:
         played = []
         for number, (drill, settings) in enumerate(plan):
             home, say = folder / f"run-{number}", _story(_label(plan, number), is_quiet)

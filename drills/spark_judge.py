@@ -28,13 +28,15 @@ _NAMING_FIELDS = 3
 
 
 class SparkJudge:
-    """Starts Spark in the background; `close` ends it."""
+    """One Spark session; `close` ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, starts_now: bool) -> None:
+        """`starts_now`: in the background; what is written to stderr meanwhile is lost. Else when needed."""
         self._spark: Any = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
-        self._thread.start()
+        if starts_now:
+            self._thread.start()
 
     def _start(self) -> None:
         try:
@@ -50,6 +52,8 @@ class SparkJudge:
         self, ledger: Path, snapshots: Sequence[Path]
     ) -> tuple[dict[str, Any], dict[str, list[LostRecord]]]:
         """({topic: durability.verdict.Verdict}, {topic: lost records by offset}). Raises: ClusterError."""
+        if self._thread.ident is None:
+            self._thread.start()
         self._thread.join()
         if self._error is not None:
             raise ClusterError(f"Spark does not start: {self._error}") from self._error
@@ -65,7 +69,8 @@ class SparkJudge:
 
     def close(self) -> None:
         """End the session."""
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self._spark is not None:
             self._spark.stop()
 

@@ -1,0 +1,36 @@
+"""One drill as a user plays it: the same fault with the manager off and on, on processes that lose power."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def test_in_a_power_outage_the_baseline_loses_what_the_manager_keeps() -> None:
+    """Chapter 5.3.3, B1: lost records are named, and nothing else is wrong with the other side."""
+    words = (
+        "drill",
+        "power-outage",
+        "--compare",
+        "--seed",
+        "1",
+        "--power-loss",
+        "tracked",
+        "--output",
+        "json",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", *words], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    off, on = json.loads(done.stdout)["data"]["runs"]
+    assert (off["manager"], off["result"], on["manager"], on["result"]) == (False, "PASSED", True, "PASSED")
+    assert off["counts"]["lost"] == len(off["lost"]) > 0
+    assert {one["offset"] for one in off["lost"]} <= set(range(off["facts"]["acked"]))
+    assert off["elections"][0] == {"leader": 3, "reason": "last_known_leader", "predicted_loss": None}
+    assert on["counts"].get("lost", 0) == 0
+    assert on["facts"]["ok"] == on["facts"]["acked"] > 0
+    assert on["elections"][0]["leader"] == 2
