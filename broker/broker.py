@@ -5,7 +5,7 @@ Parts: `roles` (metadata, the partitions, their logs), `partition`, `produce_pat
 `alter_partition`, `lifecycle`, `producer_ids`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from broker.config import BrokerConfig
@@ -388,6 +388,11 @@ class Broker:
     def has_roles(self) -> bool:
         """Metadata has caught up with our registration: requests can be answered (D-2)."""
         return self._roles.has_roles
+
+    @property
+    def offline_replicas(self) -> Collection[TopicPartition]:
+        """Partitions whose logs lie in failed dirs of ours (R27)."""
+        return self._roles.offline
 
     @property
     def state(self) -> BrokerState:

@@ -75,7 +75,7 @@ class Roles:
         self._logs: dict[TopicPartition, LogView] | None = None
         self._high_watermarks: dict[TopicPartition, int] = {}
         #: logs in failed dirs: nothing of them is done here any more (R27)
-        self._offline: dict[TopicPartition, None] = {}
+        self.offline: dict[TopicPartition, None] = {}
         #: what is not among the logs was never made; False: it may lie in a failed dir
         self._is_whole = True
         #: logs asked for; at most one opening of each is under way
@@ -134,7 +134,7 @@ class Roles:
         for local in (*view.leaders, *view.followers):
             key = TopicPartition(local.topic_id, local.partition_index)
             if key not in self._logs:
-                self._offline[key] = None
+                self.offline[key] = None
         self._is_whole = True  # what is assigned from now on is made in another dir
 
     def is_registered_here(self) -> bool:
@@ -201,7 +201,7 @@ class Roles:
 
     def _apply_local(self, local: LocalPartition, now_ms: int) -> None:
         key = TopicPartition(local.topic_id, local.partition_index)
-        if key in self._offline:
+        if key in self.offline:
             return
         partition = self.partitions.get(key)
         if partition is None:
@@ -298,7 +298,7 @@ class Roles:
 
     def logs_loaded(self, event: LogsLoaded, now_ms: int) -> None:
         """All logs found at the start are open, but for those that went offline meanwhile."""
-        self._logs = {key: log for key, log in event.logs.items() if key not in self._offline}
+        self._logs = {key: log for key, log in event.logs.items() if key not in self.offline}
         self._high_watermarks = dict(event.high_watermarks)
         self._is_whole = event.is_whole
         self.maybe_take_roles(now_ms)
@@ -307,7 +307,7 @@ class Roles:
         """A log asked for is open; the partition may have changed or gone meanwhile."""
         assert self._logs is not None
         self._opening.pop(event.key, None)
-        if event.key in self._offline:
+        if event.key in self.offline:
             return
         self._logs[event.key] = event.log
         if not self._is_assigned(event.key):
@@ -320,7 +320,7 @@ class Roles:
     def logs_offline(self, event: LogsOffline, now_ms: int) -> None:
         """A dir has failed: its replicas are none of ours any more, and the controller must hear of it."""
         for key in event.keys:
-            self._offline[key] = None
+            self.offline[key] = None
             self._opening.pop(key, None)
             if self._logs is not None:
                 self._logs.pop(key, None)
@@ -333,10 +333,10 @@ class Roles:
     def offline_to_report(self) -> tuple[OfflineTopic, ...]:
         """Replicas in failed dirs that our registration does not name yet, by topic."""
         own = self.image.brokers.get(self.broker_id)
-        if not self._offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
+        if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
         by_topic: dict[bytes, list[int]] = {}
-        for key in sorted(self._offline):
+        for key in sorted(self.offline):
             if key not in own.offline_replicas and self._is_assigned(key):
                 by_topic.setdefault(key.topic_id, []).append(key.partition_index)
         return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())

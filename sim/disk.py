@@ -29,6 +29,10 @@ class _Fault:
     times: int
 
 
+#: Log dirs of brokers, as many as a shape says; the first one is that of controllers too.
+LOG_DIRS = ("/data", "/more")
+
+
 class Platter:
     """The disk of one host, which outlives its processes; and the handles by which faults are played."""
 
@@ -50,6 +54,7 @@ class Platter:
         #: files of which a flush has failed: the next process will not find their ends (A-20)
         self.suspects: list[Inode] = []
         self._faults: list[_Fault] = []
+        self._broken_folders: dict[str, None] = {}
         #: nothing completes before
         self._hangs_until_ns = 0
         self.flush_count = 0
@@ -85,17 +90,17 @@ class Platter:
         """The whole disk is what it was when it was copied, all of it durable."""
         assert self._copy is not None, "nothing was copied"
         self.trace.add("restore", self.name)
-        self.broken.update(f"/data/{folder}" for folder in self.names("/data"))
+        self.broken.update(self._partition_folders())
         self.root = self._copy.copied()
 
     def flip_bit(self, stream: Stream) -> None:
         """Turn one bit in the last page of a log that a power cut has left."""
         logs = [
-            (f"/data/{folder}/{name}", node)
-            for folder in self.names("/data")
-            for name in self.names(f"/data/{folder}")[-8:]
+            (f"{folder}/{name}", node)
+            for folder in self._partition_folders()
+            for name in self.names(folder)[-8:]
             if name.endswith(".log")
-            and isinstance(node := self.find(f"/data/{folder}/{name}"), Inode)
+            and isinstance(node := self.find(f"{folder}/{name}"), Inode)
             and node.durable
         ]
         if not logs:
@@ -112,27 +117,43 @@ class Platter:
     def _lied_about(self) -> list[str]:
         """Folders of logs of which a flush was a lie that comes to light now."""
         found = []
-        for folder in self.names("/data"):
-            for name in self.names(f"/data/{folder}"):
-                node = self.find(f"/data/{folder}/{name}")
+        for folder in self._partition_folders():
+            for name in self.names(folder):
+                node = self.find(f"{folder}/{name}")
                 if isinstance(node, Inode) and node.lied_size is not None:
-                    found.append(f"/data/{folder}")
+                    found.append(folder)
         return found
+
+    def _partition_folders(self) -> list[str]:
+        return [f"{log_dir}/{name}" for log_dir in LOG_DIRS for name in self.names(log_dir)]
 
     def fail(self, operation: str, path_part: str, errno: int = errno_module.EIO, times: int = 1) -> None:
         """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,
         make_folder, remove_folder, sync_folder, listdir) on paths with `path_part` in them fail."""
         self._faults.append(_Fault(operation, path_part, errno, times))
 
+    def break_folder(self, path: str) -> None:
+        """Every call on something in this folder fails, whichever process calls, until `mend_folder`; but not
+        reads, which the page cache serves (and by which checkers look)."""
+        self._broken_folders[path] = None
+        self.trace.add("dirfault", f"{self.name} {path}")
+
+    def mend_folder(self, path: str) -> None:
+        """What is in the folder is there again as it was."""
+        if path in self._broken_folders:
+            del self._broken_folders[path]
+            self.trace.add("dirmended", f"{self.name} {path}")
+
     def forget_faults(self) -> None:
         """What was not met is not met any more."""
         self._faults.clear()
+        self._broken_folders.clear()
         self._hangs_until_ns = 0
 
     @property
     def has_faults(self) -> bool:
         """Some call is still to fail."""
-        return bool(self._faults)
+        return bool(self._faults or self._broken_folders)
 
     def hang(self, duration_ns: int) -> None:
         """Complete nothing for so long; appends and reads of the cache go on."""
@@ -141,6 +162,9 @@ class Platter:
     # --- used by files and disks -----------------------------------------------------------------------
 
     def check_fault(self, operation: str, path: str) -> None:
+        for folder in self._broken_folders:
+            if path.startswith(folder) and operation != "read":
+                raise disk_error(DiskError, path, operation, errno_module.EIO)
         if not self._faults:
             return
         for fault in self._faults:

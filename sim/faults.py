@@ -13,6 +13,7 @@ from sim.admin_acts import Operations
 from sim.aimed import Aimed, Hands
 from sim.budget import Budget
 from sim.choices import between, one_in
+from sim.failing_dirs import FailingDirs
 from sim.network import Host
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.points import POINTS, Points
@@ -39,6 +40,7 @@ MORE_FAULTS = (
     "flip_bit",
     "keep_copy",
     "restore_copy",
+    "fail_dir",
     "crash_in_stop",
     "crash_in_start",
     "stop_unseen",
@@ -137,6 +139,7 @@ class Faults:
         #: controllers that stay down
         self._lost_voters: set[str] = set()
         self._points = Points(world.trace)
+        self._dirs = FailingDirs(world, self.budget, self._at)
         for node in world.nodes:
             node.on_exit = self._return_later
         #: faults played, by name
@@ -186,6 +189,7 @@ class Faults:
             "flip_bit": self._flip_bit,
             "keep_copy": self._keep_copy,
             "restore_copy": self._restore_copy,
+            "fail_dir": lambda: self._dirs.fail(self._stream),
         }
         hands = Hands(
             self._later, self._kill, self._kill_all, self._restart_after, self._crash_at, self._return_later
@@ -227,6 +231,8 @@ class Faults:
                 node.resume()
             elif node.state is State.DOWN and node.name not in self._returning:
                 node.boot()
+        for after_ms in range(0, 5_000, 500):  # also those that are just about to start
+            self._at(after_ms, lambda: self._dirs.replace_disks(at_once=True))
 
     # --- the way of time -------------------------------------------------------------------------------
 
@@ -246,6 +252,7 @@ class Faults:
         if self._is_over:
             return
         self.budget.update()
+        self._dirs.replace_disks(at_once=False)
         name = self._pick()
         if name is not None:
             self._world.trace.add("fault", name)

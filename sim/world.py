@@ -17,7 +17,7 @@ from runtime.api import Runtime
 from sim import clients
 from sim.admin import Desk
 from sim.choices import Choices, Stream, one_in
-from sim.disk import Platter
+from sim.disk import LOG_DIRS, Platter
 from sim.loop import make_loop
 from sim.network import SimNetwork
 from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
@@ -75,6 +75,8 @@ class Shape:
     racks: int = 0
     #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
     every_write: bool = False
+    #: of each broker
+    log_dirs: int = 1
     #: logs are compared before an unclean election
     recovery_manager: bool = False
     #: eligible leader replicas are on; without them the last replica standing leads
@@ -103,6 +105,7 @@ def varied(shape: Shape, stream: Stream) -> Shape:
         min_isr=max(shape.min_isr, (0, 0, 0, shape.replicas)[draw(4)])
         if shape.min_isr > 1
         else shape.min_isr,
+        log_dirs=(1, 1, 2)[draw(3)],
     )
 
 
@@ -210,7 +213,7 @@ class World:
             "node.id": str(number),
             "process.roles": "broker",
             "listeners": f"PLAINTEXT://b{number}:{BROKER_PORT}",
-            "log.dirs": "/data",
+            "log.dirs": ",".join(LOG_DIRS[: self.shape.log_dirs]),
             "metadata.log.dir": "/metadata",
         }
         if self.shape.racks:

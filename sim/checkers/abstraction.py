@@ -82,13 +82,17 @@ class Cluster:
         self._manager = shape.recovery_manager
         self._static = {"min.insync.replicas": shape.min_isr}
         self._brokers: object = None
+        #: set of the brokers that are
+        self._unfenced = 0
 
-    def become(self, image: MetadataImage, topic: str) -> World:
-        """The model's controller with the registrations of the image and the switches of the topic."""
+    def become(self, image: MetadataImage, topic: str, offline: int) -> World:
+        """The model's controller with the registrations of the image and the switches of the topic. The model
+        has one log a broker: of a partition with `offline` replicas those brokers are as if fenced (R27)."""
         model = self.model
         if image.brokers is not self._brokers:
             self._brokers = image.brokers
             self._register(image)
+        model.unfenced = self._unfenced & ~offline
         del model.metadata[:]
         manager = image.cluster_config(RECOVERY_MANAGER_KEY)
         model.setup = _setup(
@@ -105,11 +109,11 @@ class Cluster:
 
     def _register(self, image: MetadataImage) -> None:
         model = self.model
-        model.unfenced = model.stopping = 0
+        self._unfenced = model.stopping = 0
         model.epochs = [NO_EPOCH] * BROKERS_MAX
         for broker in image.sorted_brokers():
             model.epochs[broker.broker_id] = broker.broker_epoch
-            model.unfenced |= (not broker.is_fenced) << broker.broker_id
+            self._unfenced |= (not broker.is_fenced) << broker.broker_id
             model.stopping |= broker.in_controlled_shutdown << broker.broker_id
 
 

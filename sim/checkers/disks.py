@@ -6,7 +6,7 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.platters import MARKER, durable_size, is_marked
+from sim.checkers.platters import MARKERS, durable_size, is_marked
 from sim.checkers.views import Before, Property, ReplicaView
 from sim.nodes import SimBroker, State
 
@@ -40,26 +40,25 @@ class FailStop(Property):
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        if self._has_failed(view) and appended:
+        if self._has_failed(seen, view) and appended:
             story = f"{view.broker.name} appended up to {view.end_offset} after its disk had failed"
             seen.broken(self, view.index, story)
 
     def acknowledged(self, seen: Observer, view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
-        if self._has_failed(view):
+        if self._has_failed(seen, view):
             story = f"{view.broker.name} acknowledged {base_offset} after its disk had failed"
             seen.broken(self, view.index, story)
 
     def __init__(self) -> None:
-        #: (process, partition) of logs whose disk had failed when they were looked at
-        self._failed: set[tuple[str, int]] = set()
+        #: {(process, partition): when its disk was first seen to have failed}
+        self._failed: dict[tuple[str, int], int] = {}
 
-    def _has_failed(self, view: ReplicaView) -> bool:
+    def _has_failed(self, seen: Observer, view: ReplicaView) -> bool:
         """In an earlier step: what else happened in the same one may have come first."""
-        key = view.process.name, view.index
-        if view.log.failure is None or key in self._failed:
-            return view.log.failure is not None
-        self._failed.add(key)
-        return False
+        if view.log.failure is None:
+            return False
+        now_ns = seen.world.loop.now_ns
+        return self._failed.setdefault((view.process.name, view.index), now_ns) < now_ns
 
 
 class RecoveredLog(Property):
@@ -97,7 +96,10 @@ class CleanFileDiscipline(Property):
     ) -> None:
         broker = view.broker
         if broker.state in (State.RUNNING, State.PAUSED) and view.registration is not before.registration:
-            if broker.machine.platter.durable_bytes(MARKER) is not None:
+            platter = broker.machine.platter
+            # in a dir that failed it is not to be deleted, and proves nothing without the others (R33)
+            is_whole = broker.node is not None and broker.node.log_manager.is_whole
+            if is_whole and any(platter.durable_bytes(marker) is not None for marker in MARKERS):
                 seen.broken(self, view.index, f"{broker.name} has a role while its mark is on the disk")
 
     def broker_stepped(self, seen: Observer, broker: SimBroker) -> None:

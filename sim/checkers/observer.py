@@ -143,6 +143,7 @@ class Observer:
         registration = self.quorum.image.brokers.get(broker.node_id)
         return (
             registration is not None
+            and view.survives is None
             and not view.process.is_dead
             and view.process is broker.process
             and broker.node is not None
@@ -157,7 +158,11 @@ class Observer:
     def running(self, index: int) -> list[ReplicaView]:
         """The replicas in processes that run, live or not."""
         views = self.replicas.get(index, {}).values()
-        return [view for view in views if not view.process.is_dead and view.process is view.broker.process]
+        return [
+            view
+            for view in views
+            if view.survives is None and not view.process.is_dead and view.process is view.broker.process
+        ]
 
     # --- brokers ---------------------------------------------------------------------------------------
 
@@ -183,6 +188,8 @@ class Observer:
                 hook(self, broker, image)
             if core.has_roles:
                 self._forget_moved(broker, core)
+        if core.offline_replicas:
+            self._forget_offline(broker, core)
         topics = self.topics
         for key, replica in core.partitions.items():
             first = topics.get(key.topic_id)
@@ -204,6 +211,14 @@ class Observer:
                 row = core.image.partition(*view.replica.key)
                 if row is None or broker.node_id not in row.replicas:
                     del replicas[broker.node_id]
+
+    def _forget_offline(self, broker: SimBroker, core: Broker) -> None:
+        """Replicas in a failed log dir have ended, though their process goes on."""
+        for replicas in self.replicas.values():
+            view = replicas.get(broker.node_id)
+            if view is not None and view.survives is None and view.process is broker.process:
+                if view.replica.key in core.offline_replicas:
+                    _end(view, has_dropped_pages(broker.machine.platter, view.log.folder))
 
     def _load(
         self, broker: SimBroker, key: TopicPartition, replica: Partition, prior: ReplicaView | None
@@ -309,12 +324,7 @@ class Observer:
                 continue
             is_cache_lost = is_power_lost or has_dropped_pages(node.machine.platter, view.log.folder)
             if view.survives is None and view.process is node.process:
-                if view.log.log_end_offset != view.history.end_offset:
-                    view.history.follow()
-                    view.end_offset = view.log.log_end_offset
-                view.flushed_offset = view.log.flushed_offset
-                view.is_cut_under_way = view.log._guard.changing is not None
-                view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
+                _end(view, is_cache_lost)
                 # Cut off behind the mark's name it may be found, and is true.
                 view.ended_cleanly = node.exit_code == 0 or is_marked(node)
             elif is_cache_lost and view.survives is not None:
@@ -406,6 +416,16 @@ def _commit(ghost: Ghost, batches: Sequence[BatchMark]) -> None:
     committed = ghost.committed
     while len(committed) < len(batches) and batches[len(committed)].last_offset < ghost.high_watermark:
         committed.append(batches[len(committed)])
+
+
+def _end(view: ReplicaView, is_cache_lost: bool) -> None:
+    """Nothing is done to the log any more; what the next process must find of it is known."""
+    if view.log.log_end_offset != view.history.end_offset:
+        view.history.follow()
+        view.end_offset = view.log.log_end_offset
+    view.flushed_offset = view.log.flushed_offset
+    view.is_cut_under_way = view.log._guard.changing is not None
+    view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
 
 
 def _has_changed(view: ReplicaView, replica: Partition) -> bool:

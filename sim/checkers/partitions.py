@@ -15,6 +15,7 @@ _RECOVERY = (ElectionReason.LONGEST_LOG, ElectionReason.LAST_KNOWN_LEADER)
 _TAKES_AWAY = (
     CauseKind.UNCLEAN_REGISTRATION,
     CauseKind.UNREGISTRATION,
+    CauseKind.LOG_DIR_FAILED,
     CauseKind.REASSIGNMENT_ASKED,
     CauseKind.REASSIGNMENT_CANCELLED,
     CauseKind.MIN_ISR_CONFIGURED,
@@ -28,6 +29,7 @@ _ELECTS = (
     CauseKind.CONTROLLED_SHUTDOWN,
     CauseKind.CLEAN_RESTART,
     CauseKind.UNFENCING,
+    CauseKind.LOG_DIR_FAILED,
 )
 
 
@@ -144,7 +146,8 @@ class ProposalsAreChecked(Property):
             return "granted to a former incarnation"
         for member in row.new_isr:
             broker = image.brokers.get(member.broker_id)
-            if broker is None or not broker.is_acceptable_leader:
+            key = (row.topic_id, row.partition_index)
+            if broker is None or not image.is_active_replica(member.broker_id, key):
                 return f"granted for {member.broker_id}, which may not be in an ISR"
             is_named = member.broker_epoch >= 0 or member.broker_id in old.isr
             if not is_named or member.broker_epoch not in (-1, broker.broker_epoch):

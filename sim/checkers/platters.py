@@ -1,18 +1,22 @@
 """What of a log's files would survive, asked of the simulated disk."""
 
-from sim.disk import Platter
+from sim.disk import LOG_DIRS, Platter
 from sim.nodes import SimBroker, State
 from sim.page_cache import Folder, Inode
 from storage.clean_shutdown import FILE_NAME
 
-MARKER = f"/data/{FILE_NAME}"
+#: of the first log dir
+MARKER = f"{LOG_DIRS[0]}/{FILE_NAME}"
+MARKERS = tuple(f"{log_dir}/{FILE_NAME}" for log_dir in LOG_DIRS)
 
 
 def is_marked(broker: SimBroker) -> bool:
-    """The process that stops has given the mark of a clean stop its name."""
+    """The process that stops has given a mark of a clean stop its name."""
     node = broker.node
     has_left = broker.state is State.STOPPING and node is not None and node.stopped.done()
-    return has_left and broker.machine.platter.find(MARKER) is not None
+    if not has_left or node is None or not node.log_manager.is_whole:
+        return False  # one in a dir that failed is of an earlier stop
+    return any(broker.machine.platter.find(marker) is not None for marker in MARKERS)
 
 
 def durable_size(platter: Platter, folder: str) -> int:

@@ -86,4 +86,4 @@ class QuorumLog:
             return None
         stored = record.decision
         decision = None if stored is None else Decision.from_stored(stored)
-        return key, Change(offset, before, after, decision or _UNSTATED, self.before)
+        return key, Change(offset, before, after, decision or _UNSTATED, self.before, key)

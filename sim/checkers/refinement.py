@@ -68,6 +68,14 @@ def _take_out(w: World, part: PartitionState, broker_id: int, cause: int) -> boo
     return actions.change(w, part, part.isr & ~bit, cause, w.active & ~bit, unclean=unclean)
 
 
+def _dir_failed(w: World, part: PartitionState, change: Change) -> Problem:
+    """The replica leaves as one whose broker registers uncleanly does, with ELR or without (R27)."""
+    broker_id = change.decision.cause.broker_id
+    assert broker_id is not None
+    _take_out(w, part, broker_id, model_state.UNCLEAN_REGISTRATION)
+    return None
+
+
 def _unregistered(w: World, part: PartitionState, change: Change) -> Problem:
     broker_id = change.decision.cause.broker_id
     assert broker_id is not None
@@ -170,6 +178,7 @@ _STEPS: dict[CauseKind, Step] = {
     CauseKind.CONTROLLED_SHUTDOWN: _departure(model_state.SHUTDOWN),
     CauseKind.CLEAN_RESTART: _departure(model_state.CLEAN_RESTART),
     CauseKind.UNCLEAN_REGISTRATION: _departure(model_state.UNCLEAN_REGISTRATION),
+    CauseKind.LOG_DIR_FAILED: _dir_failed,
     CauseKind.UNREGISTRATION: _unregistered,
     CauseKind.UNFENCING: _leaderless(model_state.UNFENCING),
     CauseKind.UNCLEAN_PASS: _leaderless(model_state.UNCLEAN_PASS),
@@ -247,7 +256,9 @@ class DecisionsRefineModel(Property):
     ) -> tuple[World, PartitionState]:
         cluster, topic = self._of(seen), partition_at(index).topic
         configured = cluster.configured_min_isr(image, topic)
-        return cluster.become(image, topic), partition_state(index, row, configured)
+        topic_id = image.topic_ids.get(topic, b"")
+        offline = mask(image.offline_among(row.replicas, (topic_id, partition_at(index).partition)))
+        return cluster.become(image, topic, offline), partition_state(index, row, configured)
 
     def _of(self, seen: Observer) -> Cluster:
         if self._cluster is None:

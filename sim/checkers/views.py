@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from broker.events import ReadRow
 from broker.partition import Leadership, Partition, Proposal, Role
 from controller.decisions import CauseKind, Decision
-from metadata.image import MetadataImage
+from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
@@ -34,6 +34,7 @@ DEPARTURES = (
     CauseKind.CLEAN_RESTART,
     CauseKind.UNCLEAN_REGISTRATION,
     CauseKind.UNREGISTRATION,
+    CauseKind.LOG_DIR_FAILED,
 )
 
 
@@ -115,18 +116,20 @@ class Change:
     decision: Decision
     #: the cluster before this record
     image: MetadataImage
+    key: PartitionKey
 
     def is_active(self, broker_id: int) -> bool:
         """It may lead, as the decision saw it: whoever leaves by this change may not."""
         cause = self.decision.cause
         is_leaving = cause.broker_id == broker_id and cause.kind in DEPARTURES
-        return not is_leaving and self.image.is_active(broker_id)
+        return not is_leaving and self.image.is_active_replica(broker_id, self.key)
 
     @property
     def unclean(self) -> tuple[int, ...]:
         """Who may have lost its tail by this change."""
         cause = self.decision.cause
-        if cause.kind is CauseKind.UNCLEAN_REGISTRATION and cause.broker_id is not None:
+        is_unclean = cause.kind in (CauseKind.UNCLEAN_REGISTRATION, CauseKind.LOG_DIR_FAILED)
+        if is_unclean and cause.broker_id is not None:
             return (cause.broker_id,)
         return ()
 

@@ -87,7 +87,7 @@ def change(
     }
     after = replace(before, **{**epochs, **given})
     decision = Decision(Cause(kind, cause_broker, logs), reason, (), SetsRule.KEPT_BELOW_MIN_ISR)
-    return Change(50, before, after, decision, image(fenced, row=before))
+    return Change(50, before, after, decision, image(fenced, row=before), (TOPIC_ID, 0))
 
 
 class Scene:

@@ -243,11 +243,11 @@ def mark_before_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 def mark_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """R35: the proof of a clean stop is read and stays."""
 
-    async def broken(disk: Any, log_dirs: Any) -> int:
+    async def broken(disk: Any, log_dir: str, directory_id: bytes) -> Any:
         from storage import checkpoint
 
         return clean_shutdown.decode(
-            await checkpoint.read_text(disk, f"{log_dirs[0]}/{clean_shutdown.FILE_NAME}")
+            await checkpoint.read_text(disk, f"{log_dir}/{clean_shutdown.FILE_NAME}")
         )
 
     monkeypatch.setattr(clean_shutdown, "take", broken)
