@@ -27,11 +27,17 @@ async def store_epochs(disk: Disk, folder: str, cache: LeaderEpochCache) -> None
     await checkpoint.write_atomically(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}", text)
 
 
-async def load_epochs(disk: Disk, folder: str, found: RecoveredSegments) -> LeaderEpochCache:
-    """The cache that agrees with the log, stored again if the file did not. Raises: DiskError."""
+async def read_epochs(disk: Disk, folder: str) -> list[EpochEntry]:
+    """What the file says, nothing when it is missing or garbage. Raises: DiskError."""
     text = await checkpoint.read_text(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}")
     rows = checkpoint.decode_numbers(text, _COLUMNS) if text is not None else None
-    in_file = [EpochEntry(*row) for row in rows or ()]
+    return [EpochEntry(*row) for row in rows or ()]
+
+
+async def load_epochs(
+    disk: Disk, folder: str, in_file: list[EpochEntry], found: RecoveredSegments
+) -> LeaderEpochCache:
+    """The cache that agrees with the log, stored again if the file did not. Raises: DiskError."""
     cache = _merge(in_file, found)
     if cache is None or not all(_agrees(cache, segment) for segment in found.segments):
         cache = await _rebuild(found.segments)

@@ -15,7 +15,7 @@ from protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_b
 from runtime.api import Buffer, DiskError, Runtime, Task
 from storage import snapshots
 from storage.config import LogConfig
-from storage.epoch_file import load_epochs
+from storage.epoch_file import load_epochs, read_epochs
 from storage.flush_policy import FlushPolicy
 from storage.flush_stats import FlushReason, FlushStats
 from storage.flusher import Flusher
@@ -119,8 +119,10 @@ class Log:
         happens. Raises: DiskError.
         """
         disk = runtime.disk
-        if not await disk.exists(folder):
+        # Its own name is durable once something is in it; a partition's is the matter of whoever makes it.
+        if not await disk.exists(folder) or (topic_id is None and not await disk.listdir(folder)):
             await make_durably(disk, folder)
+        epochs = await read_epochs(disk, folder)
         found = await open_segments(
             disk,
             folder,
@@ -128,11 +130,12 @@ class Log:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            history_start=epochs[0].start_offset if epochs else 0,
         )
         log = cls(runtime, folder, config, found.segments, found.report, on_failure)
         log.topic_id, log._before_rewind = topic_id, before_rewind
         log._log_start_offset = max(log._log_start_offset, log_start_offset)
-        log._epochs = await load_epochs(disk, folder, found)
+        log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
         if await snapshots.drop_above(disk, folder, log._log_end_offset):
             await disk.sync_folder(folder)
@@ -444,8 +447,8 @@ class Log:
             self._flusher.forget(old)
             self._advance_log_start(self._segments.base_offset)
             await self._flusher.store_epochs(self._epochs)
-            # Oldest first: file systems write names in the order of their changes, so one sync will do. What
-            # comes back after a crash are the newest of these.
+            # The epochs say durably where the log starts now: whichever of these come back after a crash, the
+            # next start finishes the work, so one sync will do.
             for segment in old:
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)

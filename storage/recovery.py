@@ -64,12 +64,14 @@ async def open_segments(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    history_start: int = 0,
 ) -> RecoveredSegments:
     """Open every segment of a folder. Without any, or when all that is left lies below `log_start_offset`,
-    the log begins there, empty. Raises: DiskError."""
+    the log begins there, empty. Segments that end at or below `history_start`, the first offset that the
+    leader epochs know of, were being deleted. Raises: DiskError."""
     bases = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport())
-    names_changed = False
+    names_changed = await _finish_deletion(disk, folder, bases, history_start)
     for number, base_offset in enumerate(bases):
         expected = found.segments[-1].next_offset if found.segments else base_offset
         if base_offset != expected:
@@ -110,6 +112,17 @@ async def _base_offsets(disk: Disk, folder: str) -> list[int]:
             if base is not None and base not in known:
                 await disk.unlink(f"{folder}/{name}")
     return sorted(bases)
+
+
+async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_start: int) -> bool:
+    """Take away what retention left when it was stopped, also behind a hole; True when there was some."""
+    is_some = False
+    while len(bases) > 1 and bases[1] <= history_start:
+        for path in segment_paths(folder, bases.pop(0)):
+            if await disk.exists(path):
+                await disk.unlink(path)
+        is_some = True
+    return is_some
 
 
 async def _scan(found: RecoveredSegments, segment: Segment) -> None:

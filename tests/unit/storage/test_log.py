@@ -362,6 +362,38 @@ async def test_retention_by_time_deletes_old_segments_that_are_committed() -> No
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
 
 
+async def test_deletions_that_come_back_in_any_order_after_a_crash_are_finished_at_the_next_start() -> None:
+    """No sync between two of them: the oldest may come back without its neighbour, and that is no hole."""
+    log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=150))
+    for _ in range(6):
+        await append(log)
+    await log.flush()
+    oldest = await world.disk.open(f"{FOLDER}/{0:020}.log", create=False)
+    content = oldest.read_at(0, oldest.size)
+    assert await log.delete_old_segments(1 << 50, high_watermark=6) == 4
+    kept = read_all(log)
+    again = await world.disk.open(f"{FOLDER}/{0:020}.log", create=True)
+    again.append([content])
+    await again.flush()
+    runtime, _ = memory_runtime(disk=world.disk)
+    for clean in (False, True):
+        log = await Log.open(runtime, FOLDER, LogConfig(), clean=clean)
+        assert (log.log_start_offset, log.log_end_offset, read_all(log)) == (4, 6, kept)
+        assert not await world.disk.exists(f"{FOLDER}/{0:020}.log")
+
+
+async def test_folder_that_was_made_but_not_synced_by_a_start_before_is_durable() -> None:
+    """Of the metadata log: a start that was killed between the two leaves a name that is only seen."""
+    runtime, world = memory_runtime()
+    await world.disk.make_folder("/metadata/log")
+    log = await Log.open(runtime, "/metadata/log", LogConfig(), clean=False)
+    log.append_as_leader(batch(2), 1)
+    await log.flush()
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    assert (await Log.open(runtime, "/metadata/log", LogConfig(), clean=False)).log_end_offset == 2
+
+
 async def test_retention_by_size_keeps_the_newest_segments() -> None:
     log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=250))
     for _ in range(6):
