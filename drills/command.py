@@ -3,6 +3,7 @@
 Exit codes are those of `drills.outcome.Result` (docs/drills.md), of several runs that of the worst.
 """
 
+import importlib.util
 import json
 import random
 import shutil
@@ -17,9 +18,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from cli import power_drivers
 from cli.nodes import ClusterError
 from cli.options import output
-from cli.power_drivers import choose
 from cli.sim_model_command import parse_seeds
 from drills.catalogue import DRILLS
 from drills.drill import Drill
@@ -57,7 +58,7 @@ class Planned(NamedTuple):
 @click.option("--seeds", metavar="A..B", help="Play every seed from A to B and print a table.")
 @click.option(
     "--power-loss",
-    type=click.Choice(["auto", "ext4", "xfs", "tracked"]),
+    type=click.Choice(["auto", *power_drivers.NAMES]),
     default="auto",
     show_default=True,
     help="How power is cut: real file systems (root), or tracked by the storage layer.",
@@ -81,6 +82,7 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     keep: Path | None = given["keep"]
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
+    _check_spark()
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
     try:
         runs = _play_all(plan, folder, is_quiet=output == "json", keeps=keep is not None)
@@ -99,6 +101,16 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     else:
         click.echo(f"kept: {folder}", err=True)
     sys.exit(result.exit_code)
+
+
+def _check_spark() -> None:
+    """Nobody shall wait for a story that cannot be judged."""
+    for name in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            click.echo(
+                f"error: {name} is missing; install Holdfast with: pip install 'holdfast[spark]'", err=True
+            )
+            sys.exit(1)
 
 
 def _list(form: str) -> None:
@@ -130,7 +142,9 @@ def _drills(name: str | None) -> list[Drill]:
 def _plan(drills: Sequence[Drill], given: dict[str, Any]) -> list[Planned]:
     """Every run, in order. Raises: click.UsageError."""
     try:
-        driver = choose(given["power_loss"]) if any(drill.cuts_power for drill in drills) else "none"
+        driver = (
+            power_drivers.choose(given["power_loss"]) if any(drill.cuts_power for drill in drills) else "none"
+        )
     except ClusterError as error:
         raise click.UsageError(str(error)) from error
     if given["seeds"]:
