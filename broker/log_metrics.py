@@ -35,9 +35,11 @@ def log_families(
 ) -> list[MetricFamily]:
     """Everything, as of now."""
     sums: dict[str, list[int]] = {}
-    for topic, *values in logs:
+    for topic, size_bytes, unflushed_bytes, unflushed_records in logs:
         known = sums.setdefault(topic, [0, 0, 0])
-        known[:] = (a + b for a, b in zip(known, values, strict=True))
+        known[0] += size_bytes
+        known[1] += unflushed_bytes
+        known[2] += unflushed_records
     seen = list(dirs)
 
     def by_topic(name: str, help: str, column: int) -> MetricFamily:

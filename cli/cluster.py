@@ -9,6 +9,7 @@ import click
 from cli import power_drivers
 from cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
 from cli.local_cluster import STATE_FILE, LocalCluster
+from cli.node_health import cluster_health
 from cli.nodes import ClusterError
 from cli.options import Answer, bootstrap, output, pairs, run_client
 from cli.tables import table_lines
@@ -131,13 +132,27 @@ def status(folder: Path, output: str) -> None:
         fail("cluster-status", output, error)
     seen, problem = _registrations(made)
     rows = [_row(made, node.name, seen) for node in made.nodes]
-    answer = Answer("cluster-status", {"nodes": rows, "bootstrap_servers": made.bootstrap_servers})
+    health = _health(rows)
+    data = {"nodes": rows, "bootstrap_servers": made.bootstrap_servers, "health": health}
+    answer = Answer("cluster-status", data)
     if problem:
         answer.errors.append({"code": "CLUSTER_NOT_AVAILABLE", "message": problem})
     elif all(row.get("state") != "active controller" for row in rows):
         answer.errors.append({"code": "NO_ACTIVE_CONTROLLER", "message": "more than half of them must run"})
     answer.errors += _node_errors(rows)
-    answer.finish(output, _table(rows))
+    text = _table(rows)
+    if health is not None:
+        text += f"\nhealth: {'; '.join(health['reasons']) or 'all is well'}"
+    answer.finish(output, text)
+
+
+def _health(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What the active controller, else any node that is ready, says of the whole cluster."""
+    ready = [row for row in rows if row["ready"]]
+    for row in sorted(ready, key=lambda row: row.get("state") != "active controller"):
+        is_healthy, reasons = cluster_health("127.0.0.1", row["http_port"], 2.0)
+        return {"node": row["node"], "is_healthy": is_healthy, "reasons": reasons}
+    return None
 
 
 def _node_errors(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

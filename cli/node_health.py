@@ -1,9 +1,13 @@
 """`holdfast node-health`: the healthcheck of containers and of `holdfast cluster`."""
 
 import http.client
+import json
 import sys
 
 import click
+
+#: Names of thousands of partitions fit.
+BODY_BYTES_MAX = 4 << 20
 
 
 def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]:
@@ -12,11 +16,20 @@ def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return response.status == 200, response.read(10_000).decode(errors="replace").strip()
+        return response.status == 200, response.read(BODY_BYTES_MAX).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
         return False, f"{type(error).__name__}: {error}"
     finally:
         connection.close()
+
+
+def cluster_health(host: str, port: int, timeout_s: float) -> tuple[bool, list[str]]:
+    """Whether the node takes the cluster for healthy, and why not."""
+    answered, text = probe(host, port, "/v1/health", timeout_s)
+    if not answered:
+        return False, [text]
+    health = json.loads(text)
+    return health["is_healthy"], health["reasons"]
 
 
 @click.command()
@@ -29,12 +42,17 @@ def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]
     help="Admin endpoint.",
 )
 @click.option("--ready", is_flag=True, help="Ask /readyz (registered, unfenced) instead of /livez.")
+@click.option("--cluster", is_flag=True, help="Ask /v1/health: is all well in the whole cluster?")
 @click.option("--timeout-ms", type=click.IntRange(1), default=2000, show_default=True)
-def command(address: str, ready: bool, timeout_ms: int) -> None:
+def command(address: str, ready: bool, cluster: bool, timeout_ms: int) -> None:
     """Exit 0 when the node says yes, 1 when it says no or nothing."""
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise click.UsageError(f"--http {address}: expected HOST:PORT")
-    well, text = probe(host, int(port), "/readyz" if ready else "/livez", timeout_ms / 1000)
+    if cluster:
+        well, reasons = cluster_health(host, int(port), timeout_ms / 1000)
+        text = "healthy" if well else "\n".join(reasons)
+    else:
+        well, text = probe(host, int(port), "/readyz" if ready else "/livez", timeout_ms / 1000)
     click.echo(text)
     sys.exit(0 if well else 1)

@@ -108,7 +108,7 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _int("default.replication.factor", 1, "Replicas of a topic whose creator names no count.", 1, 32767),
     _int("socket.request.max.bytes", 64 << 20, "Largest frame that is read.", 1024),
     _string("holdfast.cluster.id", None, "Name of the cluster, the same on all its nodes.", required=True),
-    _string("holdfast.http.listener", "", "host:port of /livez, /readyz and /metrics; empty: none."),
+    _string("holdfast.http.listener", "", "host:port of /livez, /readyz, /metrics and /v1/...; empty: none."),
     _bool("holdfast.metrics.partition.level", True, "Metrics of single partitions."),
 )
 

@@ -9,15 +9,17 @@ import random
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 import pytest
+from click.testing import CliRunner
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from cli.__main__ import main
 from cli.local_cluster import LocalCluster
 from cli.nodes import Node
 from tests.e2e.conftest import QUICK
@@ -50,11 +52,12 @@ class Story(NamedTuple):
     victim: Node
     before: dict[str, dict[str, Metric]]
     after: dict[str, dict[str, Metric]]
-    #: /v1/health of a broker that lived on, while the other was down
+    #: /v1/health of a broker that lived on, while the other was down, and what commands made of it
     health: dict[str, Any]
+    told: list[str]
 
 
-def get(node: Node, path: str, timeout_s: float = 10.0) -> tuple[int, bytes]:
+def get(node: Node, path: str, timeout_s: float = 60.0) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=timeout_s)
     try:
         connection.request("GET", path)
@@ -116,11 +119,26 @@ def played(cluster: LocalCluster) -> Story:
     cluster.kill([victim])
     wait_until(lambda: "alone-0" in ask(witness, "/v1/health")["leaderless_partitions"])
     health = ask(witness, "/v1/health")
+    told = [node_health(witness, 1), cluster_status(cluster)]
     cluster.start(victim)
     cluster.wait_ready([victim])
     wait_until(lambda: ask(witness, "/v1/health")["is_healthy"])
     after = {node.name: scrape(node) for node in cluster.nodes}
-    return Story(cluster, victim, before, after, health)
+    return Story(cluster, victim, before, after, health, told)
+
+
+def node_health(node: Node, exit_code: int) -> str:
+    """What `holdfast node-health --cluster` prints."""
+    result = CliRunner().invoke(main, ["node-health", "--cluster", "--http", f"127.0.0.1:{node.http_port}"])
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def cluster_status(cluster: LocalCluster) -> str:
+    """The last line of `holdfast cluster status`."""
+    result = CliRunner().invoke(main, ["cluster", "status", "--dir", str(cluster.folder)])
+    (line,) = (line for line in result.output.splitlines() if line.startswith("health: "))
+    return line
 
 
 def promised(role: str) -> dict[str, Row]:
@@ -237,6 +255,14 @@ def test_health_named_the_dead_broker_and_what_it_took_along(story: Story) -> No
     assert health["headroom"]["online"] == -1
 
 
+def test_commands_tell_the_health_of_the_cluster(story: Story) -> None:
+    by_node, by_cluster = story.told
+    assert f"brokers down: {story.victim.node_id}\n" in by_node
+    assert f"brokers down: {story.victim.node_id}; partitions without a leader: 1" in by_cluster
+    assert node_health(story.victim, 0) == "healthy\n"
+    assert cluster_status(story.cluster) == "health: all is well"
+
+
 def test_every_node_answers_and_all_tell_the_same(story: Story) -> None:
     nodes = story.cluster.nodes
     clusters = [ask(node, "/v1/cluster") for node in nodes]
@@ -254,18 +280,21 @@ def test_strangers_cost_little_and_lock_nobody_out(story: Story) -> None:
     rng, node = random.Random(5), story.victim
     process = psutil.Process(story.cluster.pid(node))
     rss, files = process.memory_info().rss, process.num_fds()
-    crowd = [stranger(node, b"") for _ in range(500)]
-    crowd += [stranger(node, b"GET /metrics HTTP/1.1\r\nHost: x\r\n") for _ in range(500)]
-    crowd += [stranger(node, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 10) for _ in range(30)]
-    crowd += [stranger(node, rng.randbytes(rng.randrange(1, 3000))) for _ in range(100)]
-    crowd += [stranger(node, b"GET / HTTP/1.1\r\nX: " + b"x" * 1_000_000) for _ in range(20)]
-    assert process.num_fds() < files + 250
-    assert get(node, "/livez") == (200, b"ok\n")
-    assert get(node, "/metrics")[0] == 200
-    assert not produce(story.cluster.bootstrap_servers, "t", 50, name="beside").failed
-    assert process.memory_info().rss < rss + (64 << 20)
-    for connection in crowd:
-        connection.close()
+    sayings = [
+        *[b""] * 500,
+        *[b"GET /metrics HTTP/1.1\r\nHost: x\r\n"] * 500,
+        *[b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 10] * 30,
+        *(rng.randbytes(rng.randrange(1, 3000)) for _ in range(100)),
+        *[b"GET / HTTP/1.1\r\nX: " + b"x" * 1_000_000] * 20,
+    ]
+    with ExitStack() as crowd:
+        for says in sayings:
+            crowd.enter_context(stranger(node, says))
+        assert process.num_fds() < files + 250
+        assert get(node, "/livez") == (200, b"ok\n")
+        assert get(node, "/metrics")[0] == 200
+        assert not produce(story.cluster.bootstrap_servers, "t", 50, name="beside").failed
+        assert process.memory_info().rss < rss + (64 << 20)
     wait_until(lambda: process.num_fds() < files + 20)
     assert "Traceback" not in story.cluster.log_file(node).read_text()
 
