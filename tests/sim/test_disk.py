@@ -98,6 +98,43 @@ def test_a_disk_that_lies_loses_what_was_flushed() -> None:
     assert written(Personality.LYING) == b""
 
 
+def in_a_log_of(machine: Machine, folder: str) -> None:
+    """Flushed and found so, in the folder of a partition."""
+    machine.run(lambda: machine.disk.make_folder(f"/data/{folder}"))
+    machine.run(lambda: machine.disk.sync_folder("/data"))
+    file = machine.open(f"{folder}/0.log")
+    machine.run(lambda: machine.disk.sync_folder(f"/data/{folder}"))
+    file.append([FLUSHED])
+    machine.run(file.flush)
+
+
+@pytest.mark.parametrize("lies_one_in", [0, 1])
+def test_a_lie_is_held_against_the_log_that_it_was_about_once_it_comes_to_light_p7(lies_one_in: int) -> None:
+    machine = Machine(Personality.LYING)
+    in_a_log_of(machine, "t-0")
+    machine.platter.lies_one_in = lies_one_in
+    in_a_log_of(machine, "t-1")
+    assert machine.platter.broken == set()
+    machine.lose_power()
+    assert machine.platter.broken == ({"/data/t-1"} if lies_one_in else set())
+    assert len(machine.platter.read("/data/t-1/0.log") or b"") == (0 if lies_one_in else len(FLUSHED))
+
+
+def test_a_flipped_bit_is_held_against_its_log_a_restored_copy_against_all_p7(machine: Machine) -> None:
+    in_a_log_of(machine, "t-0")
+    machine.platter.copies_next_exit = True
+    machine.kill()
+    machine.process = machine.loop.process("p.2")
+    machine.disk = ProcessDisk(machine.platter, machine.process)
+    machine.platter.flip_bit(Choices("disk").stream("fault"))
+    assert machine.platter.broken == {"/data/t-0"}
+    machine.platter.broken.clear()
+    in_a_log_of(machine, "t-1")
+    machine.platter.restore()
+    assert machine.platter.broken == {"/data/t-0", "/data/t-1"}
+    assert machine.platter.read("/data/t-1/0.log") is None
+
+
 def test_a_kill_leaves_the_page_cache_and_frees_the_locks(machine: Machine) -> None:
     machine.run(lambda: machine.disk.lock_folder("/data"))
     machine.open().append([UNFLUSHED])
