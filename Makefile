@@ -32,6 +32,7 @@ bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limi
 	$(BIN)/python -m bench.produce $(ARGS)
 	$(BIN)/python -m bench.consume $(ARGS)
 	$(BIN)/python -m bench.failover
+	$(BIN)/python -m bench.recovery
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)

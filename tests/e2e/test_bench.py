@@ -46,3 +46,12 @@ def test_failover_sees_every_partition_of_the_killed_leader_come_back(tmp_path: 
     data = run_bench("failover", tmp_path, "--kills", "1")
     assert data["partitions_failed_over"] >= 1
     assert data["never_within_30_s"] == data["records_failed"] == 0
+
+
+def test_recovery_gives_every_partition_a_leader_by_its_log(tmp_path: Path) -> None:
+    options = ("--runs", "1", "--partitions", "8", "--records", "2", "--power-loss", "tracked")
+    data = run_bench("recovery", tmp_path, *options)
+    assert data["power_loss"] == "tracked"
+    assert 0 < data["compared"][0] <= 8, "of the controller that was active at the end"
+    assert data["to_leaders_s"]["median"] >= 0
+    assert data["to_registration_s"]["median"] > 0

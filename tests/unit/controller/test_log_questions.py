@@ -216,6 +216,13 @@ def test_a_broker_that_is_silent_keeps_no_other_one_waiting(asking: Asking) -> N
     assert named(asking.the_request()) == [key(1)]
 
 
+def test_what_is_not_wanted_any_more_before_it_was_asked_for_never_is(asking: Asking) -> None:
+    asking.questions.want(key(0), (1, 2))
+    asking.questions.want(key(1), (1,))
+    asking.questions.want(key(0), (2,))
+    assert {one.broker_id: named(one) for one in asking.requests()} == {1: [key(1)], 2: [key(0)]}
+
+
 def test_nobody_is_asked_for_what_is_not_wanted_any_more(asking: Asking) -> None:
     for index in range(3):
         asking.questions.want(key(index), (1,))

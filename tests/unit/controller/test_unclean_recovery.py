@@ -158,6 +158,24 @@ def test_with_the_manager_off_nobody_is_asked() -> None:
     assert quorum.stated == []
 
 
+@pytest.mark.parametrize(
+    ("properties", "asks"),
+    [
+        ({}, "wait (2,3)"),
+        ({"unclean_leader_election_enable": "true"}, "wait (1,2,3)"),
+    ],
+)
+def test_what_nobody_has_configured_in_the_cluster_is_as_in_the_file(
+    properties: dict[str, str], asks: str
+) -> None:
+    """R69."""
+    quorum = Quorum(config(**properties))
+    quorum.start_brokers(1, 2, 3)
+    create(quorum, "t", -1, -1, (1, 2, 3))
+    power_cut(quorum)
+    assert str(quorum.stated[-1].statement) == asks
+
+
 # --- the wire ---------------------------------------------------------------------------------------------
 
 
