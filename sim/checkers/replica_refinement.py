@@ -56,6 +56,9 @@ class ReplicasRefineModel(Property):
         committed = self._rows.get(view.index, {}).get(row.partition_epoch)
         if committed is not None and committed != _known(row):
             return f"takes {row}, committed at this partition epoch was {committed}"
+        truth = seen.ghosts[view.index].row
+        if committed is None and truth is not None and row.partition_epoch > truth.partition_epoch:
+            return f"takes {row}, committed is {truth}"
         if view.role is not (Role.LEADER if row.leader == view.broker.node_id else Role.FOLLOWER):
             return f"is {view.role.value} by {row}"
         if old is None:
@@ -237,6 +240,23 @@ class ReplicasRefineModel(Property):
             peak = max((self._peaks.get((view.index, row.leader_epoch), 0) for row in rows), default=0)
             if view.high_watermark > min(peak, max(view.end_offset, before.end_offset)):
                 return f"believes in high watermark {view.high_watermark}, its leader reached {peak}"
+            return self._matched(seen, view)
+        return None
+
+    @staticmethod
+    def _matched(seen: Observer, view: ReplicaView) -> str | None:
+        """Its last batch below the high watermark is its leader's: no diverging answer tells of one (R82)."""
+        row, own = view.registration, view.history.batches
+        at = bisect_left(own, (view.high_watermark,)) - 1
+        leader = None if row is None or row.leader is None else seen.replicas[view.index].get(row.leader)
+        if at < 0 or row is None or leader is None or leader.leadership is None:
+            return None
+        if leader.leadership.leader_epoch != row.leader_epoch or leader.history.start_offset:
+            return None
+        theirs = leader.history.batches
+        place = bisect_left(theirs, (own[at].base_offset,))
+        if theirs[place : place + 1] != [own[at]]:
+            return f"believes that {own[at]} is committed, its leader has {theirs[place : place + 1]}"
         return None
 
     def _copied(

@@ -73,6 +73,7 @@ def test_a_registration_is_the_one_that_was_committed(min_isr: int, problem: str
 )
 def test_registrations_are_taken_in_order(then: int, problem: str) -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        scene.ghost.row = row(partition_epoch=21)
         view = follows(view_of(scene, 2, THEIRS))
         was = before(view)
         return follows(view, partition_epoch=then), was, []
@@ -84,6 +85,7 @@ def test_registrations_are_taken_in_order(then: int, problem: str) -> None:
 @pytest.mark.parametrize(("epoch", "problem"), [(6, ""), (5, "once more")])
 def test_a_leadership_begins_with_its_epoch_only(epoch: int, problem: str) -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        scene.ghost.row = row(partition_epoch=21)
         view = leader(scene)
         was = before(view)
         return leads(view, epoch, partition_epoch=21), was, []
@@ -94,6 +96,7 @@ def test_a_leadership_begins_with_its_epoch_only(epoch: int, problem: str) -> No
 
 def test_the_role_is_the_registrations() -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        scene.ghost.row = row(partition_epoch=21)
         view = follows(view_of(scene, 1, THEIRS), leader=2)
         was = before(view)
         return follows(view, 6, leader=1, partition_epoch=21), was, []
@@ -181,6 +184,7 @@ def test_a_leaders_high_watermark_never_goes_back() -> None:
 
 def test_a_leader_begins_with_the_high_watermark_that_it_knew_f6() -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        scene.ghost.row = row(partition_epoch=21)
         view = follows(view_of(scene, 1, THEIRS[:2], high_watermark=1), 4, leader=2)
         was = before(view)
         leads(view, partition_epoch=21, start_offset=2)
@@ -299,6 +303,23 @@ def test_a_follower_believes_in_no_more_than_its_leader_r52(told_end: int, probl
     assert bool(told(step)) is bool(problem)
 
 
+@pytest.mark.parametrize(
+    ("own", "problem"), [(THEIRS[:3], ""), (DIVERGED, "its leader has")], ids=["a prefix", "diverged"]
+)
+def test_a_follower_believes_in_nothing_that_diverges_r82(own: list[BatchMark], problem: str) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        first = leader(scene)
+        was = before(first, high_watermark=1)
+        _at(first, 3)
+        one.replica_changed(scene.seen, first, was, [])
+        view = follows(view_of(scene, 2, own))
+        was = before(view)
+        return view, was, _at(view, 3)
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
 @pytest.mark.parametrize(("high_watermark", "is_broken"), [(2, False), (3, True)])
 def test_a_process_begins_with_a_high_watermark_that_somebody_reached(
     high_watermark: int, is_broken: bool
@@ -309,6 +330,16 @@ def test_a_process_begins_with_a_high_watermark_that_somebody_reached(
     view = view_of(scene, 2, THEIRS, high_watermark=high_watermark)
     said = scene.violation(lambda: one.replica_loaded(scene.seen, view, None))
     assert (said is not None) is is_broken
+
+
+def test_a_registration_is_committed_before_it_is_taken_d5() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        scene.ghost.row = row(partition_epoch=20)
+        view = follows(view_of(scene, 2, THEIRS))
+        was = before(view)
+        return follows(view, partition_epoch=21), was, []
+
+    assert "committed is" in told(step)
 
 
 def test_what_was_committed_at_first_is_known_without_a_change() -> None:
