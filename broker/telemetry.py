@@ -112,8 +112,13 @@ def _leading(core: Broker, partitions: list[Partition]) -> list[MetricFamily]:
         ),
         gauge(
             "kafka_server_offline_replicas",
-            "Replicas, of partitions led here, on fenced brokers.",
-            sum(replica not in unfenced for p in registered for replica in p.replicas),
+            "Replicas, of partitions led here, on fenced brokers or in failed log dirs.",
+            sum(
+                replica not in unfenced or core.image.offline_among((replica,), p.key) != ()
+                for p in leading
+                if p.registration is not None
+                for replica in p.registration.replicas
+            ),
         ),
         counter("kafka_server_isr_shrinks_total", "ISR shrinks proposed.", counts.isr_shrinks),
         counter("kafka_server_isr_expands_total", "ISR expands proposed.", counts.isr_expands),

@@ -1,9 +1,9 @@
 """What a broker shows of itself (interfaces 3.5)."""
 
 from broker.telemetry import families
-from metadata.records import FenceBrokerRecord
+from metadata.records import FenceBrokerRecord, ReplicasOfflineRecord
 from runtime.stats import Labels
-from tests.unit.broker.core_harness import CoreHarness, batch, partition
+from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, partition
 
 
 def samples(harness: CoreHarness) -> dict[tuple[str, Labels], object]:
@@ -44,8 +44,10 @@ def test_partition_series_can_be_left_out() -> None:
 def test_replicas_on_fenced_brokers_are_counted_by_the_leader() -> None:
     harness = CoreHarness().join(partition(1, (1, 2)), partition(2, index=1))
     assert samples(harness)["kafka_server_offline_replicas", ()] == 0
-    harness.metadata(FenceBrokerRecord(3, 1))
+    harness.metadata(ReplicasOfflineRecord(2, 0, TOPIC, (0, 1)))
     assert samples(harness)["kafka_server_offline_replicas", ()] == 1
+    harness.metadata(FenceBrokerRecord(3, 1))
+    assert samples(harness)["kafka_server_offline_replicas", ()] == 2
 
 
 def test_every_partition_has_a_series_of_truncated_records_before_anything_is_cut() -> None:
