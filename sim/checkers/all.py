@@ -65,6 +65,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
     upkeep.UnfencedIsReady,
+    upkeep.KnownSeatsHaveAnswered,
     upkeep.MinIsrIsConfigured,
     upkeep.LaggardsLeave,
     clients.HighWatermarkNeverFalls,

@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 
+from controller.election import ElectionReason
 from metadata.image import MetadataImage
 from metadata.partition import effective_min_isr
 from metadata.records import MetadataRecord, UnfenceBrokerRecord
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.views import Before, Property, ReplicaView
+from sim.checkers.views import Before, Change, Property, ReplicaView
 from sim.clients import partition_at
 from sim.nodes import State
 
-#: a leader looks at its followers every half of the lag time; so much more is no accident
-_PATIENCE_NS = 3_000_000_000
+#: a leader looks at its followers every half of the lag time, a second here; so much more is no accident
+_PATIENCE_NS = 2_400_000_000
 #: a leader that was not seen for so long may have been paused
-_LOOKED_AWAY_NS = 500_000_000
+_LOOKED_AWAY_NS = 1_200_000_000
 
 
 class UnfencedIsReady(Property):
@@ -34,6 +35,22 @@ class UnfencedIsReady(Property):
         lifecycle = node.core.lifecycle
         if lifecycle.broker_epoch == record.broker_epoch and not node.core.has_roles:
             seen.broken(self, None, f"{broker.name} of epoch {record.broker_epoch} has no roles yet")
+
+
+class KnownSeatsHaveAnswered(Property):
+    """R62, R64: logs prove something only when each member of the last known ELR has told of its own; no
+    answer, and one with an error, is not an empty log."""
+
+    name = "R62 KnownSeatsHaveAnswered"
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        # Beyond the budget operators may ask for less.
+        if change.decision.reason is not ElectionReason.LONGEST_LOG or seen.world.shape.over_budget:
+            return
+        ends = {log.replica: log.end_offset for log in change.decision.cause.logs}
+        silent = [seat for seat in change.before.last_known_elr if ends.get(seat, -1) < 0]
+        if silent:
+            seen.broken(self, index, f"{silent} have told of no log: {ends}, {change.before}")
 
 
 class MinIsrIsConfigured(Property):

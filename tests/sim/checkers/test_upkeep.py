@@ -8,12 +8,15 @@ import pytest
 from immutables import Map
 
 from broker.replica_progress import ReplicaProgress
+from controller.decisions import CauseKind, LogEnd
+from controller.election import ElectionReason
 from metadata.image import RESOURCE_TOPIC
 from metadata.records import UnfenceBrokerRecord
 from sim.checkers import upkeep
 from sim.checkers.views import Property
 from sim.nodes import State
-from tests.sim.checkers.histories import Scene, before, image, leads, row, view_of
+from sim.world import Shape
+from tests.sim.checkers.histories import Scene, before, change, image, leads, row, view_of
 
 MS = 1_000_000
 
@@ -58,8 +61,8 @@ def test_a_partition_has_the_min_isr_that_is_configured_r109(
     [
         (range(0, 4_000, 100), True, True),
         (range(0, 4_000, 100), False, False),
-        (range(0, 2_900, 100), True, False),
-        (range(0, 9_000, 800), True, False),
+        (range(0, 1_900, 100), True, False),
+        (range(0, 9_000, 1_300), True, False),
     ],
 )
 def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool, expected: bool) -> None:
@@ -83,3 +86,17 @@ def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool
             one.replica_changed(scene.seen, view, before(view), [])
 
     assert broken(scene, look) is expected
+
+
+@pytest.mark.parametrize(
+    ("end_of_3", "over_budget", "expected"), [(-1, False, True), (0, False, False), (-1, True, False)]
+)
+def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: bool, expected: bool) -> None:
+    """An empty log is one too; beyond the budget operators may ask for less."""
+    scene = Scene(upkeep.KnownSeatsHaveAnswered(), replace(Shape(), over_budget=over_budget))
+    logs = (LogEnd(2, 5, 9), LogEnd(3, 4, end_of_3))
+    lost = row(isr=(), leader=None, elr=(), last_known_elr=(2, 3))
+    given = change(
+        lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=logs, leader=2, isr=(2,)
+    )
+    assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
