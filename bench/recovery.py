@@ -173,9 +173,15 @@ class _Told:
     """When the nodes told of the last registration, unfencing and election; seconds since 1970."""
 
     def __init__(self, since_s: float) -> None:
-        self.registered_s = self.unfenced_s = self.leader_s = since_s
+        self.unfenced_s = self.leader_s = since_s
         self.logs_s = 0.0
         self.registered: set[str] = set()
+        self._registrations_s = [since_s]
+
+    @property
+    def registered_s(self) -> float:
+        """The last one before the last leader: on a busy machine a broker may have to register again later."""
+        return max(at_s for at_s in self._registrations_s if at_s <= self.leader_s)
 
     def read(self, log: Path, position: int) -> None:
         """The log of one node from there on."""
@@ -184,7 +190,7 @@ class _Told:
             for line in lines:
                 if registered := _REGISTERED.search(line):
                     self.registered.add(registered[1])
-                    self.registered_s = max(self.registered_s, _at_s(line))
+                    self._registrations_s.append(_at_s(line))
                 elif _UNFENCED.search(line):
                     self.unfenced_s = max(self.unfenced_s, _at_s(line))
                 elif opened := _OPENED.search(line):
