@@ -180,7 +180,7 @@ class _Told:
 
     @property
     def registered_s(self) -> float:
-        """The last one before the last leader: on a busy machine a broker may have to register again later."""
+        """The last one before the last leader: on a busy machine brokers may have to register again later."""
         return max(at_s for at_s in self._registrations_s if at_s <= self.leader_s)
 
     def read(self, log: Path, position: int) -> None:
