@@ -252,6 +252,10 @@ def test_a_broker_may_stop_or_not_and_the_view_says_what_is_survived(tools: Tool
     tools.wait("counted", all_in_sync)
     (row,) = tools.partitions("counted")
     assert (row["next_leader"], row["failures_survived"]) == (2, {"writes": 1, "online": 2, "lossy": 1})
+    # nothing is flushed yet, so all that was acknowledged would be gone with the power
+    tools.run("console-producer", "--topic", "counted", text="x\n" * 20)
+    (row,) = tools.partitions("counted")
+    assert (row["log_end_offset"], row["high_watermark"], row["at_risk"]) == (20, 20, 20)
     can_stop = ("check", "can-stop", "--broker")
     assert tools.run(*can_stop, "1").out.startswith("CAN-STOP OK: ")
     tools.broker("kill", 3)
