@@ -246,6 +246,8 @@ class DecisionsRefineModel(Property):
         problem = step(model, part, change)
         model.setup = setup
         complete = {*change.before.isr, *change.before.elr}.difference(change.unclean)
+        if change.decision.cause.kind is CauseKind.ALTER_PARTITION:
+            complete.update(change.after.isr)  # who joins and ends a move may lead from there on (R102)
         if part.leader >= 0 and part.leader != change.before.leader and part.leader not in complete:
             recovery_state = RECOVERING
         after = registration(part, recovery_state)
