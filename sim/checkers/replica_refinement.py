@@ -134,17 +134,22 @@ class ReplicasRefineModel(Property):
 
     @staticmethod
     def _appended_own(view: ReplicaView, leadership: Leadership, appended: Sequence[BatchMark]) -> str | None:
-        """In its own epoch, which begins where its log ended (A-15)."""
-        epoch, first = leadership.leader_epoch, appended[0]
-        if first.leader_epoch != epoch or appended[-1].leader_epoch != epoch:
-            return f"leads epoch {epoch} and appends {first}"
+        """In its own epoch, which begins where its log ended (A-15). What it had begun to copy as a follower
+        may come until its log has taken the epoch: the model has appended it before."""
+        epoch, start_offset = leadership.leader_epoch, leadership.start_offset
+        for batch in appended:
+            is_copied = start_offset is None or batch.base_offset < start_offset
+            if is_copied and batch.leader_epoch >= epoch:
+                return f"appends {batch}, its epoch {epoch} begins at {start_offset}"
+            if not is_copied and batch.leader_epoch != epoch:
+                return f"leads epoch {epoch} and appends {batch}"
         batches = view.history.batches
         at = len(batches) - len(appended)
-        if leadership.start_offset is None:
-            return f"appends {first} before its log has taken epoch {epoch}"
-        if not at or batches[at - 1].leader_epoch != epoch:
-            if leadership.start_offset != first.base_offset and not view.history.start_offset:
-                return f"began epoch {epoch} at {leadership.start_offset}, appends {first} first"
+        while at < len(batches) and batches[at].leader_epoch != epoch:
+            at += 1
+        is_first = at < len(batches) and (not at or batches[at - 1].leader_epoch != epoch)
+        if is_first and start_offset != batches[at].base_offset and not view.history.start_offset:
+            return f"began epoch {epoch} at {start_offset}, appends {batches[at]} first"
         return None
 
     def _advanced(self, view: ReplicaView, leadership: Leadership, before: Before) -> str | None:

@@ -122,6 +122,28 @@ def test_a_leader_appends_in_its_epoch_a15(batch: BatchMark, problem: str) -> No
     assert bool(told(step)) is bool(problem)
 
 
+@pytest.mark.parametrize(
+    ("batch", "start_offset", "problem"),
+    [
+        (mark(2, 4), None, ""),
+        (mark(2, 4), 3, ""),
+        (mark(2, 5), None, "its epoch 5 begins at None"),
+        (mark(2, 4), 2, "leads epoch 5 and appends"),
+    ],
+    ids=["not begun", "begun behind it", "its own before it began", "begun before it"],
+)
+def test_what_was_being_copied_may_come_until_the_epoch_begins(
+    batch: BatchMark, start_offset: int | None, problem: str
+) -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        view = leads(view_of(scene, 1, THEIRS[:2]), start_offset=start_offset)
+        was = before(view)
+        return view, was, grow(view, [batch])
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
 @pytest.mark.parametrize(("start_offset", "problem"), [(2, ""), (1, "began epoch 5 at 1")])
 def test_an_epoch_begins_where_the_log_ended_r54(start_offset: int, problem: str) -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
