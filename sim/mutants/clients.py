@@ -11,7 +11,7 @@ from client.fetcher import Fetcher
 from client.outcomes import Outcome
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
-from sim.mutants.keeping import FLAPPING, RETRIES
+from sim.mutants.keeping import RETRIES
 from sim.mutants.mutant import Setting, mutant
 
 #: nobody answers for longer than a delivery may take
@@ -25,6 +25,24 @@ SILENCE = Setting(
         "hang_disk": 3,
     },
     gap_ms=400,
+)
+
+
+#: the log loses its producers with its tail while many batches are on their way
+LOSING_PRODUCERS = Setting(
+    band="over-budget",
+    faults={
+        "kill_all_brokers": 4,
+        "power_leader": 6,
+        "power_broker": 4,
+        "power_all": 4,
+        "cut_clients": 3,
+        "reset": 4,
+        "isolate_leader": 3,
+    },
+    shape={"producers": 8, "send_gap_ms": 60},
+    seconds=25,
+    gap_ms=500,
 )
 
 
@@ -77,8 +95,9 @@ def never_idempotent(
     "settle",
     breaks="R93",
     by="doubled",
-    setting=FLAPPING,
-    gap="needs a log that lost its producer while batches wait; an unclean election under load would",
+    setting=LOSING_PRODUCERS,
+    gap="needs a log that lost its producer while batches wait whose connection broke; a fault "
+    "aimed at full pipelines would",
 )
 def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     """After a gap, batches that may be stored are sent again under the next epoch."""
@@ -98,8 +117,9 @@ def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_
     "next_batch",
     breaks="R93",
     by="reordered doubled",
-    setting=FLAPPING,
-    gap="needs a log that lost its producer while batches wait; an unclean election under load would",
+    setting=LOSING_PRODUCERS,
+    gap="needs a log that lost its producer twice while five batches wait; a fault aimed at full "
+    "pipelines would",
 )
 def fills_pipeline_before_proof(
     original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int

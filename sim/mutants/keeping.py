@@ -11,6 +11,7 @@ from runtime.api import DiskError
 from sim.mutants.mutant import Patch, Setting, mutant
 from sim.mutants.replication import DIVERGING, POWER
 from storage import checkpoint, recovery, snapshots
+from storage.flush_stats import FlushReason
 from storage.flusher import Flusher
 from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from storage.log import Log
@@ -28,19 +29,6 @@ FLUSHED_POWER = Setting(
 TWICE = Setting(faults={"kill_broker": 5, "kill_leader": 4, "power_broker": 4, "power_leader": 4}, gap_ms=300)
 #: nothing is flushed but what is full
 ROLLING = Setting(faults={"power_broker": 2, "kill_leader": 1}, shape={"every_write": False}, seconds=30)
-#: logs are cut, then their brokers stop in order and lose power
-CUT_AND_STOPPED = Setting(
-    faults={
-        "kill_busy_leader": 4,
-        "isolate_leader": 4,
-        "pause_leader": 3,
-        "stop_broker": 4,
-        "power_broker": 3,
-        "power_leader": 2,
-    },
-    shape={"every_write": False},
-    gap_ms=400,
-)
 FAILING_DISKS = Setting(
     faults={"io_error": 3, "power_broker": 3, "power_leader": 3}, shape={"every_write": True}, gap_ms=500
 )
@@ -72,13 +60,29 @@ FLAPPING = Setting(
 )
 
 
+#: what was rolled is long on its way to the disk when the power goes
+TORN = Setting(
+    faults={"power_broker": 5, "power_leader": 5, "slow_disk": 5, "hang_disk": 3, "starve_follower": 1},
+    shape={"every_write": False, "send_gap_ms": 40, "producers": 8},
+    gap_ms=500,
+    seconds=20,
+)
+#: logs are cut where they were not flushed, and their broker stops or dies right then
+CUT_THEN_STOPPED = Setting(
+    faults={"starve_follower": 6, "kill_elected": 4, "crash_in_stop": 4, "stop_broker": 3, "power_broker": 2},
+    shape={"every_write": False},
+    gap_ms=500,
+    seconds=25,
+)
+
+
 # --- flushes -----------------------------------------------------------------------------------------------
 
 
 @mutant(Log, "flush", row=29, breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
-async def flush_covers_completion(original: Any, self: Any) -> Any:
+async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushReason.POLICY) -> Any:
     """The durable offset becomes the log end at the completion of a flush."""
-    await original(self)
+    await original(self, reason)
     self._flushed_offset = self._log_end_offset
     return self._flushed_offset
 
@@ -193,8 +197,9 @@ async def recovered_not_durable(
     "_log_offsets",
     breaks="R87",
     by="A-22 I-10 B-3",
-    setting=POWER,
-    gap="needs a torn batch in a rolled segment; smaller segments and more personalities that tear would",
+    setting=TORN,
+    gap="needs the power to go while a segment that was rolled is not flushed, after a checkpoint "
+    "of recovery points in just that time; a checkpoint aimed at rolls would",
 )
 def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     """The recovery point is the log end, flushed or not."""
@@ -208,8 +213,7 @@ def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     "_scan",
     breaks="R86",
     by="A-22 I-10",
-    setting=POWER,
-    gap="needs a batch torn behind its header; more personalities that tear within a page would",
+    setting=TORN,
 )
 async def recovery_trusts_everything(original: Any, found: Any, segment: Any) -> Any:
     """After an unclean stop the walk over the headers is enough."""
@@ -239,8 +243,7 @@ def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
     "trim",
     breaks="R81",
     by="A-21 I-17 A-14",
-    setting=CUT_AND_STOPPED,
-    gap="needs a cut above the flushed offset, then a stop without an append; a stop at log.cut would",
+    setting=CUT_THEN_STOPPED,
 )
 async def cut_not_durable(original: Any, self: Any) -> Any:
     """What is left after a cut counts as flushed without a flush."""

@@ -61,6 +61,22 @@ PARTED = Setting(
 )
 
 
+#: leaders of the quorum come and go, and what they said comes late
+LATE_VOTERS = Setting(
+    faults={
+        "stall": 10,
+        "isolate_active": 4,
+        "pause_active": 5,
+        "kill_active": 3,
+        "clog": 4,
+        "one_way": 3,
+        "reset": 2,
+    },
+    gap_ms=300,
+    seconds=25,
+)
+
+
 # --- votes -------------------------------------------------------------------------------------------------
 
 
@@ -167,14 +183,32 @@ def leads_again_after_restart(original: Any, self: Any) -> Any:
     "learn",
     breaks="K3",
     by="L-4 OwnBug Q-1",
-    setting=PARTED,
-    gap="needs a leader that hears of the next one before its check-quorum ends; shorter cuts would",
+    setting=LATE_VOTERS,
+    masked="its check-quorum ends it before long (K7), and nobody follows it meanwhile; the pair is "
+    "leads-for-ever",
 )
 def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
     """A leader does not step down when it hears of a later epoch."""
     if isinstance(self.role, Leader):
         return False
     return original(self, raft_epoch, leader_id)
+
+
+def _no_deadline(original: Any, self: Any, timeout_ms: int) -> Any:
+    return None
+
+
+@mutant(
+    Member,
+    "learn",
+    breaks="K3, K7",
+    by="L-8 L-1 L-9 L-4 OwnBug Q-1",
+    setting=LATE_VOTERS,
+    more=(Patch(Leader, "check_quorum_deadline_ms", _no_deadline),),
+)
+def leads_for_ever(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
+    """A leader steps down neither when it hears of a later epoch nor when nobody follows it."""
+    return ignores_later_epochs(original, self, raft_epoch, leader_id)
 
 
 # --- commits -----------------------------------------------------------------------------------------------
@@ -266,8 +300,9 @@ def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
     "fetch_answered",
     breaks="A-15, D-4",
     by="Q-2 OwnBug",
-    setting=PARTED,
-    gap="needs an answer without error of one who leads no more; a link with more jitter would",
+    setting=LATE_VOTERS,
+    gap="needs an answer without error of one who leads no more to a fetch that is still waited "
+    "for; a stall aimed at fetches of voters would",
 )
 def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
     """An answer counts as if the leader had given it, in the present epoch."""

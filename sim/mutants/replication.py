@@ -58,6 +58,38 @@ LOSING = Setting(
 )
 
 
+#: some connections are late, so that what was said later is heard first
+OVERTAKEN = Setting(
+    faults={
+        "stall": 8,
+        "late_proposal": 4,
+        "cut_pair": 4,
+        "restart_broker": 2,
+        "kill_broker": 2,
+        "kill_leader": 2,
+        "clog": 2,
+    },
+    gap_ms=350,
+    seconds=25,
+)
+#: followers that send heartbeats and do not reach their leader
+CUT_OFF_FOLLOWERS = Setting(faults={"cut_followers": 6, "cut_pair": 4, "starve_follower": 2}, gap_ms=1_500)
+#: one pair of brokers is cut, and one of them returns meanwhile
+PAIRS = Setting(faults={"cut_pair": 8, "restart_broker": 2, "kill_broker": 2}, gap_ms=400, seconds=25)
+#: members of the ISR lead one after the other, and what they wrote goes with them
+CHAINS = Setting(
+    faults={
+        "starve_follower": 6,
+        "kill_elected": 5,
+        "kill_busy_leader": 3,
+        "isolate_leader": 2,
+        "cut_pair": 2,
+    },
+    gap_ms=800,
+    seconds=25,
+)
+
+
 # --- the high watermark ------------------------------------------------------------------------------------
 
 
@@ -252,9 +284,8 @@ def _member_epoch_of_metadata(original: Any, self: Partition, leadership: Any, r
     "_is_eligible",
     breaks="R50, KAFKA-15221",
     by="A-5 I-8",
-    setting=BRIDGED,
+    setting=PAIRS,
     more=(Patch(Partition, "_member_epoch", _member_epoch_of_metadata),),
-    gap="needs a return while only the way to the leader is cut; a fault that cuts one pair of brokers would",
 )
 def joins_in_old_incarnation(original: Any, self: Partition, progress: Any) -> Any:
     """What a former incarnation fetched counts for the present one, and is named with its epoch."""
@@ -286,8 +317,9 @@ def joins_whatever_it_lags(
     "apply_registration",
     breaks="R56, D-5",
     by="I-7 A-2 TypeOK",
-    setting=LAGGING,
-    gap="needs two changes of a partition within the jitter of a link; links with more of it would unmask it",
+    setting=OVERTAKEN,
+    gap="needs two proposals granted while the broker's own fetch of metadata is late; links on "
+    "which only the fetches of metadata are slow would unmask it",
 )
 def takes_old_registrations(original: Any, self: Partition, registration: Any, now_ms: int) -> Any:
     """An older partition epoch of the same leader epoch replaces a newer one."""
@@ -305,10 +337,8 @@ def takes_old_registrations(original: Any, self: Partition, registration: Any, n
     Partition,
     "maybe_shrink",
     breaks="R51",
-    by="L-",
-    setting=LAGGING,
-    gap="after healing everybody catches up; a core without a follower that heartbeats and does not fetch, "
-    "in which writes must go on (L-5), would unmask it",
+    by="R51",
+    setting=CUT_OFF_FOLLOWERS,
 )
 def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
     """Who lags stays in the ISR for ever."""
@@ -368,8 +398,7 @@ def truncates_to_high_watermark(
     "truncation_offset",
     breaks="R81, A-16",
     by="I-10 A-16",
-    setting=DIVERGING,
-    gap="needs three logs that part twice within seconds; faults aimed at leaders just elected would",
+    setting=CHAINS,
 )
 def truncates_to_leaders_end(
     original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int

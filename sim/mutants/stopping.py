@@ -29,8 +29,11 @@ STOPPED = Setting(
 )
 #: power is lost right between the steps of a stop, and of a start
 AT_STEPS = Setting(faults={"crash_at_point": 8, "stop_broker": 3, "power_broker": 2}, gap_ms=500)
-#: registrations are renewed by live processes
-CUT_OFF = Setting(faults={"cut_controllers": 6, "isolate_broker": 4, "pause_broker": 4, "kill_leader": 2})
+#: operators unregister brokers that run
+UNREGISTERED = Setting(
+    faults={"unregister_broker": 8, "power_broker": 2, "kill_broker": 2, "kill_leader": 2, "stall": 2},
+    gap_ms=500,
+)
 #: leaders come and go while writes wait
 WAITING = Setting(
     faults={
@@ -149,16 +152,17 @@ async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) ->
 
 @mutant(
     Lifecycle,
-    "heartbeat_answered",
+    "registration_over",
     breaks="R33",
     by="A-14 I-17",
-    setting=CUT_OFF,
-    gap="no live process loses its registration here: an operator that unregisters brokers would unmask it",
+    setting=UNREGISTERED,
+    masked="the controllers forget the epoch of a broker that is unregistered, so it proves nothing to them; "
+    "every-start-is-clean is the pair",
 )
-def registers_anew_as_clean(original: Any, self: Any, response: Any, now_ms: int) -> Any:
+def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
     """A broker that must register anew names its last epoch, as if it had stopped cleanly."""
     epoch = self.broker_epoch
-    reason = original(self, response, now_ms)
+    reason = original(self, now_ms)
     if self.broker_epoch < 0 <= epoch:
         self._previous_broker_epoch = epoch
     return reason
@@ -185,16 +189,15 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     "drop_roles",
     breaks="D-2",
     by="I-2 I-5",
-    setting=CUT_OFF,
-    gap="no live process loses its registration here: an operator that unregisters brokers would unmask it",
+    setting=UNREGISTERED,
 )
 def keeps_roles_without_registration(original: Any, self: Any) -> Any:
     """A broker whose registration is over goes on in its roles."""
     self.has_roles = False
 
 
-def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int) -> Any:
-    request = original(self, metadata_offset, now_ms)
+def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any) -> Any:
+    request = original(self, metadata_offset, now_ms, offline)
     if isinstance(request, BrokerHeartbeatRequest):
         return replace(request, want_fence=False, current_metadata_offset=self.broker_epoch + 1)
     return request
@@ -204,13 +207,13 @@ def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int)
     Lifecycle,
     "next_request",
     breaks="D-2, R23",
-    by="I-2 I-5 D-2",
-    gap="availability: what it leads before its logs are loaded answers with errors for a while; a "
-    "property that an unfenced broker has replayed its registration would unmask it",
+    by="R23 I-2 D-2",
 )
-def unfenced_before_caught_up(original: Any, self: Any, metadata_offset: int, now_ms: int) -> Any:
+def unfenced_before_caught_up(
+    original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any = ()
+) -> Any:
     """A broker claims to be ready before it has loaded its logs and replayed its registration."""
-    return _wants_no_fence(original, self, metadata_offset, now_ms)
+    return _wants_no_fence(original, self, metadata_offset, now_ms, offline)
 
 
 # --- answers to writes -------------------------------------------------------------------------------------

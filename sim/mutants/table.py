@@ -1,11 +1,11 @@
 """All mutants: importing the modules that define them fills the table."""
 
-from sim.mutants import clients, control, keeping, quorum, recovering, replication, stopping
+from sim.mutants import clients, control, keeping, moving, quorum, recovering, replication, stopping
 from sim.mutants.mutant import MUTANTS
 
 __all__ = ["MUTANTS", "PARTS"]
 
-_MODULES = (replication, control, stopping, keeping, quorum, clients, recovering)
+_MODULES = (replication, control, stopping, keeping, quorum, clients, recovering, moving)
 #: {part: title}, in the order of the page
 PARTS = dict(
     zip(
@@ -18,6 +18,7 @@ PARTS = dict(
             "The metadata quorum",
             "Clients",
             "Unclean recovery",
+            "Operators: reassignments, min ISR, elections by hand",
         ),
         strict=True,
     )
