@@ -22,6 +22,7 @@ from tests.unit.controller.harness import make_config
 
 TOPIC = b"t" * 16
 BACKOFF_MS = 100
+ANSWER_MS = 700
 
 
 def broker(broker_id: int) -> BrokerRegistration:
@@ -44,7 +45,10 @@ class Asking:
 
     def __init__(self) -> None:
         config = replace(
-            make_config(), recovery_retry_backoff_ms=BACKOFF_MS, inter_broker_listener_name="INSIDE"
+            make_config(),
+            recovery_retry_backoff_ms=BACKOFF_MS,
+            recovery_request_timeout_ms=ANSWER_MS,
+            inter_broker_listener_name="INSIDE",
         )
         self.questions = LogQuestions(config)
         self.now_ms = 1_000
@@ -102,6 +106,7 @@ def test_each_broker_gets_one_request_with_all_its_partitions_at_its_inner_liste
         (2, "b2", 9092),
     ]
     assert first.request.broker_id == 1
+    assert first.timeout_ms == ANSWER_MS
     assert named(first) == [key(0), key(1), (b"u" * 16, 0)]
     assert named(second) == [key(0)]
     assert asking.requests() == []
