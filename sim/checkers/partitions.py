@@ -68,19 +68,23 @@ class ValidIsrElr(Property):
 
 class MinIsrRecoveryQuorum(Property):
     """When nobody is complete, those who were are known: at least min ISR of them. Not asserted while one
-    may be missing by right: after a reassignment, an unclean election, another min ISR, or with the feature
-    off before (D14)."""
+    may be missing by right: after a reassignment, an unclean election, another min ISR, with the feature off
+    before (D14), or when fewer brokers than min ISR were there to make the partition on."""
 
     name = "I-14 MinIsrRecoveryQuorum"
 
     def __init__(self) -> None:
         #: partitions of which it is not asserted until the ISR reaches min ISR again
         self._is_open: set[int] = set()
+        self._known: set[int] = set()
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         row, cause = change.after, change.decision.cause.kind
+        is_new = index not in self._known
+        self._known.add(index)
         if (
             change.is_unclean_election
+            or (is_new and len(change.before.isr + change.before.elr) < change.before.min_isr)
             or row.replicas != change.before.replicas
             or row.min_isr != change.before.min_isr
             or cause in (CauseKind.UNREGISTRATION, CauseKind.ELR_SWITCHED_OFF)

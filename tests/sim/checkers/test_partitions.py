@@ -51,6 +51,11 @@ CASES = {
         change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1,)),
         change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1, 2, 3)),
     ),
+    "nobody complete where never more were than one": Case(
+        partitions.MinIsrRecoveryQuorum,
+        change(row(isr=(1, 2)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
+        change(row(isr=(1,)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
+    ),
     "nobody complete after a reassignment": Case(
         partitions.MinIsrRecoveryQuorum,
         change(ALONE, leader=None, isr=(), elr=()),
