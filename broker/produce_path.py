@@ -212,19 +212,23 @@ class ProducePath:
     def state_changed(self, key: TopicPartition) -> list[Effect]:
         """After a new registration: answer what cannot be acknowledged any more (A-18, KAFKA-15021)."""
         partition = self._partitions.get(key)
-        leads = partition is not None and partition.leadership is not None
-        effects: list[Effect] = []
-        if not leads:
-            effects += self._give_up(key, _LEADER)
-        if partition is None or not leads or partition.is_under_min_isr:
-            effects += self._give_up(key, _ALL)
-        return effects
+        if partition is None or partition.leadership is None:
+            return self._give_up(key, _LEADER) + self._give_up(key, _ALL)
+        # it may lead anew without ever having followed: one commit can bring both epochs
+        effects = self._give_up(key, _LEADER, only_former=True)
+        return effects + self._give_up(key, _ALL, only_former=not partition.is_under_min_isr)
 
-    def _give_up(self, key: TopicPartition, acks: int) -> list[Effect]:
+    def _give_up(self, key: TopicPartition, acks: int, *, only_former: bool = False) -> list[Effect]:
+        """Answer what waits; only what was appended in another leader epoch when asked so."""
         effects: list[Effect] = []
         partition = self._partitions.get(key)
         purgatory = self._purgatory_for(acks)
-        for row in purgatory.release_all(key):
+        rows = (
+            purgatory.release_former(key, partition.leader_epoch)
+            if only_former and partition is not None
+            else purgatory.release_all(key)
+        )
+        for row in rows:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if partition is not None and partition.leadership is not None:
                 code = partition.check_waiting(row.leader_epoch, acks)

@@ -172,6 +172,18 @@ class ProducePurgatory(Generic[T]):
         """Take out all undecided rows of a partition: it can acknowledge nothing any more."""
         return [row for row in self._queues.pop(key, ()) if not row.is_decided]
 
+    def release_former(self, key: T, leader_epoch: int) -> list[WaitingRow[T]]:
+        """Take out the undecided rows of a partition that only the leader of another epoch could let go."""
+        queue = self._queues.get(key)
+        if queue is None or all(row.leader_epoch == leader_epoch for row in queue):
+            return []
+        present = deque(row for row in queue if row.leader_epoch == leader_epoch)
+        if present:
+            self._queues[key] = present
+        else:
+            del self._queues[key]
+        return [row for row in queue if row.leader_epoch != leader_epoch and not row.is_decided]
+
     def finish(self, delayed: DelayedProduce[T]) -> None:
         """All its rows are decided and the request is answered."""
         assert delayed.undecided == 0

@@ -115,6 +115,18 @@ def test_waiting_write_is_answered_negatively_when_leadership_is_lost() -> None:
     assert (row.leader_id, row.leader_epoch) == (2, 1)
 
 
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_waiting_write_is_answered_negatively_when_the_broker_leads_again_at_once(acks: int) -> None:
+    """A-18: in another leader epoch nothing of the former one is acknowledged, so it need not wait."""
+    harness = caught_up_leader() if acks == -1 else flushing_leader()
+    name = harness.produce(batch(), acks=acks)
+    harness.metadata(change(leader=2), change(leader=1))
+    assert harness.row(name) == ("NOT_LEADER_OR_FOLLOWER", -1)
+    if acks == -1:
+        again = harness.produce(batch())
+        assert again not in harness.answers
+
+
 def test_a_shrink_to_min_isr_releases_what_only_the_lost_follower_held_up() -> None:
     harness = caught_up_leader()
     name = harness.produce(batch())
