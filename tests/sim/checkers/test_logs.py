@@ -352,6 +352,7 @@ def test_nothing_is_appended_after_a_disk_has_failed_a20(expected: bool) -> None
         view = leads(view_of(scene, 1, BATCHES))
         view.log.failure = DiskError("f", "flush", 5, "EIO") if expected else None  # type: ignore[misc]
         scene.property.replica_changed(scene.seen, view, before(view), BATCHES)
+        scene.world.pass_time(1)
         new = grow(view, [mark(3)])
         scene.property.replica_changed(scene.seen, view, before(view, end_offset=3), new)
 
