@@ -24,7 +24,8 @@ MACHINES = tuple(name for name in FAULT_NAMES if name not in OPERATORS)
 
 @pytest.mark.parametrize("name", [name for name in MACHINES if name not in ("flip_bit", "restore_copy")])
 def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
-    shape = ROTTEN if name == "keep_copy" else replace(SHAPE, recovery_manager=True)
+    log_dirs = 2 if name == "fail_dir" else 1
+    shape = ROTTEN if name == "keep_copy" else replace(SHAPE, recovery_manager=True, log_dirs=log_dirs)
     result = run(Choices("4"), shape, 4, plan=Plan(gap_ms=700, only=(name,)))
     assert result.violation is None, result.as_text()
     assert sum(result.faults.values()) > 0, result.as_text()
