@@ -51,7 +51,8 @@ def test_a_partition_has_the_min_isr_that_is_configured_r109(
     """As far as its replicas go."""
     scene = Scene(upkeep.MinIsrIsConfigured())
     scene.ghost.row = row(min_isr=given)
-    configs = Map({(RESOURCE_TOPIC, "t"): Map({"min.insync.replicas": configured})})
+    overrides: Map[str, str] = Map({"min.insync.replicas": configured})
+    configs: Map[tuple[int, str], Map[str, str]] = Map({(RESOURCE_TOPIC, "t"): overrides})
     scene.set_image(replace(image(row=scene.ghost.row), configs=configs))
     assert broken(scene, lambda: scene.property.metadata_committed(scene.seen)) is expected
 
