@@ -198,8 +198,6 @@ async def recovered_not_durable(
     breaks="R87",
     by="A-22 I-10 B-3",
     setting=TORN,
-    gap="needs the power to go while a segment that was rolled is not flushed, after a checkpoint "
-    "of recovery points in just that time; a checkpoint aimed at rolls would",
 )
 def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     """The recovery point is the log end, flushed or not."""

@@ -266,6 +266,26 @@ def test_an_isr_changes_as_its_leader_proposed(asked: AlterPartitionRequest | No
     assert (said is not None) is is_broken, said
 
 
+@pytest.mark.parametrize(("recovery_state", "is_broken"), [(0, False), (1, True)])
+def test_who_joins_and_ends_a_move_with_it_leads_as_a_complete_replica(
+    recovery_state: int, is_broken: bool
+) -> None:
+    """R102: nobody has elected it uncleanly, though it was not in the ISR before."""
+    moving = row(
+        replicas=(2, 3, 1), isr=(1, 3), adding_replicas=(2,), removing_replicas=(1,), original_replicas=(3, 1)
+    )
+    told = change(
+        moving, CauseKind.ALTER_PARTITION, 1, ElectionReason.ISR, leader=2, replicas=(2, 3), isr=(2, 3),
+        adding_replicas=(), removing_replicas=(), original_replicas=None,
+        leader_recovery_state=recovery_state,
+    )  # fmt: skip
+    stage, one = scene()
+    asked = proposal(((1, -1), (2, 2), (3, 3)))
+    one.proposal_handled(stage.seen, asked, image(row=moving), image(row=told.after))
+    said = stage.violation(lambda: one.partition_changed(stage.seen, 0, told))
+    assert (said is not None) is is_broken, said
+
+
 def registers(*, is_clean: bool) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(2, bytes(15) + b"\7", 50, (), None, (), (), is_clean)
 
