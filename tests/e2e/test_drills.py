@@ -3,30 +3,27 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def test_in_a_power_outage_the_baseline_loses_what_the_manager_keeps() -> None:
+def test_in_a_power_outage_the_baseline_loses_what_the_manager_keeps(tmp_path: Path) -> None:
     """Chapter 5.3.3, B1: lost records are named, and nothing else is wrong with the other side."""
-    words = (
-        "drill",
-        "power-outage",
-        "--compare",
-        "--seed",
-        "1",
-        "--power-loss",
-        "tracked",
-        "--output",
-        "json",
-    )
+    report = tmp_path / "report.json"
+    words = ("drill", "power-outage", "--compare", "--seed", "1", "--power-loss", "tracked")
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-m", "cli", *words, "--report", str(report)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    off, on = json.loads(done.stdout)["data"]["runs"]
+    assert "Leader=NoLeader, ISR=[], ELR=[2, 3], LastKnownELR=[]" in done.stdout
+    off, on = json.loads(report.read_text())["data"]["runs"]
     assert (off["manager"], off["result"], on["manager"], on["result"]) == (False, "PASSED", True, "PASSED")
     assert off["counts"]["lost"] == len(off["lost"]) > 0
     assert {one["offset"] for one in off["lost"]} <= set(range(off["facts"]["acked"]))
