@@ -224,3 +224,34 @@ def test_reads_that_are_cut_bring_every_byte_in_order(two: Two) -> None:
         two.write(data[start : start + 512])
     two.pass_time(1_000)
     assert two.far.received == data
+
+
+@pytest.mark.parametrize(("is_read", "expected"), [(True, b"last words"), (False, b"")])
+def test_what_arrived_before_a_reset_may_be_read_before_it(
+    two: Two, is_read: bool, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Linux lets a process do, unless it writes first."""
+    monkeypatch.setattr(two.network, "reads_before_reset", lambda: is_read)
+    connection = two.connect()
+    two.pass_time(10)
+    two.server_process.pause()
+    two.write(b"last words")
+    two.pass_time(10)
+    two.client_process.call(connection.abort)
+    two.pass_time(10)
+    two.server_process.resume()
+    two.pass_time(10)
+    assert two.far.received == expected
+    assert [type(lost) for lost in two.far.lost] == [NetworkError]
+
+
+def test_a_stalled_connection_is_overtaken_and_keeps_its_order(two: Two) -> None:
+    two.connect()
+    near = next(end for end in two.network.connections if end.host is two.client)
+    two.write(b"one")
+    near.stall(two.loop.now_ns + 500 * MS)
+    two.write(b"two")
+    two.pass_time(400)
+    assert two.far.received == b""
+    two.pass_time(200)
+    assert two.far.received == b"onetwo"
