@@ -55,6 +55,7 @@ class FollowedRow:
         "failures",
         "leader_epoch",
         "leader_high_watermark",
+        "listed_flushed_offset",
         "listed_in",
         "partition",
         "resume_ms",
@@ -66,8 +67,9 @@ class FollowedRow:
         #: epoch of the registration that made it ours to follow
         self.leader_epoch = partition.leader_epoch
         self.state = state
-        #: session epoch of the request that listed it last
+        #: session epoch of the request that listed it last, and how much was durable then
         self.listed_in = 0
+        self.listed_flushed_offset = 0
         #: from the answer whose records are being appended, -1 for none
         self.leader_high_watermark = -1
         #: consecutive answers with an error
@@ -303,6 +305,17 @@ class Fetchers:
             del self._flushing[key]
             self._end(key)
 
+    def show_durable(self, key: TopicPartition) -> None:
+        """From now on only durable records count (D6), and the log is being flushed: if the leader was shown
+        a log that was not durable to its end, it is shown the log again."""
+        row = self._row(key)
+        if row is None or row.state is not RowState.OPEN:
+            return
+        if row.listed_flushed_offset < row.partition.log.log_end_offset:
+            self._source_of[key].open_count -= 1
+            self._begin(row)
+            self._flushing[key] = None
+
     def cut(self, key: TopicPartition) -> None:
         """A truncation or a reset of this log is done."""
         self._end(key)
@@ -389,6 +402,7 @@ class Fetchers:
             row.state = RowState.OPEN
             source.open_count += 1
             row.listed_in = epoch
+            row.listed_flushed_offset = log.flushed_offset
             source.forgotten.pop(key, None)
             rows.append(
                 FetchPartition(

@@ -191,6 +191,7 @@ class Roles:
                 partition.counts_flushed = config.flush_messages == 1
                 if partition.counts_flushed:
                     self._effects.append(Flush(key))  # from now on only durable records count (D6)
+                    self.fetchers.show_durable(key)
                 self._max_message_bytes[key] = max_message_bytes(
                     self.image, partition.topic_name, self.config.static
                 )

@@ -295,6 +295,18 @@ def test_flush_that_began_before_the_append_does_not_count() -> None:
     assert listed.flushed_offset == 4
 
 
+def test_what_was_not_durable_when_it_was_shown_is_shown_again_once_only_durable_records_count() -> None:
+    """D6: a caught-up follower lists nothing until there are new records, which below min ISR never come."""
+    harness = follower()
+    answer(harness, take(harness), row(fetched_batch(0, 4, 5)))
+    (listed,) = take(harness).request.partitions
+    assert (listed.fetch_offset, listed.flushed_offset) == (4, 0)
+    harness.metadata(harness.topic_config("flush.messages", "1"))
+    harness.finish_flushes()
+    (listed,) = take(harness).request.partitions
+    assert (listed.fetch_offset, listed.flushed_offset) == (4, 4)
+
+
 def test_follower_that_led_flushes_before_it_shows_its_log() -> None:
     """D6: shown before, its flushed offset would stay behind at the leader until there are new records."""
     harness = CoreHarness(log_flush_interval_messages="1").join(partition(1))
