@@ -4,7 +4,6 @@ Owns the table of faults and their weights, who is hit (by role as often as by n
 broken is mended. Stays within the fault budget. A fault that cannot be played now is passed over.
 """
 
-import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ from sim.admin_acts import Operations
 from sim.aimed import Aimed, Hands
 from sim.budget import Budget
 from sim.choices import between, one_in
+from sim.disk_faults import DiskFaults
 from sim.failing_dirs import FailingDirs
 from sim.network import Host
 from sim.nodes import SimBroker, SimController, SimNode, State
@@ -140,6 +140,7 @@ class Faults:
         self._lost_voters: set[str] = set()
         self._points = Points(world.trace)
         self._dirs = FailingDirs(world, self.budget, self._at)
+        disks = DiskFaults(world, self.budget, self._at, self._return_later)
         for node in world.nodes:
             node.on_exit = self._return_later
         #: faults played, by name
@@ -170,10 +171,10 @@ class Faults:
             "cut_clients": self._cut_clients,
             "reset": self._reset,
             "clog": self._clog,
-            "slow_disk": self._slow_disk,
-            "hang_disk": self._hang_disk,
-            "io_error": self._io_error,
-            "disk_full": self._disk_full,
+            "slow_disk": lambda: disks.slow(self._stream),
+            "hang_disk": lambda: disks.hang(self._stream),
+            "io_error": lambda: disks.fail_flush(self._stream),
+            "disk_full": lambda: disks.fill(self._stream),
             "crash_at_point": self._crash_at_point,
         }
         self._table |= {
@@ -185,10 +186,10 @@ class Faults:
             "mute_controllers": self._mute_controllers,
             "jump_clock": self._jump_clock,
             "drift_clock": self._drift_clock,
-            "append_error": self._append_error,
-            "flip_bit": self._flip_bit,
-            "keep_copy": self._keep_copy,
-            "restore_copy": self._restore_copy,
+            "append_error": lambda: disks.fail_append(self._stream),
+            "flip_bit": lambda: disks.flip_bit(self._stream),
+            "keep_copy": lambda: disks.keep_copy(self._stream),
+            "restore_copy": lambda: disks.restore_copy(self._stream),
             "fail_dir": lambda: self._dirs.fail(self._stream),
         }
         hands = Hands(
@@ -226,7 +227,7 @@ class Faults:
         world.network.heal()
         for node in world.nodes:
             node.machine.platter.forget_faults()
-            self._normal_speed(node)
+            DiskFaults.normal_speed(node)
             if node.state is State.PAUSED:
                 node.resume()
             elif node.state is State.DOWN and node.name not in self._returning:
@@ -315,6 +316,9 @@ class Faults:
     def _any(self, nodes: "list[SimBroker] | list[SimController]") -> SimNode | None:
         up = [node for node in nodes if node.is_up]
         return up[self._stream.draw(len(up))] if up else None
+
+    def _node(self) -> SimNode:
+        return self._world.nodes[self._stream.draw(len(self._world.nodes))]
 
     def _leader(self) -> SimNode | None:
         """The leader of a drawn partition."""
@@ -585,87 +589,4 @@ class Faults:
         """A machine's clock runs faster or slower by up to a tenth from now on."""
         node = self._node()
         node.set_drift(between(self._stream, -100_000, 100_000))
-        return True
-
-    # --- disks -----------------------------------------------------------------------------------------
-
-    def _node(self) -> SimNode:
-        return self._world.nodes[self._stream.draw(len(self._world.nodes))]
-
-    def _slow_disk(self) -> bool:
-        node = self._node()
-        node.machine.platter.flush_more_ns = between(self._stream, 5, 200) * _MS
-        self._at(between(self._stream, 500, 5_000), lambda: self._normal_speed(node))
-        return True
-
-    @staticmethod
-    def _normal_speed(node: SimNode) -> None:
-        node.machine.platter.flush_more_ns = node.machine.platter.usual_more_ns
-
-    def _hang_disk(self) -> bool:
-        self._node().machine.platter.hang(between(self._stream, 100, 4_000) * _MS)
-        return True
-
-    def _io_error(self) -> bool:
-        """A flush fails: what it should have written is gone once the page cache forgets it (A-20)."""
-        broker = self._any(self._world.brokers)
-        if not isinstance(broker, SimBroker) or not self.budget.may_lose(broker):
-            return False
-        self.budget.lost(broker)
-        broker.machine.platter.fail("flush", "/data", errno.EIO)
-        return True
-
-    def _append_error(self) -> bool:
-        """An append to a log fails, and the process ends; what was there before stays."""
-        node = self._node()
-        if not self.budget.may_kill(node):
-            return False
-        self.budget.killed(node)
-        node.machine.platter.fail("append", ".log", errno.EIO)
-        return True
-
-    def _flip_bit(self) -> bool:
-        """P7: a machine without power comes back with a bit turned in what was flushed of a log."""
-        broker = self._any(self._world.brokers)
-        if not isinstance(broker, SimBroker) or not self._may_rot(broker):
-            return False
-        self.budget.lost(broker)
-        broker.lose_power()
-        broker.machine.platter.flip_bit(self._stream)
-        self._return_later(broker)
-        return True
-
-    def _keep_copy(self) -> bool:
-        """P7: a machine that was stopped cleanly is copied, its mark of a clean stop included."""
-        broker = self._any(self._world.brokers)
-        if not isinstance(broker, SimBroker) or not self._world.shape.disks_lie:
-            return False
-        broker.machine.platter.copies_next_exit = True
-        broker.stop()
-        return True
-
-    def _restore_copy(self) -> bool:
-        """P7: a machine goes down and comes back with the copy; the mark tells of an old stop."""
-        copied = [b for b in self._world.brokers if b.is_up and b.machine.platter.has_copy]
-        broker = self._any(copied)
-        if not isinstance(broker, SimBroker) or not self._may_rot(broker):
-            return False
-        self.budget.lost(broker)
-        broker.lose_power()
-        broker.machine.platter.restore()
-        self._return_later(broker)
-        return True
-
-    def _may_rot(self, broker: SimBroker) -> bool:
-        """The map of faults: enough replicas stay whole that what must survive is known."""
-        return self._world.shape.disks_lie and self.budget.may_rot(broker)
-
-    def _disk_full(self) -> bool:
-        """An append or a new file finds no room, and the process ends."""
-        node = self._node()
-        if not self.budget.may_kill(node):
-            return False
-        self.budget.killed(node)
-        operation = "append" if one_in(self._stream, 2) else "open"
-        node.machine.platter.fail(operation, "/", errno.ENOSPC)
         return True
