@@ -225,8 +225,8 @@ class Observer:
     ) -> None:
         assert broker.node is not None
         log = broker.node.log_manager.logs.get((key.topic_id, key.partition_index))
-        if log is None:
-            return
+        if log is None or broker.process.is_dead:
+            return  # killed within this step: its files cannot be read any more
         if prior is not None and prior.process is broker.process:
             prior = None  # moved away and back
         index = self.topics[key.topic_id] + key.partition_index
