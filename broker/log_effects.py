@@ -171,7 +171,7 @@ class LogEffects:
         """Give a log its topic's settings."""
         managed = self._log_manager.managed(effect.key)
         if managed is not None and managed.log.config != effect.config:
-            managed.log.config = effect.config
+            self._log_manager.configure(managed, effect.config)
 
     def flush(self, effect: Flush) -> None:
         """Flush; what is asked for while one is under way gets another one after it (A-21)."""

@@ -96,6 +96,8 @@ class LogManager:
         self._background: list[Task] = []
         self._stopping = asyncio.Event()
         self._wakes: list[asyncio.Future[None]] = []
+        #: the one of them that ends the pause of `_flush_by_time`
+        self._flush_wake: asyncio.Future[None] | None = None
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
         self._flush_stats = FlushStats()
@@ -207,8 +209,9 @@ class LogManager:
         assert key not in self._managed
         serial = Serial(self._runtime.tasks, f"log {partition.folder_name}")
         log.flush_stats = self._flush_stats
-        self._managed[key] = ManagedLog(partition, log_dir, log, serial)
+        self._managed[key] = managed = ManagedLog(partition, log_dir, log, serial)
         self.logs[key] = log
+        self._watch_flush_ms(managed)
 
     def start(self, high_watermark_of: Callable[[Key], int | None]) -> None:
         """Begin housekeeping. `high_watermark_of(key)` is None while the broker does not know it."""
@@ -251,6 +254,16 @@ class LogManager:
     def managed(self, key: Key) -> ManagedLog | None:
         """The log of a partition with its name, dir and serial; None when it is not here or offline."""
         return self._managed.get(key)
+
+    def configure(self, managed: ManagedLog, config: LogConfig) -> None:
+        """Give a log its topic's settings."""
+        managed.log.config = config
+        self._watch_flush_ms(managed)
+
+    def _watch_flush_ms(self, managed: ManagedLog) -> None:
+        """Whoever flushes by time sleeps as long as the policies allow that it knows of."""
+        if managed.log.flush_policy.flush_ms is not None and self._flush_wake is not None:
+            _fire(self._flush_wake)
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
@@ -446,11 +459,12 @@ class LogManager:
                     due.append(partial(self._flush, managed))
                 elif policy.deadline_ms is not None:
                     wake_ms = min(wake_ms, policy.deadline_ms)
-                # An append after this moment waits at least that long.
+                # An append after this moment waits at least that long. `configure` tells of other policies.
                 wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
             if due:
                 await self._in_parallel("interval flush", due, CONCURRENCY)
-            await self._pause(wake_ms - clock.now_ms())
+            self._flush_wake = asyncio.get_running_loop().create_future()
+            await self._pause(wake_ms - clock.now_ms(), self._flush_wake)
 
     async def _flush(self, managed: ManagedLog) -> None:
         try:
@@ -465,17 +479,13 @@ class LogManager:
                 return
             await work()
 
-    async def _pause(self, duration_ms: float) -> None:
-        """Sleep, but not longer than until `close`."""
+    async def _pause(self, duration_ms: float, wake: asyncio.Future[None] | None = None) -> None:
+        """Sleep, but not longer than until `close`, or until somebody sets `wake`."""
         if self._stopping.is_set():
             return
-        wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def fire() -> None:
-            if not wake.done():
-                wake.set_result(None)
-
-        timer = self._runtime.clock.call_later(duration_ms, fire)
+        if wake is None:
+            wake = asyncio.get_running_loop().create_future()
+        timer = self._runtime.clock.call_later(duration_ms, partial(_fire, wake))
         self._wakes.append(wake)
         await wake
         self._wakes.remove(wake)
@@ -520,8 +530,7 @@ class LogManager:
         """
         self._stopping.set()
         for wake in self._wakes:
-            if not wake.done():
-                wake.set_result(None)
+            _fire(wake)
         for task in self._background:
             await task.wait()
         for busy in list(self._busy_folders.values()):
@@ -590,3 +599,8 @@ class LogManager:
 
 async def _raise(error: DiskError) -> None:
     raise error
+
+
+def _fire(wake: asyncio.Future[None]) -> None:
+    if not wake.done():
+        wake.set_result(None)

@@ -444,6 +444,25 @@ async def test_logs_with_flush_ms_are_flushed_in_time_and_the_others_left_alone(
     assert (timed.flushed_offset, other.flushed_offset) == (3, 0)
 
 
+async def test_flush_ms_of_a_log_that_was_just_made_or_configured_is_kept_from_its_first_record_on() -> None:
+    disk = MemoryDisk()
+    process = Process(disk)
+    await process.start()
+    await process.world.clock.advance(10)
+    made = await process.manager.create("made", TOPIC, 0, LogConfig(flush_ms=100))
+    other = await process.manager.create("other", OTHER, 0, LogConfig())
+    for log in (made, other):
+        log.append_as_leader(batch(2), 0)
+    await process.world.clock.advance(101)
+    assert (made.flushed_offset, other.flushed_offset) == (2, 0)
+    await process.world.clock.advance(1_001)
+    managed = process.manager.managed((OTHER, 0))
+    assert managed is not None
+    process.manager.configure(managed, LogConfig(flush_ms=100))
+    await process.world.clock.advance(101)
+    assert other.flushed_offset == 2
+
+
 async def test_retention_deletes_what_is_committed() -> None:
     disk = MemoryDisk()
     process = Process(disk, config=LogConfig(segment_bytes=100, retention_ms=1))
