@@ -65,7 +65,7 @@ PAIRS = (
     *_pairs("roles-before-registration", "I-2"),
     *_pairs("leader-epoch-not-bumped", "A-11", DECISIONS),
     *_pairs("unclean-stays-in-elr", "A-8", DECISIONS),
-    *_pairs("elr-forgets", "A-9", "A-10", DECISIONS),
+    *_pairs("elr-forgets", DECISIONS),
     *_pairs("elects-any-unfenced", "A-3", "A-13", DECISIONS),
     *_pairs("elects-fenced-elr", "I-5", "A-13", DECISIONS),
     *_pairs("last-known-elr-forgets-unclean", "A-12", "I-14", DECISIONS),

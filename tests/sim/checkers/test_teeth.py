@@ -13,7 +13,7 @@ SEEDS = 30
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_a_broken_rule_is_seen_by_the_property_that_is_about_it(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, failures_logged: object
 ) -> None:
     names = (pair.by, *pair.only)
     chosen = [one for one in PROPERTIES if any(f"{one.name} ".startswith(f"{name} ") for name in names)]
