@@ -323,7 +323,9 @@ class Observer:
             if view is None:
                 continue
             is_cache_lost = is_power_lost or has_dropped_pages(node.machine.platter, view.log.folder)
-            if view.survives is None and view.process is node.process:
+            if view.survives is not None and view.process is node.process and view.is_cut_under_way:
+                _end(view, is_cache_lost)  # a cut goes on also in a log dir that has failed
+            elif view.survives is None and view.process is node.process:
                 _end(view, is_cache_lost)
                 # Cut off behind the mark's name it may be found, and is true.
                 view.ended_cleanly = node.exit_code == 0 or is_marked(node)
@@ -419,13 +421,14 @@ def _commit(ghost: Ghost, batches: Sequence[BatchMark]) -> None:
 
 
 def _end(view: ReplicaView, is_cache_lost: bool) -> None:
-    """Nothing is done to the log any more; what the next process must find of it is known."""
+    """Nothing is appended to the log any more; what the next process must find of it is known."""
     if view.log.log_end_offset != view.history.end_offset:
         view.history.follow()
         view.end_offset = view.log.log_end_offset
     view.flushed_offset = view.log.flushed_offset
     view.is_cut_under_way = view.log._guard.changing is not None
-    view.survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
+    survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
+    view.survives = survives if view.survives is None else min(view.survives, survives)
 
 
 def _has_changed(view: ReplicaView, replica: Partition) -> bool:
