@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from broker.housekeeping import Housekeeping, Nap
 from broker.log_loading import LogLoader
 from broker.log_metrics import LogDirState, LogState, log_families
-from runtime.api import DiskError, Runtime, Task
+from runtime.api import DiskError, Runtime
 from runtime.stats import MetricFamily
 from storage import clean_shutdown, meta_properties
 from storage.config import LogConfig
@@ -93,11 +94,9 @@ class LogManager:
         self._noting = asyncio.Lock()
         self._high_watermark_of: Callable[[Key], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[Key]], None] | None = None
-        self._background: list[Task] = []
-        self._stopping = asyncio.Event()
-        self._wakes: list[asyncio.Future[None]] = []
-        #: the one of them that ends the pause of `_flush_by_time`
-        self._flush_wake: asyncio.Future[None] | None = None
+        self._housekeeping = Housekeeping(runtime)
+        #: of whoever flushes by time
+        self._flush_nap: Nap | None = None
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
         self._flush_stats = FlushStats()
@@ -226,8 +225,8 @@ class LogManager:
             ),
             ("retention", config.retention_check_interval_ms, self.delete_old_segments),
         ):
-            self._background.append(self._runtime.tasks.start(name, self._repeat(interval_ms, work)))
-        self._background.append(self._runtime.tasks.start("interval flush", self._flush_by_time()))
+            self._housekeeping.repeat(name, interval_ms, work)
+        self._housekeeping.start("interval flush", self._flush_by_time())
 
     # --- what is there ---------------------------------------------------------------------------------
 
@@ -262,8 +261,8 @@ class LogManager:
 
     def _watch_flush_ms(self, managed: ManagedLog) -> None:
         """Whoever flushes by time sleeps as long as the policies allow that it knows of."""
-        if managed.log.flush_policy.flush_ms is not None and self._flush_wake is not None:
-            _fire(self._flush_wake)
+        if managed.log.flush_policy.flush_ms is not None and self._flush_nap is not None:
+            self._flush_nap.end()
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
@@ -447,7 +446,9 @@ class LogManager:
 
     async def _flush_by_time(self) -> None:
         clock = self._runtime.clock
-        while not self._stopping.is_set():
+        while not self._housekeeping.is_stopping:
+            # Before the logs are looked at: a policy that comes meanwhile ends it too.
+            nap = self._flush_nap = Nap()
             now_ms = clock.now_ms()
             wake_ms = now_ms + _IDLE_MS
             due: list[Work] = []
@@ -463,33 +464,13 @@ class LogManager:
                 wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
             if due:
                 await self._in_parallel("interval flush", due, CONCURRENCY)
-            self._flush_wake = asyncio.get_running_loop().create_future()
-            await self._pause(wake_ms - clock.now_ms(), self._flush_wake)
+            await self._housekeeping.pause(wake_ms - clock.now_ms(), nap)
 
     async def _flush(self, managed: ManagedLog) -> None:
         try:
             await managed.log.flush()
         except DiskError as error:
             self._dir_failed(managed.log_dir, error)
-
-    async def _repeat(self, interval_ms: int, work: Work) -> None:
-        while True:
-            await self._pause(interval_ms)
-            if self._stopping.is_set():
-                return
-            await work()
-
-    async def _pause(self, duration_ms: float, wake: asyncio.Future[None] | None = None) -> None:
-        """Sleep, but not longer than until `close`, or until somebody sets `wake`."""
-        if self._stopping.is_set():
-            return
-        if wake is None:
-            wake = asyncio.get_running_loop().create_future()
-        timer = self._runtime.clock.call_later(duration_ms, partial(_fire, wake))
-        self._wakes.append(wake)
-        await wake
-        self._wakes.remove(wake)
-        timer.cancel()
 
     # --- failure and end -------------------------------------------------------------------------------
 
@@ -528,11 +509,7 @@ class LogManager:
 
         Without the proof, whatever the reason, the next start counts as unclean. Never raises DiskError.
         """
-        self._stopping.set()
-        for wake in self._wakes:
-            _fire(wake)
-        for task in self._background:
-            await task.wait()
+        await self._housekeeping.stop()
         for busy in list(self._busy_folders.values()):
             await busy.wait()
         works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
@@ -599,8 +576,3 @@ class LogManager:
 
 async def _raise(error: DiskError) -> None:
     raise error
-
-
-def _fire(wake: asyncio.Future[None]) -> None:
-    if not wake.done():
-        wake.set_result(None)
