@@ -51,19 +51,21 @@ class Origin:
 def begin(folder: Path, origin: Origin) -> frozenset[int]:
     """The seeds that the folder has rows of already; makes the folder when it is not there.
 
-    Raises: BadRows, when its rows were played by other code or from another recipe.
+    Raises: BadRows, when its rows were played by other code or from another recipe, or nobody knows.
     """
     there = origin_of(folder)
+    has_rows = any(folder.glob("rows*"))
     if there is not None and there != origin:
         raise BadRows(
             f"{folder} has rows of `{there.recipe}` at commit {there.commit}, this is `{origin.recipe}` at "
             f"commit {origin.commit}: choose another folder"
         )
+    if there is None and has_rows:
+        raise BadRows(f"{folder} has rows, but no {_FILE} that says what played them: choose another folder")
     if there is None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _FILE).write_text(json.dumps(asdict(origin), indent=1) + "\n", encoding="utf-8")
         return frozenset()
-    has_rows = any(folder.glob("rows*"))
     return frozenset(row.seed for row in read_rows(folder)) if has_rows else frozenset()
 
 

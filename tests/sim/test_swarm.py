@@ -176,6 +176,10 @@ def test_a_swarm_goes_on_where_it_stopped_and_mixes_no_two_recipes(tmp_path: Pat
     other = play("0..2", "--band", "edge")
     assert other.exit_code == 2
     assert "choose another folder" in other.stderr
+    (tmp_path / "swarm.json").unlink()
+    nobodys = play("0..2")
+    assert nobodys.exit_code == 2
+    assert "no swarm.json" in nobodys.stderr
 
 
 def test_the_record_of_runs_has_one_line_for_a_commit_and_a_recipe_and_the_page_tells_it() -> None:
