@@ -37,9 +37,9 @@ bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limi
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
 
-sim: $(VENV)/.have-base ## simulated clusters out of seeds never played before, for MINUTES=10; rows in sim-out
+sim: $(VENV)/.have-base ## simulated clusters out of seeds never played before, for MINUTES=10; rows in a folder of sim-out
 	first=$$(date +%s)000000; \
-	$(BIN)/holdfast sim swarm --seeds $$first..$$((first + 999999)) --minutes $(MINUTES) --dir sim-out $(ARGS)
+	$(BIN)/holdfast sim swarm --seeds $$first..$$((first + 999999)) --minutes $(MINUTES) --dir sim-out/$$first $(ARGS)
 
 mutants: $(VENV)/.have-mutants ## delete or flip each rule of the controller in turn: does a test fail?
 	$(BIN)/python -m tests.mutation

@@ -68,7 +68,7 @@ def swarm(
             played = begin(target, origin)
         except BadRows as error:
             raise click.UsageError(str(error)) from error
-    left = [seed for seed in chosen if seed not in played]
+    left: Sequence[int] = [seed for seed in chosen if seed not in played] if played else chosen
     until = None if minutes is None else time.monotonic() + 60 * minutes
     name = f"rows-{chosen.start}-{chosen.stop - 1}"
     if not left:
