@@ -180,7 +180,7 @@ def _provable(
 
     A log may end in a later epoch and yet lack what was committed (Raft's figure 8). Members of ISR and ELR
     are complete, and of all that are last known one is: theirs is the epoch to go by, as it is the recovery
-    manager's in a Balanced recovery.
+    manager's in a Balanced recovery; unless they are empty, which proves nothing.
     """
     complete = [one for one in found if one.role in (Role.ISR, Role.ELR) and one.is_witness]
     last_known = [one for one in found if one.role is Role.LAST_KNOWN_ELR]
@@ -194,8 +194,10 @@ def _provable(
     if clean := [one for one in among if one in complete]:
         return clean
     best = _best(row, witnesses)
-    (epoch,) = (one.log.last_epoch for one in witnesses if one.replica == best and one.log is not None)
-    return [one for one in among if one.log is not None and one.log.last_epoch == epoch] or among
+    (log,) = (one.log for one in witnesses if one.replica == best and one.log is not None)
+    if log.end_offset == 0:
+        return among
+    return [one for one in among if one.log is not None and one.log.last_epoch == log.last_epoch] or among
 
 
 def _best(row: DescribedPartition, among: list[Candidate]) -> int:

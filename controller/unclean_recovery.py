@@ -419,13 +419,16 @@ def _provable(
     R66 would let any higher epoch win. But a leader may commit records of earlier epochs and write none of
     its own, while a replica outside the last known ELR ends in an epoch between that was never committed
     (Raft's figure 8). The last known ELR held everything, so the best of them has it all; and a log that ends
-    in the same epoch was written by the same leader, so a longer one holds all of that and more.
+    in the same epoch was written by the same leader, so a longer one holds all of that and more. If all of
+    them are empty, nothing was ever committed or all that was is gone: whoever has records leads (R66).
     """
     if not _waits_for_all_known(partition, strategy):
         return replies
     known = {replica: reply for replica, reply in replies.items() if replica in partition.last_known_elr}
-    epoch = known[best_log(partition, known)].last_epoch
-    return {replica: reply for replica, reply in replies.items() if reply.last_epoch == epoch}
+    best = known[best_log(partition, known)]
+    if best.end_offset == 0:
+        return replies
+    return {replica: reply for replica, reply in replies.items() if reply.last_epoch == best.last_epoch}
 
 
 def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -> bool:

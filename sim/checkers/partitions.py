@@ -338,11 +338,13 @@ class BestLogWins(Property):
         unclean = seen.world.shape.over_budget or seen.image.topic_config(
             topic, "unclean.leader.election.enable"
         )
-        known = [logs[b] for b in change.before.last_known_elr if b in logs]
-        # a later epoch from outside the last known ELR proves nothing
-        last_epoch = max(logs.values())[0] if unclean or not known else max(known)[0]
-        best = max(end for end in logs.values() if end[0] == last_epoch)
-        if leader is None or logs.get(leader) != best:
+        known = max((logs[b] for b in change.before.last_known_elr if b in logs), default=(-1, 0))
+        best = [max(logs.values())]
+        if known[1]:
+            # a later epoch from outside the last known ELR proves nothing; Aggressive takes it all the same
+            proved = max(end for end in logs.values() if end[0] == known[0])
+            best = [proved, *best] if unclean else [proved]
+        if leader is None or logs.get(leader) not in best:
             seen.broken(self, index, f"{leader} is elected of {logs}")
         if missing and not unclean:
             seen.broken(self, index, f"{missing} of {change.before} were not compared: {logs}")

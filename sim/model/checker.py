@@ -166,7 +166,8 @@ class BalancedRecovery:
         known = [
             reply for member in ids(part.last_known_elr) if (reply := recovery.replies[member]) is not None
         ]
-        if known and max(reply[1] for reply in known) != best[1]:
+        last_epoch, end_offset = max((reply[1:] for reply in known), default=(-1, 0))
+        if end_offset and last_epoch != best[1]:
             return (
                 f"{chosen} is chosen with {best}, last known ELR {members(part.last_known_elr)} has {known}"
             )

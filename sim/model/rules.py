@@ -351,10 +351,13 @@ class Rules:
     def candidates_of_recovery(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
         """The last known ELR, and whoever ends in the same epoch as the best of it: one leader wrote both.
         What others wrote in a later epoch may never have been committed, while an older record was committed
-        after it: a higher epoch proves nothing about them."""
+        after it: a higher epoch proves nothing about them. Everybody, if the last known ELR is empty-handed:
+        then nothing was committed, or all of it is gone."""
         known = valid & part.last_known_elr
         best = recovery.replies[self.best_log(part, recovery, known)]
         assert best is not None
+        if best[2] == 0:
+            return valid
         chosen = 0
         for broker in ids(valid):
             reply = recovery.replies[broker]

@@ -10,7 +10,7 @@ from typing import Any
 from controller import replication_control, unclean_recovery
 from controller.events import AskForLogs, WaitForReplicas
 from controller.replication_control import ReplicationControl
-from controller.unclean_recovery import Recovery, UncleanRecovery, Verdict
+from controller.unclean_recovery import Recovery, Strategy, UncleanRecovery, Verdict
 from sim.mutants.mutant import Setting, mutant
 
 #: all brokers stop uncleanly at once, some with their logs' tails
@@ -40,6 +40,20 @@ CRUMBLING = Setting(
     },
     gap_ms=700,
     seconds=25,
+)
+#: beyond the budget whole logs are gone, while one replica lags behind
+ALL_EMPTY = Setting(
+    band="over-budget",
+    faults={
+        "power_all": 6,
+        "power_leader": 3,
+        "starve_follower": 3,
+        "power_broker": 3,
+        "kill_all_brokers": 1,
+    },
+    shape={"recovery_manager": True},
+    gap_ms=500,
+    seconds=15,
 )
 #: beyond the budget operators elect by hand while logs are compared
 BY_OPERATORS = Setting(
@@ -208,6 +222,16 @@ def compares_logs_beside_elr(
 def believes_later_epochs(original: Any, partition: Any, strategy: Any, replies: Any) -> Any:
     """The highest epoch wins, also that of a replica outside the last known ELR (the KIP's text)."""
     return replies
+
+
+@mutant(unclean_recovery, "_provable", breaks="R66", by="A-14 Refinement", setting=ALL_EMPTY)
+def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any) -> Any:
+    """A last known ELR without records sets the epoch, and a replica outside it with records is left out."""
+    if strategy is Strategy.BALANCED and partition.last_known_elr:
+        known = [replies[replica] for replica in partition.last_known_elr if replica in replies]
+        if max(reply.end_offset for reply in known) == 0:
+            return {replica: reply for replica, reply in replies.items() if reply.end_offset == 0}
+    return original(partition, strategy, replies)
 
 
 @mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN)

@@ -363,9 +363,13 @@ class SecondCluster:
                 done = valid.keys() == (set(part.replicas) if strategy == "Balanced" else ready)
             if done:
                 if by_seats:
-                    # the seats hold what was committed, and so does a longer log of the same epoch: no other
-                    last = max(valid[r][0] for r in part.seats)
-                    valid = {r: answer for r, answer in valid.items() if r in part.seats or answer[0] == last}
+                    # the seats hold what was committed, and so does a longer log of the same epoch: no other,
+                    # unless the seats have nothing at all
+                    last, end = max(valid[r] for r in part.seats)
+                    if end:
+                        valid = {
+                            r: answer for r, answer in valid.items() if r in part.seats or answer[0] == last
+                        }
                 best = min(
                     valid,
                     key=lambda r: (-valid[r][0], -valid[r][1], r not in part.seats, part.replicas.index(r)),
