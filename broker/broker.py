@@ -15,6 +15,7 @@ from broker.events import (
     Appended,
     CallAnswered,
     CallFailed,
+    CeilingsStored,
     ControllerChanged,
     Effect,
     EpochStarted,
@@ -107,6 +108,7 @@ class Broker:
             Flushed: self._on_flushed,
             Truncated: self._on_truncated,
             EpochStarted: self._on_epoch_started,
+            CeilingsStored: roles.ceilings_stored,
             FetchFailed: self._on_fetch_failed,
             MetadataCommitted: self._on_metadata,
             ControllerChanged: self._on_controller,
@@ -140,6 +142,7 @@ class Broker:
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
+            self._roles.next_deadline_ms(),
         )
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
         for part in parts:
@@ -251,6 +254,7 @@ class Broker:
     # --- time ----------------------------------------------------------------------------------------------
 
     def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
+        self._roles.store_ceilings(now_ms)
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
         self._effects += self._link.requests(self.image.offset, now_ms, self._roles.offline_to_report())
@@ -268,6 +272,7 @@ class Broker:
                 self._roles.advance(
                     partition, now_ms
                 )  # whoever is caught up no more holds it up no more (F3)
+            self._roles.lower_ceilings(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 

@@ -208,6 +208,22 @@ class EpochStarted:
     start_offset: int
 
 
+class CeilingRow(NamedTuple):
+    """What one leader promises of its high watermark (R68)."""
+
+    key: TopicPartition
+    leader_epoch: int
+    #: the high watermark stays at or below
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingsStored:
+    """These promises are durable."""
+
+    rows: tuple[CeilingRow, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataCommitted:
     """Values of committed metadata records with their offsets, in order; `end_offset` is exclusive."""
@@ -350,6 +366,14 @@ class StartEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreCeilings:
+    """Make these promises durable, those of one partition in order; CeilingsStored comes back, for each log
+    dir by itself."""
+
+    rows: tuple[CeilingRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenLog:
     """Open the log, make it if there is none; LogOpened comes back."""
 
@@ -438,6 +462,7 @@ Event: TypeAlias = (
     | Flushed
     | Truncated
     | EpochStarted
+    | CeilingsStored
     | MetadataCommitted
     | ControllerChanged
     | CallAnswered
@@ -458,6 +483,7 @@ Effect: TypeAlias = (
     | Truncate
     | Reset
     | StartEpoch
+    | StoreCeilings
     | OpenLog
     | ConfigureLog
     | DeleteLog

@@ -17,6 +17,8 @@ from broker.events import (
     AppendFetched,
     AppendResult,
     BatchToAppend,
+    CeilingRow,
+    CeilingsStored,
     ConfigureLog,
     DeleteLog,
     EpochStarted,
@@ -30,6 +32,7 @@ from broker.events import (
     OpenLog,
     Reset,
     StartEpoch,
+    StoreCeilings,
     Truncate,
     Truncated,
 )
@@ -39,6 +42,7 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import CorruptBatch
 from runtime.api import DiskError, Runtime
 from storage.log import InvalidAppend, Log
+from storage.log_dir import Ceilings, LogDir
 from storage.producer_state import Duplicate, Rejected
 
 #: One piece of work on one log.
@@ -71,6 +75,8 @@ class LogEffects:
         self._waiting: dict[TopicPartition, deque[Step]] = {}
         #: logs with a flush under way; True when another one was asked for meanwhile
         self._flushing: dict[TopicPartition, bool] = {}
+        #: log dirs whose ceilings are being stored, and what came meanwhile
+        self._ceilings: dict[LogDir, list[tuple[ManagedLog, CeilingRow]]] = {}
 
     # --- appends -----------------------------------------------------------------------------------------
 
@@ -143,6 +149,31 @@ class LogEffects:
         except DiskError:
             return
         self._post(EpochStarted(effect.key, effect.leader_epoch, managed.log.log_end_offset))
+
+    def store_ceilings(self, effect: StoreCeilings) -> None:
+        """Store promises of high watermarks, dir by dir; what comes meanwhile shares the next write (R68)."""
+        for row in effect.rows:
+            managed = self._log_manager.managed(row.key)
+            if managed is None:
+                continue
+            log_dir = managed.log_dir
+            if log_dir not in self._ceilings:
+                self._ceilings[log_dir] = []
+                self._runtime.tasks.start(f"ceilings of {log_dir.path}", self._store_ceilings(log_dir))
+            self._ceilings[log_dir].append((managed, row))
+
+    async def _store_ceilings(self, log_dir: LogDir) -> None:
+        while rows := self._ceilings[log_dir]:
+            self._ceilings[log_dir] = []
+            kept: Ceilings = {
+                managed.partition: (row.leader_epoch, row.offset)
+                for managed, row in rows
+                # another topic may have the name by now
+                if self._log_manager.managed(row.key) is managed
+            }
+            if await self._log_manager.store_ceilings(log_dir, kept):
+                self._post(CeilingsStored(tuple(row for _, row in rows)))
+        del self._ceilings[log_dir]
 
     def truncate(self, effect: Truncate) -> None:
         """Cut the log (R81)."""

@@ -33,6 +33,8 @@ class Replica(NamedTuple):
     leader_epoch: int
     #: the highest that is known, wherever the log ends; -1 when none is
     high_watermark: int
+    #: leader epoch and offset of the highest promise that is stored, (-1, -1) when none is
+    ceiling: tuple[int, int]
 
 
 def answer_log_info(
@@ -98,6 +100,8 @@ def _row(
         high_watermark=replica.high_watermark,
         error_code=ErrorCode.NONE,
         error_message=None,
+        ceiling_epoch=replica.ceiling[0],
+        high_watermark_ceiling=replica.ceiling[1],
     )
 
 

@@ -26,7 +26,7 @@ from storage.config import LogConfig
 from storage.files import DELETED_SUFFIX, TopicPartition
 from storage.flush_stats import FlushStats
 from storage.log import Log
-from storage.log_dir import LogDir, Offsets
+from storage.log_dir import Ceilings, LogDir, Offsets
 from storage.meta_properties import LogDirRefused
 from storage.serial import Serial
 
@@ -40,6 +40,10 @@ CONCURRENCY = 8
 _IDLE_MS = 1000
 #: What the lock of a log dir answers while another process has it: a mistake, no failed disk.
 _LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
+
+#: Ceilings, leader epoch and offset, of a replica that did not lead yet, and of one that nothing is known of.
+NEVER_LED = (-1, 0)
+NO_CEILING = (-1, -1)
 
 _log = logging.getLogger("holdfast.log_manager")
 
@@ -65,6 +69,11 @@ class ManagedLog:
     log_dir: LogDir
     log: Log
     serial: Serial
+
+    @property
+    def ceiling(self) -> tuple[int, int]:
+        """Leader epoch, and what the high watermark did not pass in it, as it is stored."""
+        return self.log_dir.ceilings.get(self.partition, NO_CEILING)
 
 
 class LogManager:
@@ -410,10 +419,11 @@ class LogManager:
         return recovery_points, log_starts
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Store the high watermarks of all dirs (R87)."""
+        """Store the high watermarks of all dirs (R87), and that there are logs that did not lead yet."""
         for log_dir in self._online_dirs():
             try:
                 await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
+                await log_dir.store_ceilings(partial(self._ceilings, log_dir, {}))
             except DiskError as error:
                 self._dir_failed(log_dir, error)
 
@@ -427,10 +437,26 @@ class LogManager:
                 offsets[managed.partition] = high_watermark
         return offsets
 
+    async def store_ceilings(self, log_dir: LogDir, rows: Ceilings) -> bool:
+        """Make promises of leaders in a dir durable (R68); False when the dir has failed."""
+        if log_dir.is_online:
+            try:
+                await log_dir.store_ceilings(partial(self._ceilings, log_dir, rows))
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+        return log_dir.is_online
+
+    def _ceilings(self, log_dir: LogDir, rows: Ceilings) -> Ceilings:
+        """A row for each log: who has none has lost it, or is new."""
+        here = [managed.partition for managed in self._managed.values() if managed.log_dir is log_dir]
+        known = {**log_dir.ceilings, **rows}
+        return {partition: known.get(partition, NEVER_LED) for partition in here}
+
     async def _store_checkpoints(self, log_dir: LogDir) -> None:
         """All rows as of now, so none of partitions that are gone. Raises: DiskError."""
         await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
         await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
+        await log_dir.store_ceilings(partial(self._ceilings, log_dir, {}))
 
     async def delete_old_segments(self) -> None:
         """One retention pass over all logs."""

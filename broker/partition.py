@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from broker.ceiling import Ceiling
 from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
 from metadata.records import RECOVERING
@@ -121,9 +122,15 @@ class Refusal(NamedTuple):
 class Leadership:
     """State that only a leader has; made anew for each leader epoch (R54)."""
 
-    __slots__ = ("leader_epoch", "start_offset", "progress", "position", "proposal", "maximal_isr")
+    __slots__ = ("leader_epoch", "start_offset", "progress", "position", "proposal", "maximal_isr", "ceiling")
 
-    def __init__(self, leader_epoch: int, progress: dict[int, ReplicaProgress], isr: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        leader_epoch: int,
+        progress: dict[int, ReplicaProgress],
+        isr: tuple[int, ...],
+        ceiling: Ceiling,
+    ) -> None:
         self.leader_epoch = leader_epoch
         #: leader_epoch_start_offset: the log end when the epoch began; None until the log has taken the epoch
         self.start_offset: int | None = None
@@ -135,6 +142,8 @@ class Leadership:
         self.proposal: Proposal | None = None
         #: committed ISR plus replicas asked for; a proposed shrink does not change it (F3)
         self.maximal_isr: tuple[int, ...] = isr
+        #: what of the high watermark is promised on disk
+        self.ceiling = ceiling
 
 
 class Partition:
@@ -151,6 +160,7 @@ class Partition:
         "high_watermark",
         "leadership",
         "_brokers",
+        "_ceiling_records",
         "_lag_ms_max",
         "_told_high_watermark",
     )
@@ -165,6 +175,7 @@ class Partition:
         high_watermark: int,
         brokers: KnownBrokers,
         lag_ms_max: int,
+        ceiling_records: int,
         counts_flushed: bool,
     ) -> None:
         self.broker_id = broker_id
@@ -183,6 +194,7 @@ class Partition:
         self._told_high_watermark = high_watermark
         self._brokers = brokers
         self._lag_ms_max = lag_ms_max
+        self._ceiling_records = ceiling_records
 
     # --- what others may ask -------------------------------------------------------------------------------
 
@@ -275,7 +287,9 @@ class Partition:
             for replica_id in sorted(registration.replicas)
             if replica_id != self.broker_id
         }
-        self.leadership = Leadership(registration.leader_epoch, progress, registration.isr)
+        self.leadership = Leadership(
+            registration.leader_epoch, progress, registration.isr, Ceiling(self._ceiling_records, now_ms)
+        )
         return RoleChange.BECAME_LEADER
 
     def _follow_replicas(self, leadership: Leadership, registration: PartitionRegistration) -> None:
@@ -520,8 +534,8 @@ class Partition:
 
     def advance_high_watermark(self, now_ms: int) -> bool:
         """Move it to the lowest position over us, the maximal ISR and caught-up replicas that may join (F3,
-        R52), unless the committed ISR is below min ISR (F1, A-2). Never moves back on a leader. True when
-        it moved."""
+        R52), unless the committed ISR is below min ISR (F1, A-2) or the ceiling below that (R68). Never moves
+        back on a leader. True when it moved."""
         leadership, registration = self.leadership, self.registration
         if leadership is None or leadership.start_offset is None:
             return False
@@ -547,6 +561,8 @@ class Partition:
                 end = progress.position
                 if end <= known:
                     return False
+        if end > leadership.ceiling.limit:
+            return False
         self.high_watermark = end
         return True
 

@@ -7,9 +7,12 @@ behind our own registration record and from nothing before it (D-2). Never touch
 """
 
 from broker.alter_partition import AlterPartitionQueue
+from broker.ceiling import Urgency
 from broker.config import BrokerConfig, log_config, max_message_bytes
 from broker.counts import Counts
 from broker.events import (
+    CeilingRow,
+    CeilingsStored,
     ConfigureLog,
     DeleteLog,
     Effect,
@@ -22,6 +25,7 @@ from broker.events import (
     Note,
     OpenLog,
     StartEpoch,
+    StoreCeilings,
 )
 from broker.fetch_path import FetchPath
 from broker.fetcher import Fetchers
@@ -33,6 +37,9 @@ from metadata.image import RESOURCE_TOPIC, MetadataImage
 from metadata.partition import PartitionRegistration
 from metadata.records import decode_record
 from protocol.messages.broker_registration import OfflineTopic
+
+#: A ceiling that is near waits so long for others: they are stored in one file.
+CEILINGS_WAIT_MS = 500
 
 
 class Roles:
@@ -78,6 +85,9 @@ class Roles:
         self.offline: dict[TopicPartition, None] = {}
         #: what is not among the logs was never made; False: it may lie in a failed dir
         self._is_whole = True
+        #: leaders whose high watermark nears its ceiling, and when that is to be raised at the latest (R68)
+        self._low_ceilings: dict[TopicPartition, None] = {}
+        self._ceilings_ms: int | None = None
         #: logs asked for; at most one opening of each is under way
         self._opening: dict[TopicPartition, None] = {}
         self._effects = outbox
@@ -228,6 +238,7 @@ class Roles:
             high_watermark=self._high_watermarks.pop(key, 0),
             brokers=self.brokers,
             lag_ms_max=self.config.replica_lag_ms_max,
+            ceiling_records=self.config.ceiling_records,
             counts_flushed=config.flush_messages == 1,
         )
         self.partitions[key] = partition
@@ -284,6 +295,58 @@ class Roles:
         if partition.advance_high_watermark(now_ms):
             self._effects += self.produce_path.high_watermark_moved(partition)
             self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
+        leadership = partition.leadership
+        if leadership is not None and leadership.start_offset is not None:
+            urgency = leadership.ceiling.urgency(partition.log.log_end_offset)
+            if urgency is not Urgency.NOT_NOW:
+                self._low_ceilings[partition.key] = None
+                wait_ms = 0 if urgency is Urgency.NOW else CEILINGS_WAIT_MS
+                if self._ceilings_ms is None or self._ceilings_ms > now_ms + wait_ms:
+                    self._ceilings_ms = now_ms + wait_ms
+
+    # --- ceilings ------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When ceilings are to be raised."""
+        return self._ceilings_ms
+
+    def lower_ceilings(self, now_ms: int) -> None:
+        """Find promises that were made for traffic that did not come."""
+        for key, partition in self.partitions.items():
+            leadership = partition.leadership
+            if leadership is not None and leadership.ceiling.is_too_high(
+                partition.log.log_end_offset, now_ms
+            ):
+                self._low_ceilings[key] = None
+                self._ceilings_ms = now_ms
+
+    def store_ceilings(self, now_ms: int) -> None:
+        """Promise for all that need it at once: it is one file (R68)."""
+        if self._ceilings_ms is None or now_ms < self._ceilings_ms:
+            return
+        rows: list[CeilingRow] = []
+        for key in self._low_ceilings:
+            partition = self.partitions.get(key)
+            leadership = None if partition is None else partition.leadership
+            if partition is None or leadership is None or leadership.ceiling.is_storing:
+                continue
+            offset = leadership.ceiling.promise(partition.log.log_end_offset, now_ms)
+            rows.append(CeilingRow(key, leadership.leader_epoch, offset))
+        self._low_ceilings = {}
+        self._ceilings_ms = None
+        if rows:
+            self._effects.append(StoreCeilings(tuple(rows)))
+
+    def ceilings_stored(self, event: CeilingsStored, now_ms: int) -> None:
+        """Promises are durable: who waited for them goes on."""
+        for key, leader_epoch, offset in event.rows:
+            partition = self.partitions.get(key)
+            leadership = None if partition is None else partition.leadership
+            if partition is not None and leadership is not None and leadership.leader_epoch == leader_epoch:
+                leadership.ceiling.stored(offset)
+                self.advance(partition, now_ms)
+
+    # --- proposals -----------------------------------------------------------------------------------------
 
     def submit(self, key: TopicPartition, proposal: Proposal) -> None:
         """Ask the controller for an ISR."""

@@ -39,6 +39,7 @@ from broker.events import (
     SendFetch,
     StartEpoch,
     Stop,
+    StoreCeilings,
     Tick,
     Truncate,
 )
@@ -126,6 +127,7 @@ class BrokerServer:
             CallController: self.peers.call_controller,
             CloseSource: self.peers.close_source,
             StartEpoch: self._logs.start_epoch,
+            StoreCeilings: self._logs.store_ceilings,
             Truncate: self._logs.truncate,
             Reset: self._logs.reset,
             ConfigureLog: self._logs.configure,
@@ -270,9 +272,9 @@ class BrokerServer:
             return None
         partition = self.core.partitions.get(key)
         if partition is None:
-            return Replica(managed.log, managed.serial.is_idle, -1, -1)
+            return Replica(managed.log, managed.serial.is_idle, -1, -1, managed.ceiling)
         told = partition.claimed_high_watermark
-        return Replica(managed.log, managed.serial.is_idle, partition.leader_epoch, told)
+        return Replica(managed.log, managed.serial.is_idle, partition.leader_epoch, told, managed.ceiling)
 
     # --- forwarding to the active controller ---------------------------------------------------------------
 

@@ -81,9 +81,9 @@ def why(before: PartitionRegistration, after: PartitionRegistration, decision: D
     told = [f"Why: {decision.cause}."]
     if after.leader_epoch != before.leader_epoch:
         told.append(_leadership(before, after, decision))
-        loss = decision.cause.predicted_loss(after.leader)
+        loss = decision.cause.loss_text(after.leader)
         if loss is not None:
-            told.append(f"Predicted loss: unknown, at least {loss} records by what the logs tell.")
+            told.append(f"Predicted loss: {loss} by what the logs tell.")
     told += _sets(before, after, decision.sets_rule)
     if after.min_isr != before.min_isr:
         told.append(f"Effective min ISR is {after.min_isr} from here on, for controller and leader alike.")
@@ -247,4 +247,5 @@ def decision_row(step: Step) -> dict[str, Any] | None:
         "sets_rule": decision.sets_rule.name.lower(),
         "logs": [{one.name: getattr(log, one.name) for one in fields(log)} for log in decision.cause.logs],
         "predicted_loss": decision.cause.predicted_loss(step.after.leader),
+        "most_lost": decision.cause.most_lost(step.after.leader),
     }

@@ -4,6 +4,7 @@
 rule of the partition is repeated here.
 """
 
+from broker.ceiling import Urgency
 from broker.partition import AlterVerdict, KnownBrokers, Partition, Proposal, TopicPartition
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
@@ -13,6 +14,7 @@ from storage.leader_epoch_cache import LeaderEpochCache
 TOPIC_ID = b"t" * 16
 KEY = TopicPartition(TOPIC_ID, 0)
 LAG_MS_MAX = 30_000
+CEILING_RECORDS = 1_000
 
 
 class MemoryLog:
@@ -94,6 +96,7 @@ class LonePartition:
             high_watermark=high_watermark,
             brokers=self.brokers,
             lag_ms_max=LAG_MS_MAX,
+            ceiling_records=CEILING_RECORDS,
             counts_flushed=counts_flushed,
         )
         self.proposal: Proposal | None = None
@@ -108,15 +111,15 @@ class LonePartition:
     def start(self) -> None:
         epoch = self.partition.leader_epoch
         assert self.partition.epoch_started(epoch, self.log.start_epoch(epoch))
-        self.partition.advance_high_watermark(self.now_ms)
+        self.advance()
 
     def append(self, count: int) -> None:
         self.log.append(count, self.partition.leader_epoch)
-        self.partition.advance_high_watermark(self.now_ms)
+        self.advance()
 
     def flush(self) -> None:
         self.log.flushed_offset = self.log.log_end_offset
-        self.partition.advance_high_watermark(self.now_ms)
+        self.advance()
 
     def fetch(
         self,
@@ -141,8 +144,15 @@ class LonePartition:
             replica_id, broker_epoch, offset, offset if flushed is None else flushed, self.now_ms
         )
         self.proposal = proposal or self.proposal
-        self.partition.advance_high_watermark(self.now_ms)
+        self.advance()
         return ErrorCode.NONE
+
+    def advance(self) -> None:
+        """Move the high watermark, on a disk that stores every ceiling at once."""
+        leadership, end = self.partition.leadership, self.log.log_end_offset
+        if leadership is not None and leadership.ceiling.urgency(end) is Urgency.NOW:
+            leadership.ceiling.stored(leadership.ceiling.promise(end, self.now_ms))
+        self.partition.advance_high_watermark(self.now_ms)
 
     def tick(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -172,5 +182,5 @@ class LonePartition:
             min_isr=min_isr,
         )
         verdict, _ = self.partition.alter_answered(proposal, row, self.now_ms)
-        self.partition.advance_high_watermark(self.now_ms)
+        self.advance()
         return verdict

@@ -111,7 +111,7 @@ class PartitionScenario:
             replicas=command.ids("replicas", (1, 2, 3)),
         )
         self._alone.register(value, start=False)
-        self._partition.advance_high_watermark(self._alone.now_ms)
+        self._alone.advance()
         return self._state()
 
     def _start(self, command: Command) -> list[str]:
@@ -123,7 +123,7 @@ class PartitionScenario:
     def _append(self, command: Command) -> list[str]:
         epoch = command.integer("epoch", self._partition.leader_epoch)
         self._alone.log.append(command.number(), epoch)
-        self._partition.advance_high_watermark(self._alone.now_ms)
+        self._alone.advance()
         return self._state()
 
     def _flush(self, command: Command) -> list[str]:

@@ -17,3 +17,6 @@ class ReplicaLog:
     flushed_offset: int
     #: -1 when not known
     high_watermark: int
+    #: (leader epoch, offset): as long as it led in that epoch, the high watermark was at most this; (-1, 0)
+    #: if it never led, (-1, -1) when not known
+    ceiling: tuple[int, int] = (-1, -1)

@@ -111,6 +111,8 @@ class Cause:
     broker_id: int | None = None
     #: what the recovery manager compared (R68), by replica
     logs: tuple[LogEnd, ...] = ()
+    #: committed records that the elected log may lack at most (R68), -1 when nobody knows
+    loss_at_most: int = -1
 
     def __str__(self) -> str:
         text = _TEXTS[self.kind].format(broker=self.broker_id)
@@ -136,6 +138,20 @@ class Cause:
                 if log.high_watermark > log.end_offset or log.last_epoch >= chosen.last_epoch
             ),
         )
+
+    def loss_text(self, leader: int | None) -> str | None:
+        """What the election of the leader loses, as far as it is known; None when nothing is."""
+        least = self.predicted_loss(leader)
+        if self.loss_at_most >= 0:
+            least, most = least or 0, self.most_lost(leader)
+            return f"{most} records" if least == most else f"{least} to {most} records"
+        return None if least is None else f"unknown, at least {least} records"
+
+    def most_lost(self, leader: int | None) -> int | None:
+        """Committed records that the leader may lack at most; None when nobody knows."""
+        if self.loss_at_most < 0:
+            return None
+        return max(self.loss_at_most, self.predicted_loss(leader) or 0)
 
     def silent(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
         """Those of `replicas` whose logs were not compared."""
@@ -180,6 +196,7 @@ class Decision:
                         )
                         for log in stored.logs
                     ),
+                    stored.loss_at_most,
                 ),
                 _REASONS[stored.reason],
                 tuple(
@@ -219,6 +236,7 @@ def _stored(decision: Decision) -> StoredDecision:
             ReplicaLogEnd(log.replica, log.last_epoch, log.end_offset, log.flushed_offset, log.high_watermark)
             for log in cause.logs
         ),
+        loss_at_most=cause.loss_at_most,
     )
 
 

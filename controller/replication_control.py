@@ -294,9 +294,9 @@ def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
         passed_over = ids_text(change.dropped)
         text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over}"
         cause = change.decision.cause
-        loss = cause.predicted_loss(change.after.leader)
+        loss = cause.loss_text(change.after.leader)
         if loss is not None:
-            text += f"; predicted loss: unknown, at least {loss} records"
+            text += f"; predicted loss: {loss}"
             silent = cause.silent(change.dropped)
             if silent:
                 text += f", not counting what {ids_text(silent)} alone may hold"

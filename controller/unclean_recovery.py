@@ -25,6 +25,7 @@ from controller.partition_change import Situation, Wish
 from controller.replication_control import ReplicationControl
 from metadata.image import MetadataImage, PartitionKey, TopicImage
 from metadata.partition import PartitionRegistration
+from metadata.records import RECOVERED
 from protocol.errors import ErrorCode
 
 #: Partitions that one event looks at. An answer may decide a thousand, a timeout ten thousand: heartbeats and
@@ -91,6 +92,9 @@ class Recovery:
     #: by broker, the highest high watermark that an answer told of, -1 when none is known: true also when the
     #: answer is void by now
     claims: dict[int, int] = field(default_factory=dict)
+    #: by broker, (leader epoch, offset): where it led last its high watermark was at most this. True also
+    #: when the answer is void: nobody has led since
+    ceilings: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def identity(self) -> tuple[int, int, Strategy]:
@@ -227,6 +231,8 @@ class UncleanRecovery:
         )
         known = recovery.claims.get(event.broker_id, event.high_watermark)
         recovery.claims[event.broker_id] = max(event.high_watermark, known)
+        if event.ceiling[1] >= 0:
+            recovery.ceilings[event.broker_id] = event.ceiling
         self._dirty[key] = None
         return Verdict.OK
 
@@ -331,8 +337,11 @@ class UncleanRecovery:
                 del self._recoveries[key]
                 self.elections[strategy] += 1
                 chosen = best_log(partition, _provable(partition, strategy, valid))
+                # R68: candidates and their logs are told with the election, and what it may lose
+                most = most_lost(partition, valid, recovery.ceilings, chosen)
                 logs = _log_ends(valid, recovery.claims)
-                return [*stated, self._elect(look, topic, key[1], partition, logs, chosen)]
+                cause = Cause(CauseKind.LOGS_COMPARED, logs=logs, loss_at_most=-1 if most is None else most)
+                return [*stated, self._elect(look, topic, key[1], partition, cause, chosen)]
         if statement != recovery.statement:
             recovery.statement = statement
             stated.append(statement)
@@ -344,7 +353,7 @@ class UncleanRecovery:
         topic: TopicImage,
         index: int,
         partition: PartitionRegistration,
-        logs: tuple[LogEnd, ...],
+        cause: Cause,
         chosen: int,
     ) -> RecoveryElected:
         situation = look.situations.get(topic.name)
@@ -352,8 +361,6 @@ class UncleanRecovery:
             situation = self._replication.situation(look.image, topic.name, look.image.is_active)
             look.situations[topic.name] = situation
         wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
-        # R68: candidates and their logs are told with the election
-        cause = Cause(CauseKind.LOGS_COMPARED, logs=logs)
         change = self._replication.change(look.draft, topic, index, partition, wish, situation, cause)
         assert change is not None and change.after.leader == chosen, f"{chosen} is active and assigned"
         return RecoveryElected(chosen)
@@ -397,6 +404,38 @@ def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> 
             -partition.replicas.index(replica),
         ),
     )
+
+
+def most_lost(
+    partition: PartitionRegistration,
+    replies: dict[int, LogReply],
+    ceilings: dict[int, tuple[int, int]],
+    chosen: int,
+) -> int | None:
+    """Committed records that the chosen log may lack at most; None when nobody knows.
+
+    What was committed in the last epoch with a ceiling stayed below it, and so did all before, as that
+    leader's log held it. Leaders of later epochs stored none, so they committed nothing: if all replicas have
+    told of their last ceilings, or one of the last epoch before this one is among them. Surely the same as
+    that leader's is the log of a replica that was complete once in this history, and so much of a longer one
+    that ends in the same epoch.
+    """
+    leader_epoch, ceiling = max(ceilings.values(), default=(-1, -1))
+    is_last = leader_epoch == partition.leader_epoch - 1
+    if ceiling < 0 or not (is_last or set(partition.replicas) <= ceilings.keys()):
+        return None
+    own, same_end = replies[chosen], 0
+    # else its seats may be of a history that the election before this one has given up
+    if partition.leader_recovery_state == RECOVERED:
+        for replica in (*partition.isr, *partition.elr, *partition.last_known_elr):
+            reply = replies.get(replica)
+            if (
+                reply is not None
+                and reply.last_epoch == own.last_epoch
+                and reply.end_offset <= own.end_offset
+            ):
+                same_end = max(same_end, reply.end_offset)
+    return max(0, ceiling - same_end)
 
 
 def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[LogEnd, ...]:

@@ -60,8 +60,10 @@ class Election:
     leader: int
     #: by which rule
     reason: str
-    #: None when the controller could not know, or did not compare logs
+    #: at least; None when the controller could not know, or did not compare logs
     predicted_loss: int | None
+    #: at most; None when nobody knows
+    most_lost: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +120,12 @@ def judge(expectation: Expectation, evidence: Evidence, shows: Sequence[str] = (
         if not evidence.counts.get(name, 0):
             return Result.BROKEN, f"nothing is {name.replace('_', ' ')}: the story shows nothing"
     if expectation.is_told and lost:
-        predicted = predicted_loss(evidence.elections)
-        if predicted is None:
+        least, most = predicted_loss(evidence.elections), most_lost(evidence.elections)
+        bound = least if most is None else most
+        if bound is None:
             return Result.UNTOLD, f"{lost} lost, no election told how many"
-        if predicted < lost:
-            return Result.UNTOLD, f"{lost} lost, {predicted} predicted"
+        if bound < lost:
+            return Result.UNTOLD, f"{lost} lost, {bound} predicted"
     if expectation.loss is Loss.CERTAIN and not lost:
         return Result.NOT_LOST, expectation.rule
     return Result.PASSED, ""
@@ -132,6 +135,14 @@ def predicted_loss(elections: Sequence[Election]) -> int | None:
     """Records that the unclean elections of a run told of as lost, all together; None when none could say."""
     known = [election.predicted_loss for election in elections if election.predicted_loss is not None]
     return sum(known) if known else None
+
+
+def most_lost(elections: Sequence[Election]) -> int | None:
+    """Records that the unclean elections of a run may have lost at most; None when one of them could not
+    say."""
+    if not elections or any(election.most_lost is None for election in elections):
+        return None
+    return sum(election.most_lost or 0 for election in elections)
 
 
 def worst(runs: Sequence[Run], *, forgives_void: bool = False) -> Result:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.tables import table_lines
 from drills.drill import Drill
-from drills.outcome import LostRecord, Result, Run, predicted_loss
+from drills.outcome import LostRecord, Result, Run, most_lost, predicted_loss
 from drills.settings import Axis
 
 #: lost records that are named with offset and value
@@ -57,7 +57,7 @@ def seeds_lines(runs: Sequence[Run]) -> list[str]:
             _fact(run, "acked"),
             _fact(run, "ok"),
             "-" if run.evidence is None else str(run.lost_count),
-            _or_dash(None if run.evidence is None else predicted_loss(run.evidence.elections)),
+            _predicted(run),
             f"{run.seconds:.1f}",
             run.result.name,
         )
@@ -131,7 +131,12 @@ def run_row(run: Run) -> dict[str, Any]:
         row["facts"] = dict(run.evidence.facts)
         row["counts"] = dict(run.evidence.counts)
         row["elections"] = [
-            {"leader": one.leader, "reason": one.reason, "predicted_loss": one.predicted_loss}
+            {
+                "leader": one.leader,
+                "reason": one.reason,
+                "predicted_loss": one.predicted_loss,
+                "most_lost": one.most_lost,
+            }
             for one in run.evidence.elections
         ]
         row["lost"] = [
@@ -223,7 +228,10 @@ def _elections(run: Run) -> str:
 
 
 def _predicted(run: Run) -> str:
-    return "-" if run.evidence is None else _or_dash(predicted_loss(run.evidence.elections))
+    if run.evidence is None:
+        return "-"
+    least, most = predicted_loss(run.evidence.elections), most_lost(run.evidence.elections)
+    return _or_dash(least) if most is None or most == least else f"{least or 0}-{most}"
 
 
 def _or_dash(number: int | None) -> str:

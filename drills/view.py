@@ -119,7 +119,8 @@ class View:
                     continue
                 if decision.reason.is_unclean:
                     loss = decision.cause.predicted_loss(after.leader)
-                    found.append(Election(after.leader, decision.reason.value, loss))
+                    most = decision.cause.most_lost(after.leader)
+                    found.append(Election(after.leader, decision.reason.value, loss, most))
             return 0
 
         run(work)

@@ -193,6 +193,13 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int(
         "replica.high.watermark.checkpoint.interval.ms", 5000, "Period of the high watermark checkpoint.", 1
     ),
+    _int(
+        "replica.high.watermark.ceiling.records",
+        1000,
+        "Records that a leader promises on disk ahead of its high watermark at least: how loose the upper "
+        "bound of a loss is for a quiet partition (R68).",
+        1,
+    ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
     _int("message.max.bytes", 1_048_588, "Largest record batch.", 61),
     _int("fetch.max.bytes", 55 << 20, "Most bytes of one fetch answer.", 1024),

@@ -114,6 +114,9 @@ class StoredDecision:
     sets_rule: int = field(int8, "Rule that made ELR and last known ELR.")
     rejected: tuple[int, ...] = field(array(int32), "Replica and why it could not lead, in turn.")
     logs: tuple[ReplicaLogEnd, ...] = field(array_of(ReplicaLogEnd), "Logs that were compared (R68).")
+    loss_at_most: int = field(
+        int64, "Committed records that the leader may lack at most, -1 if not known.", since=3, default=-1
+    )
 
 
 @message
@@ -257,7 +260,7 @@ RECORD_CLASSES: dict[int, type] = {
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 
 #: Version written by this software, for all records.
-RECORD_VERSION = 2
+RECORD_VERSION = 3
 
 
 def encode_record(record: MetadataRecord) -> bytes:

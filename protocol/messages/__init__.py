@@ -111,6 +111,7 @@ APIS: dict[ApiKey, Api] = {
             ApiKey.GET_REPLICA_LOG_INFO,
             replica_log_info.GetReplicaLogInfoRequest,
             replica_log_info.GetReplicaLogInfoResponse,
+            max_version=1,
         ),
         Api(
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,

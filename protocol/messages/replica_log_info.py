@@ -59,6 +59,18 @@ class ReplicaLogInfo:
         "REQUEST_LIMIT_REACHED beyond the limit: ask again for these rows.",
     )
     error_message: str | None = field(nullable(string), "What to do about the error.")
+    ceiling_epoch: int = field(
+        int32,
+        "In which this replica led when it stored the ceiling, -1 if it never led.",
+        since=1,
+        default=-1,
+    )
+    high_watermark_ceiling: int = field(
+        int64,
+        "As long as it led, the high watermark was at most this; -1 when nothing is stored.",
+        since=1,
+        default=-1,
+    )
 
 
 @message

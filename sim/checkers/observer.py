@@ -170,8 +170,8 @@ class Observer:
         if broker.state is State.STOPPING:
             for hook in self._on_stepped:
                 hook(self, broker)
-        if not heard.is_called:
-            return
+        if not heard.is_called and broker.state is not State.STOPPING:
+            return  # whose logs may grow by what had waited for them
         node = broker.node
         if node is None or not hasattr(node, "core"):
             return

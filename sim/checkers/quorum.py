@@ -57,6 +57,8 @@ class QuorumLeaderCompleteness(Property):
         if voter.role != "Leader" or node.log is None or not truth.batches:
             return
         last = truth.batches[-1]
+        if last.leader_epoch > voter.raft_epoch:
+            return  # deposed, and has not heard of it
         if voter.log_end_offset <= last.last_offset:
             story = f"{node.name} leads epoch {voter.raft_epoch} and ends at {voter.log_end_offset}"
             seen.broken(self, None, f"{story}, committed is up to {truth.end_offset}")

@@ -122,8 +122,11 @@ class ReplicasRefineModel(Property):
             problem = self._appended_own(view, leadership, appended)
             if problem is not None:
                 return problem
-        if view.history.cut:
-            return f"cuts its log while it leads: {view.history.cut[-1]}"
+        own, started = leadership.leader_epoch, leadership.start_offset
+        for batch in view.history.cut:
+            # One begun as a follower may end before the log takes the epoch: the model has cut before.
+            if batch.leader_epoch == own or (started is not None and batch.base_offset < started):
+                return f"cuts its log while it leads: {batch}"
         if view.high_watermark != before.high_watermark:
             problem = self._advanced(view, leadership, before)
             if problem is not None:

@@ -158,6 +158,29 @@ class OneLeaderPerEpoch(Property):
                 seen.broken(self, view.index, story)
 
 
+class HighWatermarkStaysUnderCeiling(Property):
+    """As long as somebody leads, its high watermark stays below what it has stored as a ceiling (R68)."""
+
+    name = "B-4 HighWatermarkStaysUnderCeiling"
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership = view.leadership
+        if leadership is None or before.leadership is not leadership:
+            return
+        if view.high_watermark <= before.high_watermark:
+            return
+        assert view.broker.node is not None
+        managed = view.broker.node.log_manager.managed(view.replica.key)
+        if managed is None:
+            return
+        leader_epoch, ceiling = managed.ceiling
+        if leader_epoch != leadership.leader_epoch or view.high_watermark > ceiling:
+            story = f"{view.broker.name} is at {view.high_watermark} in epoch {leadership.leader_epoch}"
+            seen.broken(self, view.index, f"{story}, on disk is {ceiling} of {leader_epoch}")
+
+
 class HighWatermarkNeedsMinIsr(Property):
     """It rises only while the committed ISR has min ISR members, and as far as all it counts have."""
 

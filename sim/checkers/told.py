@@ -5,13 +5,57 @@ from collections import Counter
 from collections.abc import Sequence
 
 from controller.election import ElectionReason
+from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.views import Change, Property
+from sim.checkers.views import Before, Change, Property, ReplicaView
 from sim.clients import partition_at
 from sim.nodes import SimController
 
 _UNCLEAN = tuple(reason for reason in ElectionReason if reason.is_unclean)
 _TOLD = re.compile(r"(\S+)-(\d+): .*elected as (\w+); records may be lost")
+
+
+class LossIsBounded(Property):
+    """Where the controller says how many records an election loses at most, it loses no more (R68)."""
+
+    name = "B-4 LossIsBounded"
+
+    def __init__(self) -> None:
+        #: {place: leader epoch, and the batches that were committed by the end of it}
+        self._committed: dict[int, tuple[int, list[BatchMark]]] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership = view.leadership
+        if leadership is None or view.history.start_offset:
+            return
+        leader_epoch, committed = self._committed.get(view.index, (-1, []))
+        if leadership.leader_epoch < leader_epoch:
+            return
+        if leadership.leader_epoch > leader_epoch:
+            committed = []
+            self._committed[view.index] = leadership.leader_epoch, committed
+        batches = view.history.batches
+        while len(committed) < len(batches) and batches[len(committed)].last_offset < view.high_watermark:
+            committed.append(batches[len(committed)])
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        cause, leader = change.decision.cause, change.after.leader
+        most = cause.most_lost(leader)
+        view = None if leader is None else seen.live_replica(index, leader)
+        if most is None or view is None or view.history.start_offset:
+            return
+        _, committed = self._committed.get(index, (-1, []))
+        batches = view.history.batches
+        lost = sum(
+            batch.last_offset - batch.base_offset + 1
+            for place, batch in enumerate(committed)
+            if place >= len(batches) or batches[place] != batch
+        )
+        if lost > most:
+            story = f"{lost} records are gone with {leader}, at most {most} were said"
+            seen.broken(self, index, f"{story}: {cause}")
 
 
 class UncleanElectionsAreTold(Property):

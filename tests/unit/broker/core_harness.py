@@ -17,6 +17,7 @@ from broker.events import (
     AppendResult,
     CallAnswered,
     CallController,
+    CeilingsStored,
     ControllerChanged,
     DeleteLog,
     Drop,
@@ -39,6 +40,7 @@ from broker.events import (
     Started,
     StartEpoch,
     Stop,
+    StoreCeilings,
     Tick,
     Truncate,
     Truncated,
@@ -186,6 +188,9 @@ class CoreHarness:
         #: flushes take until `finish_flushes`, cuts until `finish_cuts`
         self.flushes: list[Flush] = []
         self.cuts: list[Truncate | Reset] = []
+        #: ceilings take until `finish_ceilings` to be stored, if `stores_slowly`
+        self.stores_slowly = False
+        self.ceilings: list[StoreCeilings] = []
         #: logs take until `finish_opens` to open, if `opens_slowly`
         self.opens_slowly = False
         self.opens: list[OpenLog] = []
@@ -334,6 +339,10 @@ class CoreHarness:
                 log.reset_to(effect.start_offset)
             self.post(Truncated(effect.key))
 
+    def finish_ceilings(self) -> None:
+        ceilings, self.ceilings = self.ceilings, []
+        self.post(*(CeilingsStored(effect.rows) for effect in ceilings))
+
     def finish_opens(self) -> None:
         self.post(*self._open_logs())
 
@@ -359,6 +368,11 @@ class CoreHarness:
                     queue.append(FetchedAppended(tuple(self._append_fetched(item) for item in fetched)))
                 case StartEpoch(key, epoch):
                     queue.append(EpochStarted(key, epoch, self.logs[key].start_epoch(epoch)))
+                case StoreCeilings(rows):
+                    if self.stores_slowly:
+                        self.ceilings.append(effect)
+                    else:
+                        queue.append(CeilingsStored(rows))
                 case OpenLog():
                     self.opens.append(effect)
                     if not self.opens_slowly:

@@ -313,7 +313,7 @@ def test_removed_member_that_never_fetched_does_not_hold_the_high_watermark() ->
     scenario.append(5)
     scenario.fetch(2, 5)
     scenario.register(registration(isr=(1, 2), partition_epoch=1))
-    scenario.partition.advance_high_watermark(scenario.now_ms)
+    scenario.advance()
     assert scenario.partition.high_watermark == 5
 
 

@@ -340,6 +340,7 @@ def test_a_folder_is_told_as_json(folder: Path) -> None:
         "sets_rule": "cleared_at_min_isr",
         "logs": [],
         "predicted_loss": None,
+        "most_lost": None,
     }
 
 

@@ -73,5 +73,7 @@ def test_json_names_every_lost_record() -> None:
     row = run_row(OFF)
     assert len(row["lost"]) == 14
     assert row["lost"][3] == {"topic": "t", "partition": 0, "offset": 9, "value": "abcd1234:all:9"}
-    assert row["elections"] == [{"leader": 3, "reason": "last_known_leader", "predicted_loss": None}]
+    assert row["elections"] == [
+        {"leader": 3, "reason": "last_known_leader", "predicted_loss": None, "most_lost": None}
+    ]
     assert "counts" not in run_row(VOID)

@@ -4,7 +4,7 @@
 """
 
 import os
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,16 @@ def compare(name: str, data: bytes, story: Any) -> bytes:
 
 
 def as_of(version: int, message: Any) -> Any:
-    """The message as a peer of that version knows it: later fields have their defaults."""
-    later = {spec.name: spec.default for spec in schema_of(type(message)) if spec.since > version}
-    return replace(message, **later)
+    """The message as a peer of that version knows it: later fields have their defaults, at any depth."""
+    if isinstance(message, tuple):
+        return tuple(as_of(version, item) for item in message)
+    if not is_dataclass(message) or isinstance(message, type):
+        return message
+    fields = {
+        spec.name: spec.default if spec.since > version else as_of(version, getattr(message, spec.name))
+        for spec in schema_of(type(message))
+    }
+    return replace(message, **fields)
 
 
 def cut(data: bytes) -> Any:
