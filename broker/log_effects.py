@@ -36,13 +36,13 @@ from broker.events import (
     Truncate,
     Truncated,
 )
-from broker.log_manager import LogManager, ManagedLog
+from broker.log_manager import Key, LogManager, ManagedLog
 from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.record_batch import CorruptBatch
 from runtime.api import DiskError, Runtime
 from storage.log import InvalidAppend, Log
-from storage.log_dir import Ceilings, LogDir
+from storage.log_dir import LogDir
 from storage.producer_state import Duplicate, Rejected
 
 #: One piece of work on one log.
@@ -76,7 +76,7 @@ class LogEffects:
         #: logs with a flush under way; True when another one was asked for meanwhile
         self._flushing: dict[TopicPartition, bool] = {}
         #: log dirs whose ceilings are being stored, and what came meanwhile
-        self._ceilings: dict[LogDir, list[tuple[ManagedLog, CeilingRow]]] = {}
+        self._ceilings: dict[LogDir, list[CeilingRow]] = {}
 
     # --- appends -----------------------------------------------------------------------------------------
 
@@ -160,19 +160,14 @@ class LogEffects:
             if log_dir not in self._ceilings:
                 self._ceilings[log_dir] = []
                 self._runtime.tasks.start(f"ceilings of {log_dir.path}", self._store_ceilings(log_dir))
-            self._ceilings[log_dir].append((managed, row))
+            self._ceilings[log_dir].append(row)
 
     async def _store_ceilings(self, log_dir: LogDir) -> None:
         while rows := self._ceilings[log_dir]:
             self._ceilings[log_dir] = []
-            kept: Ceilings = {
-                managed.partition: (row.leader_epoch, row.offset)
-                for managed, row in rows
-                # another topic may have the name by now
-                if self._log_manager.managed(row.key) is managed
-            }
+            kept: dict[Key, tuple[int, int]] = {row.key: (row.leader_epoch, row.offset) for row in rows}
             if await self._log_manager.store_ceilings(log_dir, kept):
-                self._post(CeilingsStored(tuple(row for _, row in rows)))
+                self._post(CeilingsStored(tuple(rows)))
         del self._ceilings[log_dir]
 
     def truncate(self, effect: Truncate) -> None:

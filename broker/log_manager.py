@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -437,8 +437,9 @@ class LogManager:
                 offsets[managed.partition] = high_watermark
         return offsets
 
-    async def store_ceilings(self, log_dir: LogDir, rows: Ceilings) -> bool:
-        """Make promises of leaders in a dir durable (R68); False when the dir has failed."""
+    async def store_ceilings(self, log_dir: LogDir, rows: Mapping[Key, tuple[int, int]]) -> bool:
+        """Make promises of leaders durable (R68), `{key: (leader epoch, offset)}`; False when the dir has
+        failed."""
         if log_dir.is_online:
             try:
                 await log_dir.store_ceilings(partial(self._ceilings, log_dir, rows))
@@ -446,11 +447,13 @@ class LogManager:
                 self._dir_failed(log_dir, error)
         return log_dir.is_online
 
-    def _ceilings(self, log_dir: LogDir, rows: Ceilings) -> Ceilings:
+    def _ceilings(self, log_dir: LogDir, rows: Mapping[Key, tuple[int, int]]) -> Ceilings:
         """A row for each log: who has none has lost it, or is new."""
-        here = [managed.partition for managed in self._managed.values() if managed.log_dir is log_dir]
-        known = {**log_dir.ceilings, **rows}
-        return {partition: known.get(partition, NEVER_LED) for partition in here}
+        return {
+            managed.partition: rows.get(key) or log_dir.ceilings.get(managed.partition, NEVER_LED)
+            for key, managed in self._managed.items()
+            if managed.log_dir is log_dir
+        }
 
     async def _store_checkpoints(self, log_dir: LogDir) -> None:
         """All rows as of now, so none of partitions that are gone. Raises: DiskError."""

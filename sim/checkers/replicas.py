@@ -169,14 +169,14 @@ class HighWatermarkStaysUnderCeiling(Property):
         leadership = view.leadership
         if leadership is None or before.leadership is not leadership:
             return
-        if view.high_watermark <= before.high_watermark:
-            return
         assert view.broker.node is not None
         managed = view.broker.node.log_manager.managed(view.replica.key)
         if managed is None:
             return
         leader_epoch, ceiling = managed.ceiling
-        if leader_epoch != leadership.leader_epoch or view.high_watermark > ceiling:
+        is_stored = leader_epoch == leadership.leader_epoch
+        has_moved = view.high_watermark > before.high_watermark
+        if (is_stored and view.high_watermark > ceiling) or (has_moved and not is_stored):
             story = f"{view.broker.name} is at {view.high_watermark} in epoch {leadership.leader_epoch}"
             seen.broken(self, view.index, f"{story}, on disk is {ceiling} of {leader_epoch}")
 

@@ -1,5 +1,6 @@
 """What the core orders for a log happens in that order, whatever else is under way on it (D2, A-21)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +11,8 @@ from broker.events import (
     AppendFetched,
     AppendResult,
     BatchToAppend,
+    CeilingRow,
+    CeilingsStored,
     EpochStarted,
     Event,
     FetchedAppended,
@@ -17,6 +20,7 @@ from broker.events import (
     Flush,
     Flushed,
     StartEpoch,
+    StoreCeilings,
     Truncate,
     Truncated,
 )
@@ -26,7 +30,9 @@ from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.record_batch import check_batch
 from runtime.memory import MemoryWorld, memory_runtime, settle
+from storage.checkpoint import read_epoch_offsets
 from storage.config import LogConfig
+from storage.files import CEILING_CHECKPOINT
 from storage.log import Log
 from tests.unit.storage.batches import batch, offsets
 
@@ -161,3 +167,41 @@ async def test_a_flush_is_told_also_when_its_log_is_gone(place: Place) -> None:
     place.effects.flush(Flush(KEY))
     await settle()
     assert place.kinds().count(Flushed) == 2
+
+
+# --- ceilings of the high watermark (R68) ------------------------------------------------------------------
+
+
+def ceilings(offset: int, epoch: int = 3) -> StoreCeilings:
+    return StoreCeilings((CeilingRow(KEY, epoch, offset),))
+
+
+async def test_a_ceiling_is_on_disk_when_it_counts(place: Place) -> None:
+    path = f"/data/{CEILING_CHECKPOINT}"
+    place.effects.store_ceilings(ceilings(100))
+    assert place.events == []
+    await settle()
+    assert place.events == [CeilingsStored((CeilingRow(KEY, 3, 100),))]
+    place.world.disk.power_loss()
+    assert await read_epoch_offsets(place.world.disk, path) == {("topic", 0): (3, 100)}
+
+
+async def test_ceilings_that_come_during_a_write_share_the_next(place: Place) -> None:
+    for offset in (100, 200, 300):
+        place.effects.store_ceilings(ceilings(offset))
+        await asyncio.sleep(0)
+    await settle()
+    stored = [row.offset for event in place.events if isinstance(event, CeilingsStored) for row in event.rows]
+    assert stored == [100, 200, 300]
+    assert len(place.events) < 3
+    managed = place.manager.managed(KEY)
+    assert managed is not None
+    assert managed.ceiling == (3, 300)
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_ceiling_on_a_disk_that_fails_never_counts(place: Place) -> None:
+    place.world.disk.fail("sync_folder", "/data")
+    place.effects.store_ceilings(ceilings(100))
+    await settle()
+    assert place.events == []

@@ -5,12 +5,13 @@ import errno
 
 import pytest
 
-from broker.log_manager import Key, LogManager, LogManagerConfig
+from broker.log_manager import NEVER_LED, NO_CEILING, Key, LogManager, LogManagerConfig
 from runtime.api import Disk, DiskError, Runtime
 from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
-from storage.checkpoint import read_offsets
+from storage.checkpoint import read_offsets, write_atomically
 from storage.config import LogConfig
+from storage.files import CEILING_CHECKPOINT
 from storage.meta_properties import LogDirRefused
 from tests.unit.storage.batches import batch, offsets, read_all
 from tests.unit.storage.crashing_disk import CrashingDisk
@@ -426,6 +427,53 @@ async def test_high_watermarks_are_stored_every_few_seconds_and_outlive_the_reco
     await process.start()
     assert process.high_watermarks == {(TOPIC, 0): 4, (TOPIC, 1): 8}
     assert process.manager.logs[TOPIC, 1].log_end_offset == 0
+
+
+async def test_ceilings_outlive_a_power_loss_and_logs_that_never_led_are_told_from_lost_ones() -> None:
+    """R68: every log has a row within seconds; who has none has lost it."""
+    process, disk = await broker_with_two_logs()
+    managed = process.manager.managed((TOPIC, 0))
+    assert managed is not None
+    assert managed.ceiling == NO_CEILING
+    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): (3, 70)})
+    await process.world.clock.advance(5_000)
+    await process.kill(disk, loses_power=True)
+    process = Process(disk)
+    await process.start()
+    found = [process.manager.managed((TOPIC, index)) for index in (0, 1)]
+    assert [None if one is None else one.ceiling for one in found] == [(3, 70), NEVER_LED]
+
+
+async def test_a_ceiling_of_a_topic_that_was_deleted_is_none_of_the_next_of_that_name() -> None:
+    """R68: neither the row that was stored, nor one that was on its way."""
+    process = Process(MemoryDisk(), ("/a",))
+    await process.start()
+    await process.manager.create("topic", TOPIC, 0, SMALL)
+    before = process.manager.managed((TOPIC, 0))
+    assert before is not None
+    assert await process.manager.store_ceilings(before.log_dir, {(TOPIC, 0): (3, 70)})
+    assert before.ceiling == (3, 70)
+    await process.manager.delete(TOPIC, 0)
+    await process.manager.create("topic", OTHER, 0, SMALL)
+    managed = process.manager.managed((OTHER, 0))
+    assert managed is not None
+    assert managed.ceiling == NO_CEILING
+    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): (3, 70)})
+    assert managed.ceiling == NEVER_LED
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0\n1\ntopic 0 3\n", "0\n1\ntopic 0 three 70\n", "0\n2\ntopic 0 3 70\n"]
+)
+async def test_a_ceiling_file_that_is_garbage_tells_of_nothing(text: str) -> None:
+    process, disk = await broker_with_two_logs()
+    await process.kill(disk)
+    await write_atomically(disk, f"/a/{CEILING_CHECKPOINT}", text)
+    process = Process(disk)
+    await process.start()
+    managed = process.manager.managed((TOPIC, 0))
+    assert managed is not None
+    assert managed.ceiling == NO_CEILING
 
 
 async def test_logs_with_flush_ms_are_flushed_in_time_and_the_others_left_alone() -> None:

@@ -380,3 +380,21 @@ def test_a_shrink_waits_while_a_proposal_is_open() -> None:
     scenario.proposal = None
     scenario.tick(LAG_MS_MAX + 1)
     assert scenario.proposal is None
+
+
+def test_high_watermark_waits_for_its_ceiling() -> None:
+    """R68: what is committed must be known to the disk as an upper bound."""
+    scenario = LonePartition()
+    scenario.register(registration(), start=False)
+    assert scenario.partition.epoch_started(0, 0)
+    leadership = scenario.partition.leadership
+    assert leadership is not None
+    scenario.log.append(5, 0)
+    for replica_id in (2, 3):
+        scenario.partition.follower_fetched(replica_id, 10 * replica_id, 5, 5, scenario.now_ms)
+    assert not scenario.partition.advance_high_watermark(scenario.now_ms)
+    offset = leadership.ceiling.promise(5, scenario.now_ms)
+    assert not scenario.partition.advance_high_watermark(scenario.now_ms), "it is on its way to the disk"
+    leadership.ceiling.stored(offset)
+    assert scenario.partition.advance_high_watermark(scenario.now_ms)
+    assert scenario.partition.high_watermark == 5

@@ -3,6 +3,7 @@
 import pytest
 
 from broker.events import (
+    CeilingsStored,
     ConfigureLog,
     ControllerChanged,
     DeleteLog,
@@ -13,6 +14,7 @@ from broker.events import (
     Started,
 )
 from broker.partition import Role, TopicPartition
+from broker.roles import CEILINGS_WAIT_MS
 from cli.lone_partition import MemoryLog
 from metadata.records import (
     FenceBrokerRecord,
@@ -404,3 +406,88 @@ def test_records_count_at_once_when_they_need_not_be_flushed_any_more() -> None:
     name = harness.produce(batch())
     harness.metadata(harness.topic_config("flush.messages", "2"))
     assert harness.row(name) == ("NONE", 0)
+
+
+# --- ceilings of the high watermark (R68) ------------------------------------------------------------------
+
+
+def promised(harness: CoreHarness) -> list[tuple[int, int, int]]:
+    """(partition, leader epoch, offset) of each write that is under way."""
+    return [
+        (row.key.partition_index, row.leader_epoch, row.offset)
+        for effect in harness.ceilings
+        for row in effect.rows
+    ]
+
+
+def test_partitions_that_begin_to_lead_together_promise_in_one_write() -> None:
+    harness = CoreHarness(**{"replica.high.watermark.ceiling.records": "10"})
+    harness.stores_slowly = True
+    harness.join(*(partition(1, (1,), index=index, min_isr=1) for index in range(3)))
+    assert len(harness.ceilings) == 1
+    assert promised(harness) == [(0, 0, 10), (1, 0, 10), (2, 0, 10)]
+
+
+def test_nothing_is_acknowledged_before_a_ceiling_above_it_is_stored() -> None:
+    harness = CoreHarness(**{"replica.high.watermark.ceiling.records": "10"})
+    harness.stores_slowly = True
+    harness.join(partition(1, (1,), min_isr=1))
+    first = harness.produce(batch(2))
+    assert (harness.partition.high_watermark, first in harness.answers) == (0, False)
+    harness.finish_ceilings()
+    assert harness.row(first) == ("NONE", 0)
+    beyond = harness.produce(batch(20))
+    assert beyond not in harness.answers
+    # what came in since the last one was promised is the traffic to be expected
+    assert promised(harness) == [(0, 0, 22 + 22)]
+    harness.finish_ceilings()
+    assert harness.row(beyond) == ("NONE", 2)
+
+
+def test_a_ceiling_that_is_near_waits_for_others() -> None:
+    harness = CoreHarness(**{"replica.high.watermark.ceiling.records": "10"})
+    harness.join(*(partition(1, (1,), index=index, min_isr=1) for index in range(2)))
+    harness.stores_slowly = True
+    harness.produce(batch(6))
+    harness.tick(CEILINGS_WAIT_MS - 1)
+    harness.produce(batch(6), index=1)
+    assert harness.ceilings == []
+    assert harness.core.next_deadline_ms() <= harness.now_ms + 1
+    harness.tick(1)
+    assert len(harness.ceilings) == 1
+    assert [row[0] for row in promised(harness)] == [0, 1]
+
+
+def test_a_promise_of_an_epoch_that_is_over_counts_for_nothing() -> None:
+    harness = CoreHarness().join(partition(1, (1, 2), min_isr=1))
+    harness.stores_slowly = True
+    harness.metadata(change(leader=2))
+    harness.metadata(change(leader=1, isr=(1,)))
+    (late,) = harness.ceilings
+    harness.post(CeilingsStored((late.rows[0]._replace(leader_epoch=0, offset=5000),)))
+    name = harness.produce(batch(2))
+    assert name not in harness.answers
+    harness.finish_ceilings()
+    assert harness.row(name) == ("NONE", 0)
+
+
+def test_a_promise_for_traffic_that_did_not_come_is_lowered() -> None:
+    harness = CoreHarness(**{"replica.high.watermark.ceiling.records": "10"})
+    harness.join(partition(1, (1,), min_isr=1))
+    harness.produce(batch(500))
+    harness.stores_slowly = True
+    harness.tick(20_000)
+    assert promised(harness) == [(0, 0, 510)]
+    harness.finish_ceilings()
+    harness.tick(20_000)
+    assert harness.ceilings == []
+
+
+def test_nothing_is_promised_of_a_partition_that_is_gone() -> None:
+    harness = CoreHarness(**{"replica.high.watermark.ceiling.records": "10"})
+    harness.join(partition(1, (1,), min_isr=1))
+    harness.stores_slowly = True
+    harness.produce(batch(6))
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    harness.tick(CEILINGS_WAIT_MS)
+    assert harness.ceilings == []

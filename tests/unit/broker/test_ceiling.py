@@ -1,0 +1,105 @@
+"""How far a high watermark may move before more is on disk."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.ceiling import AHEAD_MS, Ceiling, Urgency
+
+
+def settled(end: int, now_ms: int = 0, ahead_min: int = 100) -> Ceiling:
+    ceiling = Ceiling(ahead_min, now_ms)
+    ceiling.stored(ceiling.promise(end, now_ms))
+    return ceiling
+
+
+def test_nothing_may_be_committed_before_the_first_promise_is_stored() -> None:
+    """R68: also a leader of an empty log stores one, before anything is written."""
+    ceiling = Ceiling(100, 0)
+    assert ceiling.limit == -1
+    assert ceiling.urgency(0) is Urgency.NOW
+    assert ceiling.promise(0, 0) == 100
+    assert ceiling.limit == -1
+    ceiling.stored(100)
+    assert ceiling.limit == 100
+
+
+def test_more_is_wanted_before_the_limit_is_reached() -> None:
+    ceiling = settled(40)
+    assert ceiling.limit == 140
+    assert ceiling.urgency(90) is Urgency.NOT_NOW
+    assert ceiling.urgency(91) is Urgency.SOON
+    assert ceiling.urgency(140) is Urgency.SOON
+    assert ceiling.urgency(141) is Urgency.NOW
+
+
+def test_one_promise_at_a_time_is_on_its_way() -> None:
+    ceiling = settled(0)
+    ceiling.promise(500, 10)
+    assert ceiling.urgency(10_000) is Urgency.NOT_NOW
+    assert not ceiling.is_too_high(500, 10 * AHEAD_MS)
+
+
+def test_a_lower_promise_counts_before_it_is_stored() -> None:
+    """Which of the two is on disk is not known until then."""
+    ceiling = settled(0, ahead_min=10)
+    ceiling.stored(ceiling.promise(1000, 1))
+    assert ceiling.limit == 2000
+    assert ceiling.is_too_high(1001, 1 + AHEAD_MS)
+    lower = ceiling.promise(1001, 1 + AHEAD_MS)
+    assert (lower, ceiling.limit) == (1011, 1011)
+    ceiling.stored(lower)
+    assert ceiling.limit == 1011
+
+
+def test_a_promise_that_was_replaced_changes_nothing() -> None:
+    """The role was dropped and taken again in the same epoch: what is stored for the former comes late."""
+    ceiling = Ceiling(100, 0)
+    ceiling.promise(50, 0)
+    ceiling.stored(100)
+    assert ceiling.limit == -1
+
+
+def test_a_steady_stream_is_promised_for_some_seconds() -> None:
+    """200 records in 100 ms are 10 000 in AHEAD_MS; one burst is believed only as far as twice as much."""
+    ceiling, end, now_ms = settled(0), 0, 0
+    stores = 0
+    while now_ms < 60_000:
+        now_ms += 100
+        end += 200
+        if ceiling.urgency(end) is not Urgency.NOT_NOW:
+            ceiling.stored(ceiling.promise(end, now_ms))
+            stores += 1
+    assert ceiling.limit - end <= 10_000
+    assert stores < 40, "one every few seconds, once the traffic is known"
+
+
+def test_a_quiet_partition_has_the_tightest_bound() -> None:
+    ceiling = settled(0)
+    ceiling.stored(ceiling.promise(5000, 10))
+    assert not ceiling.is_too_high(5000, 10 + AHEAD_MS - 1)
+    assert ceiling.is_too_high(5000, 10 + AHEAD_MS)
+    ceiling.stored(ceiling.promise(5000, 10 + AHEAD_MS))
+    assert ceiling.limit == 5100
+    assert not ceiling.is_too_high(5000, 10 + 9 * AHEAD_MS), "there is nothing to gain"
+
+
+@given(
+    st.integers(1, 50),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3000), st.booleans()), max_size=30),
+)
+def test_whatever_is_on_disk_is_never_below_what_may_be_committed(
+    ahead_min: int, steps: list[tuple[int, int, bool]]
+) -> None:
+    """R68: at any moment the disk holds the last promise that was stored, or the one on its way."""
+    ceiling, end, now_ms = Ceiling(ahead_min, 0), 0, 0
+    on_disk, on_its_way = -1, None
+    for grown, passed_ms, is_stored in steps:
+        end, now_ms = end + grown, now_ms + passed_ms
+        if on_its_way is not None and is_stored:
+            on_disk, on_its_way = on_its_way, None
+            ceiling.stored(on_disk)
+        if ceiling.urgency(end) is not Urgency.NOT_NOW or ceiling.is_too_high(end, now_ms):
+            on_its_way = ceiling.promise(end, now_ms)
+            assert on_its_way >= end + ahead_min
+        assert ceiling.limit <= on_disk
+        assert on_its_way is None or ceiling.limit <= on_its_way
