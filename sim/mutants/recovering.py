@@ -11,6 +11,7 @@ from controller import replication_control, unclean_recovery
 from controller.events import AskForLogs, WaitForReplicas
 from controller.replication_control import ReplicationControl
 from controller.unclean_recovery import Recovery, Strategy, UncleanRecovery, Verdict
+from metadata.records import RECOVERED
 from sim.mutants.mutant import Setting, mutant
 
 #: all brokers stop uncleanly at once, some with their logs' tails
@@ -54,6 +55,21 @@ ALL_EMPTY = Setting(
     shape={"recovery_manager": True},
     gap_ms=500,
     seconds=15,
+)
+#: beyond the budget logs part, and then all that is not on disk is gone
+PARTED = Setting(
+    band="over-budget",
+    faults={
+        "power_all": 5,
+        "isolate_leader": 4,
+        "pause_leader": 4,
+        "kill_busy_leader": 4,
+        "starve_follower": 3,
+        "elect_unclean": 3,
+    },
+    shape={"recovery_manager": True},
+    gap_ms=400,
+    seconds=30,
 )
 #: beyond the budget operators elect by hand while logs are compared
 BY_OPERATORS = Setting(
@@ -232,6 +248,42 @@ def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any
         if max(reply.end_offset for reply in known) == 0:
             return {replica: reply for replica, reply in replies.items() if reply.end_offset == 0}
     return original(partition, strategy, replies)
+
+
+@mutant(unclean_recovery, "most_lost", breaks="R68", by="B-4", setting=ALL_EMPTY)
+def bounds_by_any_ceiling(original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int) -> Any:
+    """The ceilings of whoever has told bound the loss, though a later leader may not be among them."""
+    known = {replica: ceilings.get(replica, (-1, 0)) for replica in partition.replicas}
+    return original(partition, replies, known, chosen)
+
+
+@mutant(unclean_recovery, "most_lost", breaks="R68", by="B-4", setting=ALL_EMPTY)
+def bounds_by_the_lowest_ceiling(
+    original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
+) -> Any:
+    """The first leader's ceiling bounds the loss, not the last one's."""
+    told = {replica: row for replica, row in ceilings.items() if row[0] >= 0}
+    if told:
+        epoch = max(told.values())[0]
+        ceilings = {replica: (epoch, min(told.values())[1]) for replica in ceilings}
+    return original(partition, replies, ceilings, chosen)
+
+
+@mutant(
+    unclean_recovery,
+    "most_lost",
+    breaks="R68",
+    by="B-4",
+    setting=PARTED,
+    gap="needs a replica outside the last known ELR whose log parts from the others' within one epoch, wins, "
+    "and is longer by more than a ceiling is ahead; a table of the controller's tests has it",
+)
+def believes_that_the_elected_log_is_the_same(
+    original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
+) -> Any:
+    """All that the elected log holds is taken for the leader's, though it may have parted from it."""
+    alone = replace(partition, isr=(chosen,), elr=(), last_known_elr=(), leader_recovery_state=RECOVERED)
+    return original(alone, replies, ceilings, chosen)
 
 
 @mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN)

@@ -6,6 +6,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
+from broker.ceiling import Ceiling
 from broker.fetch_path import FetchPath
 from broker.fetcher import Fetchers
 from broker.partition import Partition
@@ -132,6 +133,37 @@ def ignores_pending_expansion(original: Any, self: Partition, now_ms: int) -> An
         return original(self, now_ms)
     finally:
         leadership.progress, leadership.maximal_isr = progress, maximal_isr
+
+
+@mutant(Partition, "advance_high_watermark", breaks="R68", by="B-4")
+def passes_its_ceiling(original: Any, self: Partition, now_ms: int) -> Any:
+    """The high watermark moves before its ceiling is stored."""
+    if self.leadership is not None:
+        self.leadership.ceiling.limit = self.log.log_end_offset
+    return original(self, now_ms)
+
+
+@mutant(Ceiling, "promise", breaks="R68", by="B-4")
+def counts_promises_at_once(original: Any, self: Ceiling, end: int, now_ms: int) -> Any:
+    """A ceiling counts when it is asked for, not when it is durable."""
+    self.limit = original(self, end, now_ms)
+    return self.limit
+
+
+@mutant(
+    Ceiling,
+    "promise",
+    breaks="R68",
+    by="B-4",
+    gap="needs a burst longer than a ceiling is ahead within the one write that lowers it; a unit test and a "
+    "property over random traffic have it",
+)
+def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int) -> Any:
+    """While a lower ceiling is written the high watermark still moves up to the higher one."""
+    limit = self.limit
+    offset = original(self, end, now_ms)
+    self.limit = limit
+    return offset
 
 
 @mutant(Partition, "maybe_shrink", row=4, breaks="F3, R51", by="I-10 I-7 I-8", setting=LAGGING)

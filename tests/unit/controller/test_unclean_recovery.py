@@ -1,13 +1,14 @@
 """The recovery manager's choice, and what scenario files cannot show: order, soft state, cost when off."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import ControllerConfig
-from controller.decisions import Cause, CauseKind, LogEnd
+from controller.decisions import Cause, CauseKind, Decision, LogEnd
 from controller.election import ElectionReason
 from controller.events import (
     AskBroker,
@@ -20,10 +21,10 @@ from controller.events import (
     WaitForReplicas,
 )
 from controller.operations import AlterConfig
-from controller.unclean_recovery import LogReply, Verdict, best_log
+from controller.unclean_recovery import LogReply, Verdict, best_log, most_lost
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
-from metadata.records import PartitionChangeRecord
+from metadata.records import RECOVERING, PartitionChangeRecord
 from protocol.errors import ErrorCode
 from protocol.messages.replica_log_info import (
     GetReplicaLogInfoResponse,
@@ -81,7 +82,7 @@ def quorum() -> Quorum:
 
 
 def answer(quorum: Quorum, broker_id: int, end_offset: int, index: int = 0, **changes: int) -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "broker_epoch": quorum.image.brokers[broker_id].broker_epoch,
         "leader_epoch": quorum.partition("t", index).leader_epoch,
         "error_code": ErrorCode.NONE,
@@ -197,6 +198,8 @@ def reply(quorum: Quorum, question: AskBroker, end_offset: int, **changes: int) 
                     high_watermark=changes.get("high_watermark", 0),
                     error_code=changes.get("error_code", 0),
                     error_message=None,
+                    ceiling_epoch=changes.get("ceiling_epoch", -1),
+                    high_watermark_ceiling=changes.get("ceiling", -1),
                 )
                 for index in topic.partitions
             ),
@@ -321,6 +324,93 @@ def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -
     assert text in quorum.notes[-1].text
 
 
+def test_what_may_be_lost_at_most_is_told_and_stored(quorum: Quorum) -> None:
+    """R68: 1, 2 and 3 led in turn; 3 never began to, so nothing was committed above the ceiling of 2."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    assert quorum.partition("t").leader_epoch == 3
+    asked = questions(quorum)
+    reply(quorum, asked[1], 40, high_watermark=70, ceiling_epoch=0, ceiling=500)
+    reply(quorum, asked[2], 50, high_watermark=45, ceiling_epoch=1, ceiling=100)
+    reply(quorum, asked[3], 60, high_watermark=48, ceiling=0)
+    assert "predicted loss: 10 to 40 records)" in quorum.notes[-1].text
+    decision = list(quorum.core.decisions)[-1].decision
+    assert (decision.cause.loss_at_most, decision.cause.most_lost(3)) == (40, 40)
+    assert Decision.from_stored(decision.stored()) == decision
+
+
+def test_a_void_answer_still_tells_of_its_ceiling(quorum: Quorum) -> None:
+    """R63, R68: nobody has led since, so what the former incarnation had on disk is true."""
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    asked = questions(quorum)
+    reply(quorum, asked[2], 50, ceiling_epoch=2, ceiling=90)
+    quorum.vanish(2)
+    reply(quorum, asked[1], 40)
+    reply(quorum, asked[3], 60)
+    assert "predicted loss: 0 to 30 records" in quorum.notes[-1].text
+
+
+FULL = PartitionRegistration((1, 2, 3), (), None, 7, 9, 2, last_known_elr=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("partition", "logs", "ceilings", "chosen", "loss"),
+    [
+        # the leader of the last epoch tells: the others need not
+        (FULL, {1: (5, 80)}, {1: (6, 100)}, 1, 20),
+        # all tell: leaders of later epochs stored nothing, and committed nothing
+        (FULL, {1: (3, 80), 2: (3, 70)}, {1: (4, 100), 2: (3, 900), 3: (-1, 0)}, 1, 20),
+        # somebody who may have led since says nothing, or has lost what it had stored
+        (FULL, {1: (3, 80)}, {1: (4, 100), 2: (3, 900)}, 1, None),
+        (FULL, {1: (3, 80)}, {}, 1, None),
+        # nobody ever led
+        (FULL, {1: (-1, 0)}, {1: (-1, 0), 2: (-1, 0), 3: (-1, 0)}, 1, 0),
+        # of a log from outside that much is the leader's which a seat has of the same epoch
+        (FULL, {1: (3, 60), 2: (2, 70), 3: (3, 90)}, {1: (6, 100)}, 3, 40),
+        (FULL, {1: (3, 95), 2: (3, 60), 3: (3, 90)}, {1: (6, 100)}, 3, 40),
+        (FULL, {1: (-1, 0), 2: (-1, 0), 3: (3, 90)}, {1: (6, 100)}, 3, 100),
+        # the seats are of a history that an unclean election gave up, and nobody was in sync since
+        (replace(FULL, leader_recovery_state=RECOVERING), {1: (3, 80)}, {1: (6, 100)}, 1, 100),
+        # more than was ever promised is there
+        (FULL, {1: (3, 120)}, {1: (6, 100)}, 1, 0),
+        # a replica that is in sync, as far as anybody knows (ELR off)
+        (replace(FULL, isr=(3,), last_known_elr=()), {3: (3, 80)}, {3: (6, 100)}, 3, 20),
+    ],
+)
+def test_the_most_that_may_be_lost_is_below_the_last_ceiling_and_beyond_what_is_surely_the_same(
+    partition: PartitionRegistration,
+    logs: dict[int, tuple[int, int]],
+    ceilings: dict[int, tuple[int, int]],
+    chosen: int,
+    loss: int | None,
+) -> None:
+    """R68."""
+    replies = {replica: LogReply(0, *end) for replica, end in logs.items()}
+    assert most_lost(partition, replies, ceilings, chosen) == loss
+
+
+@pytest.mark.parametrize(
+    ("at_most", "high_watermark", "text"),
+    [
+        (-1, -1, None),
+        (-1, 14, "unknown, at least 4 records"),
+        (30, -1, "0 to 30 records"),
+        (30, 14, "4 to 30 records"),
+        (4, 14, "4 records"),
+        (0, 10, "0 records"),
+        # a history that was given up promised less than this one has
+        (2, 14, "4 records"),
+    ],
+)
+def test_the_loss_is_told_as_far_as_it_is_known(at_most: int, high_watermark: int, text: str | None) -> None:
+    cause = Cause(CauseKind.LOGS_COMPARED, None, (LogEnd(1, 0, 10, 10, high_watermark),), at_most)
+    assert cause.loss_text(1) == text
+
+
 @pytest.mark.parametrize(
     ("logs", "leader", "loss"),
     [
@@ -370,7 +460,7 @@ def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], 
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
-    fields: dict[str, int] = {
+    fields: dict[str, Any] = {
         "broker_id": 2,
         "broker_epoch": quorum.image.brokers[2].broker_epoch,
         "partition_index": 0,
