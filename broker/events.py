@@ -380,6 +380,8 @@ class OpenLog:
     key: TopicPartition
     topic_name: str
     config: LogConfig
+    #: this broker never had a replica before: one that is missing later was lost
+    is_first: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ class LogEffects:
         key = effect.key
         try:
             log = await self._log_manager.create(
-                effect.topic_name, key.topic_id, key.partition_index, effect.config
+                effect.topic_name, key.topic_id, key.partition_index, effect.config, is_first=effect.is_first
             )
         except DiskError:
             # Not tried in another dir: what was made here may be found again at the next start.

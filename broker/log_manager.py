@@ -41,7 +41,7 @@ _IDLE_MS = 1000
 #: What the lock of a log dir answers while another process has it: a mistake, no failed disk.
 _LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
 
-#: Ceilings, leader epoch and offset, of a replica that did not lead yet, and of one that nothing is known of.
+#: Ceilings, leader epoch and offset, of a replica that never led, and of one that may have lost what it had.
 NEVER_LED = (-1, 0)
 NO_CEILING = (-1, -1)
 
@@ -94,6 +94,8 @@ class LogManager:
         self.logs: dict[Key, Log] = {}
         #: {path of a log dir: logs on their way there}
         self._creating: Counter[str] = Counter()
+        #: logs that were made for the first time, until it is stored that they never led
+        self._first: dict[Key, None] = {}
         #: folders that are being created or removed, and who waits for that
         self._busy_folders: dict[str, asyncio.Event] = {}
         self._loader = LogLoader(runtime, self._dir_failed, self._add)
@@ -306,10 +308,19 @@ class LogManager:
 
     # --- create and delete -----------------------------------------------------------------------------
 
-    async def create(self, topic: str, topic_id: bytes, partition_index: int, config: LogConfig) -> Log:
+    async def create(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition_index: int,
+        config: LogConfig,
+        *,
+        is_first: bool = False,
+    ) -> Log:
         """The log of a partition, a new empty one in the dir with fewest logs when it is not here yet.
 
-        Its folder is durable on return. Raises: DiskError, LogDirRefused when a folder of another topic with
+        Its folder is durable on return; of the first log that this broker ever had of the partition also that
+        it never led (R68). Raises: DiskError, LogDirRefused when a folder of another topic with
         the same name was not deleted before.
         """
         partition = TopicPartition(topic, partition_index)
@@ -319,11 +330,13 @@ class LogManager:
             if known is not None:
                 return known.log
             self._check_some_online()
-            return await self._create(partition, topic_id, config)
+            return await self._create(partition, topic_id, config, is_first)
         finally:
             self._busy_folders.pop(partition.folder_name).set()
 
-    async def _create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+    async def _create(
+        self, partition: TopicPartition, topic_id: bytes, config: LogConfig, is_first: bool
+    ) -> Log:
         log_dir = self._least_loaded_dir()
         self._creating[log_dir.path] += 1
         try:
@@ -342,6 +355,16 @@ class LogManager:
         if log_dir.failure is not None:  # it failed elsewhere meanwhile
             raise log_dir.failure
         self._add(partition, log_dir, log)
+        if is_first:
+            key = (topic_id, partition.partition_index)
+            self._first[key] = None
+            try:
+                await log_dir.ensure_ceiling(partition, partial(self._ceilings, log_dir, {}))
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+                raise
+            finally:
+                del self._first[key]
         return log
 
     async def _create_in(
@@ -419,11 +442,10 @@ class LogManager:
         return recovery_points, log_starts
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Store the high watermarks of all dirs (R87), and that there are logs that did not lead yet."""
+        """Store the high watermarks of all dirs (R87)."""
         for log_dir in self._online_dirs():
             try:
                 await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
-                await log_dir.store_ceilings(partial(self._ceilings, log_dir, {}))
             except DiskError as error:
                 self._dir_failed(log_dir, error)
 
@@ -448,12 +470,15 @@ class LogManager:
         return log_dir.is_online
 
     def _ceilings(self, log_dir: LogDir, rows: Mapping[Key, tuple[int, int]]) -> Ceilings:
-        """A row for each log: who has none has lost it, or is new."""
-        return {
-            managed.partition: rows.get(key) or log_dir.ceilings.get(managed.partition, NEVER_LED)
-            for key, managed in self._managed.items()
-            if managed.log_dir is log_dir
-        }
+        ceilings: Ceilings = {}
+        for key, managed in self._managed.items():
+            if managed.log_dir is log_dir:
+                row = rows.get(key) or log_dir.ceilings.get(managed.partition)
+                if row is not None:
+                    ceilings[managed.partition] = row
+                elif key in self._first:
+                    ceilings[managed.partition] = NEVER_LED
+        return ceilings
 
     async def _store_checkpoints(self, log_dir: LogDir) -> None:
         """All rows as of now, so none of partitions that are gone. Raises: DiskError."""

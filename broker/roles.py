@@ -412,7 +412,10 @@ class Roles:
 
     def _open_log(self, key: TopicPartition) -> None:
         topic = self.image.topics[key.topic_id]
-        self._effects.append(OpenLog(key, topic.name, log_config(self.image, topic.name, self.config.static)))
+        registration = topic.partitions[key.partition_index]
+        is_first = registration.leader_epoch == 0 or self.broker_id in registration.adding_replicas
+        config = log_config(self.image, topic.name, self.config.static)
+        self._effects.append(OpenLog(key, topic.name, config, is_first))
 
     def _delete(self, key: TopicPartition) -> None:
         # An opening under way goes on: a second one behind it could find the log that is being deleted.

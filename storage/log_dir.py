@@ -124,10 +124,19 @@ class LogDir:
     async def store_ceilings(self, current: Callable[[], Ceilings]) -> None:
         """Store what leaders promise of their high watermarks; `current` is asked once nobody else writes."""
         async with self._writing:
-            ceilings = current()
-            if ceilings != self.ceilings:
-                await checkpoint.write_epoch_offsets(self._disk, self.file(CEILING_CHECKPOINT), ceilings)
-            self.ceilings = ceilings
+            await self._store_ceilings(current())
+
+    async def ensure_ceiling(self, partition: TopicPartition, current: Callable[[], Ceilings]) -> None:
+        """As `store_ceilings`, unless there is a row of the partition by then: ten thousand that are made at
+        once share a few writes."""
+        async with self._writing:
+            if partition not in self.ceilings:
+                await self._store_ceilings(current())
+
+    async def _store_ceilings(self, ceilings: Ceilings) -> None:
+        if ceilings != self.ceilings:
+            await checkpoint.write_epoch_offsets(self._disk, self.file(CEILING_CHECKPOINT), ceilings)
+        self.ceilings = ceilings
 
     async def lower(self, partition: TopicPartition, offset: int) -> None:
         """Durably take back claims above `offset`: a recovery point there would hide a hole from recovery, a

@@ -139,6 +139,22 @@ class Drill:
         rows: list[dict[str, Any]] = json.loads(done.stdout)["data"]
         return [row for row in rows if (row["decision"] or {}).get("cause") == "logs_compared"]
 
+    def cut_logs(self, topic: str, *, forgets_high_watermarks: bool = False) -> tuple[dict[str, Any], int]:
+        """Kill all brokers, take a quarter of each log of partition 0, start them; the decision that elects
+        the next leader, and how many records are gone."""
+        before = len(read_all(self.cluster.bootstrap_servers, topic, 1))
+        self.kill(1, 2, 3)
+        for node in self.cluster.brokers:
+            folder = self.cluster.data_folder(node)
+            (log,) = (folder / f"{topic}-0").glob(f"*{LOG_SUFFIX}")
+            os.truncate(log, log.stat().st_size * 3 // 4)
+            if forgets_high_watermarks:
+                (folder / HIGH_WATERMARK_CHECKPOINT).unlink()
+        self.start(1, 2, 3)
+        self.wait_leader(topic)
+        (row,) = self.told(topic)
+        return row["decision"], before - len(read_all(self.cluster.bootstrap_servers, topic, 1))
+
 
 @pytest.fixture(scope="module")
 def drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
@@ -179,16 +195,19 @@ def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_st
     folders = [drill.cluster.data_folder(node) for node in drill.cluster.brokers]
     stored = [folder / HIGH_WATERMARK_CHECKPOINT for folder in folders]
     wait_until(lambda: all("tailless 0 200\n" in path.read_text() for path in stored))
-    drill.kill(1, 2, 3)
-    for folder in folders:
-        (log,) = (folder / "tailless-0").glob(f"*{LOG_SUFFIX}")
-        os.truncate(log, log.stat().st_size * 3 // 4)
-    drill.start(1, 2, 3)
-    drill.wait_leader("tailless")
-    (row,) = drill.told("tailless")
-    lost = 200 - len(read_all(drill.cluster.bootstrap_servers, "tailless", 1))
-    assert lost > 0
-    assert row["decision"]["predicted_loss"] == lost
+    decision, lost = drill.cut_logs("tailless")
+    assert 200 > lost > 0
+    assert decision["predicted_loss"] == lost <= decision["most_lost"]
+
+
+def test_what_nobody_knows_any_more_is_bounded_by_what_the_last_leader_promised(drill: Drill) -> None:
+    """R68, B-4: the high watermarks were not stored in time, the ceiling always is."""
+    drill.topic("unstored", "Balanced")
+    assert len(produce(drill.cluster.bootstrap_servers, "unstored", 1500).acked) == 1500
+    decision, lost = drill.cut_logs("unstored", forgets_high_watermarks=True)
+    assert 1500 > lost > 0
+    assert (decision["predicted_loss"] or 0) < lost <= decision["most_lost"]
+    assert decision["most_lost"] <= lost + 2 * 1500, "the bound follows the traffic"
 
 
 def test_without_a_strategy_a_partition_waits_for_the_operator(drill: Drill) -> None:

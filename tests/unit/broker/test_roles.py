@@ -491,3 +491,25 @@ def test_nothing_is_promised_of_a_partition_that_is_gone() -> None:
     harness.metadata(RemoveTopicRecord(TOPIC))
     harness.tick(CEILINGS_WAIT_MS)
     assert harness.ceilings == []
+
+
+@pytest.mark.parametrize(
+    ("records", "is_first"),
+    [
+        ((partition(2),), True),
+        # of a partition that has had leaders, and whose log is not here: it may have led, and lost it
+        ((partition(2, leader_epoch=1),), False),
+        (
+            (partition(2, (2, 3), replicas=(2, 3), leader_epoch=1), change(replicas=(1, 2, 3), adding=(1,))),
+            True,
+        ),
+    ],
+)
+def test_a_log_that_is_made_for_the_first_time_never_led(
+    records: tuple[MetadataRecord, ...], is_first: bool
+) -> None:
+    """R68: what a lost disk had promised is not known any more."""
+    harness = CoreHarness()
+    harness.opens_slowly = True
+    harness.join(*records)
+    assert [effect.is_first for effect in harness.opens] == [is_first]
