@@ -12,7 +12,6 @@ from drills.stage import Stage
 def _play(stage: Stage) -> None:
     stage.begin(replicas=(1, 2, 3))
     stage.write()
-    stage.rest()
     brokers = [1, 2, 3]
     stage.chance.shuffle(brokers)
     match stage.chance.choice(("all at once", "two in turn", "two, without the third")):
