@@ -147,6 +147,7 @@ class BrokerNode:
             LogsLoaded(
                 {TopicPartition(*key): log for key, log in self.log_manager.logs.items()},
                 {TopicPartition(*key): offset for key, offset in high_watermarks.items()},
+                {TopicPartition(*key): offset for key, offset in self.log_manager.ceilings().items()},
                 self.log_manager.is_whole,
             )
         )

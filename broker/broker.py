@@ -254,9 +254,9 @@ class Broker:
     # --- time ----------------------------------------------------------------------------------------------
 
     def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
-        self._roles.store_ceilings(now_ms)
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
+        self._roles.store_ceilings(now_ms)
         self._effects += self._link.requests(self.image.offset, now_ms, self._roles.offline_to_report())
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:

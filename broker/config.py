@@ -46,7 +46,7 @@ class BrokerConfig:
     controlled_shutdown: bool
     controlled_shutdown_timeout_ms: int
     replica_lag_ms_max: int
-    #: records that leaders promise ahead at least
+    #: records that replicas promise ahead at least
     ceiling_records: int
     replica_fetch_wait_ms: int
     replica_fetch_max_bytes: int

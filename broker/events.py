@@ -126,11 +126,12 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class LogsLoaded:
-    """All logs of the dirs that are online are open and recovered. `high_watermarks` are from the
-    checkpoint."""
+    """All logs of the dirs that are online are open and recovered. `high_watermarks` and `ceilings` are from
+    the checkpoints."""
 
     logs: Mapping[TopicPartition, LogView]
     high_watermarks: Mapping[TopicPartition, int]
+    ceilings: Mapping[TopicPartition, int]
     #: False when some dir failed: what is not among the logs may lie there
     is_whole: bool = True
 
@@ -209,11 +210,9 @@ class EpochStarted:
 
 
 class CeilingRow(NamedTuple):
-    """What one leader promises of its high watermark (R68)."""
+    """What is promised of one replica: nobody is shown that it holds more (R68)."""
 
     key: TopicPartition
-    leader_epoch: int
-    #: the high watermark stays at or below
     offset: int
 
 
@@ -380,8 +379,6 @@ class OpenLog:
     key: TopicPartition
     topic_name: str
     config: LogConfig
-    #: this broker never had a replica before: one that is missing later was lost
-    is_first: bool
 
 
 @dataclass(frozen=True, slots=True)

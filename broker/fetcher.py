@@ -12,6 +12,7 @@ connection is closed and a new session begins.
 from enum import Enum
 from itertools import islice
 
+from broker.ceiling import Urgency
 from broker.events import (
     AppendFetched,
     CloseSource,
@@ -53,6 +54,7 @@ class FollowedRow:
 
     __slots__ = (
         "failures",
+        "leader_end",
         "leader_epoch",
         "leader_high_watermark",
         "listed_flushed_offset",
@@ -72,6 +74,8 @@ class FollowedRow:
         self.listed_flushed_offset = 0
         #: from the answer whose records are being appended, -1 for none
         self.leader_high_watermark = -1
+        #: end of the leader's log, from the same answer
+        self.leader_end = -1
         #: consecutive answers with an error
         self.failures = 0
         #: when a pause ends
@@ -144,6 +148,10 @@ class Fetchers:
         self._pending: dict[TopicPartition, int] = {}
         #: partitions whose row waits for a flush; counted in `_pending` too
         self._flushing: dict[TopicPartition, None] = {}
+        #: the same of those that wait for a ceiling
+        self._promising: dict[TopicPartition, None] = {}
+        #: partitions that need a higher ceiling soon or now, since `low_ceilings` was taken
+        self.low_ceilings: dict[TopicPartition, Urgency] = {}
         self._paused: dict[TopicPartition, FollowedRow] = {}
         self._last_session_id = 0
         #: sources that may have something to send
@@ -176,6 +184,7 @@ class Fetchers:
             return
         if source.rows.pop(key).state is RowState.OPEN:
             source.open_count -= 1
+        self.ceiling_stored(key)  # held again if it is shown to another leader before that
         source.ready.pop(key, None)
         self._paused.pop(key, None)
         source.forgotten[key] = None
@@ -274,12 +283,12 @@ class Fetchers:
             effects.append(Truncate(key, end_offset))
         elif len(answer.records):
             row.failures = 0
-            row.leader_high_watermark = answer.high_watermark
+            row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
             self._begin(row)
             fetched.append(FetchedRecords(key, answer.records, row.leader_epoch))
         else:
             row.failures = 0
-            partition.leader_answered(answer.high_watermark)
+            partition.leader_answered(answer.high_watermark, answer.log_end_offset)
 
     def appended(
         self, key: TopicPartition, error_message: str | None, must_flush: bool, now_ms: int
@@ -293,7 +302,7 @@ class Fetchers:
             )
             self._pause(row, now_ms)
         elif row is not None and row.leader_high_watermark >= 0:
-            row.partition.leader_answered(row.leader_high_watermark)
+            row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
             row.leader_high_watermark = -1
         self._end(key)
         return effects
@@ -303,6 +312,12 @@ class Fetchers:
         durable to its end yet, and waits for the next."""
         if key in self._flushing:
             del self._flushing[key]
+            self._end(key)
+
+    def ceiling_stored(self, key: TopicPartition) -> None:
+        """The log may be shown farther than before."""
+        if key in self._promising:
+            del self._promising[key]
             self._end(key)
 
     def show_durable(self, key: TopicPartition) -> None:
@@ -352,6 +367,7 @@ class Fetchers:
                 self._sources.pop(source.source_id, None)
             elif self.broker_epoch >= 0:
                 effects += self._flush_first(source)
+                self._promise_first(source)
                 request = self._next_request(source, now_ms)
                 if request is not None:
                     effects.append(
@@ -378,6 +394,17 @@ class Fetchers:
                 self._flushing[key] = None
                 effects.append(Flush(key))
         return effects
+
+    def _promise_first(self, source: Source) -> None:
+        """R68: a row that ends above its ceiling waits until a higher one is stored."""
+        for key, row in list(source.ready.items()):
+            urgency = row.partition.ceiling_urgency()
+            if urgency is not Urgency.NOT_NOW:
+                self.low_ceilings[key] = urgency
+            if row.partition.is_above_ceiling:
+                del source.ready[key]
+                self._begin(row)
+                self._promising[key] = None
 
     def _next_request(self, source: Source, now_ms: int) -> FetchRequest | None:
         if now_ms < source.resume_ms:

@@ -151,7 +151,7 @@ class LogEffects:
         self._post(EpochStarted(effect.key, effect.leader_epoch, managed.log.log_end_offset))
 
     def store_ceilings(self, effect: StoreCeilings) -> None:
-        """Store promises of high watermarks, dir by dir; what comes meanwhile shares the next write (R68)."""
+        """Store promises of logs' ends, dir by dir; what comes meanwhile shares the next write (R68)."""
         for row in effect.rows:
             managed = self._log_manager.managed(row.key)
             if managed is None:
@@ -165,7 +165,7 @@ class LogEffects:
     async def _store_ceilings(self, log_dir: LogDir) -> None:
         while rows := self._ceilings[log_dir]:
             self._ceilings[log_dir] = []
-            kept: dict[Key, tuple[int, int]] = {row.key: (row.leader_epoch, row.offset) for row in rows}
+            kept: dict[Key, int] = {row.key: row.offset for row in rows}
             if await self._log_manager.store_ceilings(log_dir, kept):
                 self._post(CeilingsStored(tuple(rows)))
         del self._ceilings[log_dir]
@@ -234,7 +234,7 @@ class LogEffects:
         key = effect.key
         try:
             log = await self._log_manager.create(
-                effect.topic_name, key.topic_id, key.partition_index, effect.config, is_first=effect.is_first
+                effect.topic_name, key.topic_id, key.partition_index, effect.config
             )
         except DiskError:
             # Not tried in another dir: what was made here may be found again at the next start.

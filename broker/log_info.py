@@ -33,8 +33,8 @@ class Replica(NamedTuple):
     leader_epoch: int
     #: the highest that is known, wherever the log ends; -1 when none is
     high_watermark: int
-    #: leader epoch and offset of the highest promise that is stored, (-1, -1) when none is
-    ceiling: tuple[int, int]
+    #: what others were shown of the log stayed below, -1 when nothing is stored
+    ceiling: int
 
 
 def answer_log_info(
@@ -100,8 +100,7 @@ def _row(
         high_watermark=replica.high_watermark,
         error_code=ErrorCode.NONE,
         error_message=None,
-        ceiling_epoch=replica.ceiling[0],
-        high_watermark_ceiling=replica.ceiling[1],
+        ceiling=replica.ceiling,
     )
 
 

@@ -26,7 +26,7 @@ from storage.config import LogConfig
 from storage.files import DELETED_SUFFIX, TopicPartition
 from storage.flush_stats import FlushStats
 from storage.log import Log
-from storage.log_dir import Ceilings, LogDir, Offsets
+from storage.log_dir import LogDir, Offsets
 from storage.meta_properties import LogDirRefused
 from storage.serial import Serial
 
@@ -40,10 +40,6 @@ CONCURRENCY = 8
 _IDLE_MS = 1000
 #: What the lock of a log dir answers while another process has it: a mistake, no failed disk.
 _LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
-
-#: Ceilings, leader epoch and offset, of a replica that never led, and of one that may have lost what it had.
-NEVER_LED = (-1, 0)
-NO_CEILING = (-1, -1)
 
 _log = logging.getLogger("holdfast.log_manager")
 
@@ -71,9 +67,9 @@ class ManagedLog:
     serial: Serial
 
     @property
-    def ceiling(self) -> tuple[int, int]:
-        """Leader epoch, and what the high watermark did not pass in it, as it is stored."""
-        return self.log_dir.ceilings.get(self.partition, NO_CEILING)
+    def ceiling(self) -> int:
+        """What the log's end, as others were shown it, did not pass; -1 when nothing is stored (R68)."""
+        return self.log_dir.ceilings.get(self.partition, -1)
 
 
 class LogManager:
@@ -94,8 +90,6 @@ class LogManager:
         self.logs: dict[Key, Log] = {}
         #: {path of a log dir: logs on their way there}
         self._creating: Counter[str] = Counter()
-        #: logs that were made for the first time, until it is stored that they never led
-        self._first: dict[Key, None] = {}
         #: folders that are being created or removed, and who waits for that
         self._busy_folders: dict[str, asyncio.Event] = {}
         self._loader = LogLoader(runtime, self._dir_failed, self._add)
@@ -308,19 +302,10 @@ class LogManager:
 
     # --- create and delete -----------------------------------------------------------------------------
 
-    async def create(
-        self,
-        topic: str,
-        topic_id: bytes,
-        partition_index: int,
-        config: LogConfig,
-        *,
-        is_first: bool = False,
-    ) -> Log:
+    async def create(self, topic: str, topic_id: bytes, partition_index: int, config: LogConfig) -> Log:
         """The log of a partition, a new empty one in the dir with fewest logs when it is not here yet.
 
-        Its folder is durable on return; of the first log that this broker ever had of the partition also that
-        it never led (R68). Raises: DiskError, LogDirRefused when a folder of another topic with
+        Its folder is durable on return. Raises: DiskError, LogDirRefused when a folder of another topic with
         the same name was not deleted before.
         """
         partition = TopicPartition(topic, partition_index)
@@ -330,13 +315,11 @@ class LogManager:
             if known is not None:
                 return known.log
             self._check_some_online()
-            return await self._create(partition, topic_id, config, is_first)
+            return await self._create(partition, topic_id, config)
         finally:
             self._busy_folders.pop(partition.folder_name).set()
 
-    async def _create(
-        self, partition: TopicPartition, topic_id: bytes, config: LogConfig, is_first: bool
-    ) -> Log:
+    async def _create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         log_dir = self._least_loaded_dir()
         self._creating[log_dir.path] += 1
         try:
@@ -355,16 +338,6 @@ class LogManager:
         if log_dir.failure is not None:  # it failed elsewhere meanwhile
             raise log_dir.failure
         self._add(partition, log_dir, log)
-        if is_first:
-            key = (topic_id, partition.partition_index)
-            self._first[key] = None
-            try:
-                await log_dir.ensure_ceiling(partition, partial(self._ceilings, log_dir, {}))
-            except DiskError as error:
-                self._dir_failed(log_dir, error)
-                raise
-            finally:
-                del self._first[key]
         return log
 
     async def _create_in(
@@ -459,9 +432,12 @@ class LogManager:
                 offsets[managed.partition] = high_watermark
         return offsets
 
-    async def store_ceilings(self, log_dir: LogDir, rows: Mapping[Key, tuple[int, int]]) -> bool:
-        """Make promises of leaders durable (R68), `{key: (leader epoch, offset)}`; False when the dir has
-        failed."""
+    def ceilings(self) -> dict[Key, int]:
+        """What is promised on disk of the logs that are open (R68)."""
+        return {key: managed.ceiling for key, managed in self._managed.items() if managed.ceiling >= 0}
+
+    async def store_ceilings(self, log_dir: LogDir, rows: Mapping[Key, int]) -> bool:
+        """Make promises of logs in a dir durable (R68); False when the dir has failed."""
         if log_dir.is_online:
             try:
                 await log_dir.store_ceilings(partial(self._ceilings, log_dir, rows))
@@ -469,16 +445,14 @@ class LogManager:
                 self._dir_failed(log_dir, error)
         return log_dir.is_online
 
-    def _ceilings(self, log_dir: LogDir, rows: Mapping[Key, tuple[int, int]]) -> Ceilings:
-        ceilings: Ceilings = {}
+    def _ceilings(self, log_dir: LogDir, rows: Mapping[Key, int]) -> Offsets:
+        offsets: Offsets = {}
         for key, managed in self._managed.items():
             if managed.log_dir is log_dir:
-                row = rows.get(key) or log_dir.ceilings.get(managed.partition)
-                if row is not None:
-                    ceilings[managed.partition] = row
-                elif key in self._first:
-                    ceilings[managed.partition] = NEVER_LED
-        return ceilings
+                ceiling = rows.get(key, managed.ceiling)
+                if ceiling >= 0:
+                    offsets[managed.partition] = ceiling
+        return offsets
 
     async def _store_checkpoints(self, log_dir: LogDir) -> None:
         """All rows as of now, so none of partitions that are gone. Raises: DiskError."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from broker.ceiling import Ceiling
+from broker.ceiling import Ceiling, Urgency
 from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
 from metadata.records import RECOVERING
@@ -122,15 +122,9 @@ class Refusal(NamedTuple):
 class Leadership:
     """State that only a leader has; made anew for each leader epoch (R54)."""
 
-    __slots__ = ("leader_epoch", "start_offset", "progress", "position", "proposal", "maximal_isr", "ceiling")
+    __slots__ = ("leader_epoch", "start_offset", "progress", "position", "proposal", "maximal_isr")
 
-    def __init__(
-        self,
-        leader_epoch: int,
-        progress: dict[int, ReplicaProgress],
-        isr: tuple[int, ...],
-        ceiling: Ceiling,
-    ) -> None:
+    def __init__(self, leader_epoch: int, progress: dict[int, ReplicaProgress], isr: tuple[int, ...]) -> None:
         self.leader_epoch = leader_epoch
         #: leader_epoch_start_offset: the log end when the epoch began; None until the log has taken the epoch
         self.start_offset: int | None = None
@@ -142,8 +136,6 @@ class Leadership:
         self.proposal: Proposal | None = None
         #: committed ISR plus replicas asked for; a proposed shrink does not change it (F3)
         self.maximal_isr: tuple[int, ...] = isr
-        #: what of the high watermark is promised on disk
-        self.ceiling = ceiling
 
 
 class Partition:
@@ -159,9 +151,10 @@ class Partition:
         "role",
         "high_watermark",
         "leadership",
+        "ceiling",
         "_brokers",
-        "_ceiling_records",
         "_lag_ms_max",
+        "_leader_end",
         "_told_high_watermark",
     )
 
@@ -175,7 +168,7 @@ class Partition:
         high_watermark: int,
         brokers: KnownBrokers,
         lag_ms_max: int,
-        ceiling_records: int,
+        ceiling: Ceiling,
         counts_flushed: bool,
     ) -> None:
         self.broker_id = broker_id
@@ -194,7 +187,10 @@ class Partition:
         self._told_high_watermark = high_watermark
         self._brokers = brokers
         self._lag_ms_max = lag_ms_max
-        self._ceiling_records = ceiling_records
+        #: what others are shown of the log stays below (R68)
+        self.ceiling = ceiling
+        #: of the log that we follow as its leader told last, -1 when not known
+        self._leader_end = -1
 
     # --- what others may ask -------------------------------------------------------------------------------
 
@@ -277,6 +273,7 @@ class Partition:
         if registration.leader is not None and registration.leader_recovery_state == RECOVERING:
             # another history begins, and what this one has lost was told with the election
             self._told_high_watermark = -1
+        self._leader_end = -1
         if registration.leader != self.broker_id:
             self.role = Role.FOLLOWER
             self.leadership = None
@@ -287,9 +284,7 @@ class Partition:
             for replica_id in sorted(registration.replicas)
             if replica_id != self.broker_id
         }
-        self.leadership = Leadership(
-            registration.leader_epoch, progress, registration.isr, Ceiling(self._ceiling_records, now_ms)
-        )
+        self.leadership = Leadership(registration.leader_epoch, progress, registration.isr)
         return RoleChange.BECAME_LEADER
 
     def _follow_replicas(self, leadership: Leadership, registration: PartitionRegistration) -> None:
@@ -561,10 +556,47 @@ class Partition:
                 end = progress.position
                 if end <= known:
                     return False
-        if end > leadership.ceiling.limit:
+        if end > self.ceiling.limit:
             return False
         self.high_watermark = end
         return True
+
+    # --- ceiling --------------------------------------------------------------------------------------------
+
+    def ceiling_urgency(self) -> Urgency:
+        """How much a higher ceiling is needed for what the log holds now. Who is not in sync and has none yet
+        cannot promise before its leader has told how much there is."""
+        registration = self.registration
+        if registration is None or (
+            self.broker_id not in registration.isr and self._leader_end < 0 and self.ceiling.limit < 0
+        ):
+            return Urgency.NOT_NOW
+        return self.ceiling.urgency(self.log.log_end_offset)
+
+    @property
+    def is_above_ceiling(self) -> bool:
+        """The log must not be shown as far as it goes."""
+        return self.log.log_end_offset > self.ceiling.limit and (
+            self.ceiling.is_storing or self.ceiling_urgency() is Urgency.NOW
+        )
+
+    def promise_ceiling(self, now_ms: int) -> int:
+        """The next ceiling, to be stored. Who is not in sync may have lost what was committed: it keeps what
+        it promised before, and promises what its leader holds."""
+        registration, end = self.registration, self.log.log_end_offset
+        is_in_sync = registration is not None and self.broker_id in registration.isr
+        return self.ceiling.promise(
+            end if is_in_sync else max(end, self._leader_end), now_ms, may_lower=is_in_sync
+        )
+
+    def is_ceiling_too_high(self, now_ms: int) -> bool:
+        """A lower one would do: all that was committed is in the log."""
+        registration = self.registration
+        return (
+            registration is not None
+            and self.broker_id in registration.isr
+            and self.ceiling.is_too_high(self.log.log_end_offset, now_ms)
+        )
 
     # --- follower -------------------------------------------------------------------------------------------
 
@@ -580,10 +612,11 @@ class Partition:
             end_offset = min(end_offset, leader_end_offset)
         return max(self.log.log_start_offset, min(end_offset, self.log.log_end_offset))
 
-    def leader_answered(self, leader_high_watermark: int) -> None:
+    def leader_answered(self, leader_high_watermark: int, leader_end: int) -> None:
         """Follow the leader's high watermark as far as our log goes, also backwards (R52). Only after a
-        diverging answer was acted upon (R82)."""
+        diverging answer was acted upon (R82). `leader_end`: of its log, -1 when not told."""
         assert self.role is not Role.LEADER
+        self._leader_end = leader_end
         if leader_high_watermark < 0:
             return  # not known yet in its epoch: what we know stays true
         log = self.log

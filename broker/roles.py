@@ -7,7 +7,7 @@ behind our own registration record and from nothing before it (D-2). Never touch
 """
 
 from broker.alter_partition import AlterPartitionQueue
-from broker.ceiling import Urgency
+from broker.ceiling import Ceiling, Urgency
 from broker.config import BrokerConfig, log_config, max_message_bytes
 from broker.counts import Counts
 from broker.events import (
@@ -85,7 +85,9 @@ class Roles:
         self.offline: dict[TopicPartition, None] = {}
         #: what is not among the logs was never made; False: it may lie in a failed dir
         self._is_whole = True
-        #: leaders whose high watermark nears its ceiling, and when that is to be raised at the latest (R68)
+        #: as they were stored by former processes
+        self._ceilings: dict[TopicPartition, int] = {}
+        #: replicas that near their ceiling, and when that is to be raised at the latest (R68)
         self._low_ceilings: dict[TopicPartition, None] = {}
         self._ceilings_ms: int | None = None
         #: logs asked for; at most one opening of each is under way
@@ -238,7 +240,7 @@ class Roles:
             high_watermark=self._high_watermarks.pop(key, 0),
             brokers=self.brokers,
             lag_ms_max=self.config.replica_lag_ms_max,
-            ceiling_records=self.config.ceiling_records,
+            ceiling=Ceiling(self.config.ceiling_records, self._ceilings.pop(key, -1)),
             counts_flushed=config.flush_messages == 1,
         )
         self.partitions[key] = partition
@@ -295,14 +297,8 @@ class Roles:
         if partition.advance_high_watermark(now_ms):
             self._effects += self.produce_path.high_watermark_moved(partition)
             self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
-        leadership = partition.leadership
-        if leadership is not None and leadership.start_offset is not None:
-            urgency = leadership.ceiling.urgency(partition.log.log_end_offset)
-            if urgency is not Urgency.NOT_NOW:
-                self._low_ceilings[partition.key] = None
-                wait_ms = 0 if urgency is Urgency.NOW else CEILINGS_WAIT_MS
-                if self._ceilings_ms is None or self._ceilings_ms > now_ms + wait_ms:
-                    self._ceilings_ms = now_ms + wait_ms
+        if partition.leadership is not None and partition.leadership.start_offset is not None:
+            self._raise_ceiling(partition.key, partition.ceiling_urgency(), now_ms)
 
     # --- ceilings ------------------------------------------------------------------------------------------
 
@@ -310,28 +306,31 @@ class Roles:
         """When ceilings are to be raised."""
         return self._ceilings_ms
 
+    def _raise_ceiling(self, key: TopicPartition, urgency: Urgency, now_ms: int) -> None:
+        if urgency is not Urgency.NOT_NOW:
+            self._low_ceilings[key] = None
+            due_ms = now_ms if urgency is Urgency.NOW else now_ms + CEILINGS_WAIT_MS
+            if self._ceilings_ms is None or self._ceilings_ms > due_ms:
+                self._ceilings_ms = due_ms
+
     def lower_ceilings(self, now_ms: int) -> None:
         """Find promises that were made for traffic that did not come."""
         for key, partition in self.partitions.items():
-            leadership = partition.leadership
-            if leadership is not None and leadership.ceiling.is_too_high(
-                partition.log.log_end_offset, now_ms
-            ):
-                self._low_ceilings[key] = None
-                self._ceilings_ms = now_ms
+            if partition.is_ceiling_too_high(now_ms):
+                self._raise_ceiling(key, Urgency.NOW, now_ms)
 
     def store_ceilings(self, now_ms: int) -> None:
         """Promise for all that need it at once: it is one file (R68)."""
+        low, self.fetchers.low_ceilings = self.fetchers.low_ceilings, {}
+        for key, urgency in low.items():
+            self._raise_ceiling(key, urgency, now_ms)
         if self._ceilings_ms is None or now_ms < self._ceilings_ms:
             return
         rows: list[CeilingRow] = []
         for key in self._low_ceilings:
             partition = self.partitions.get(key)
-            leadership = None if partition is None else partition.leadership
-            if partition is None or leadership is None or leadership.ceiling.is_storing:
-                continue
-            offset = leadership.ceiling.promise(partition.log.log_end_offset, now_ms)
-            rows.append(CeilingRow(key, leadership.leader_epoch, offset))
+            if partition is not None and not partition.ceiling.is_storing:
+                rows.append(CeilingRow(key, partition.promise_ceiling(now_ms)))
         self._low_ceilings = {}
         self._ceilings_ms = None
         if rows:
@@ -339,11 +338,11 @@ class Roles:
 
     def ceilings_stored(self, event: CeilingsStored, now_ms: int) -> None:
         """Promises are durable: who waited for them goes on."""
-        for key, leader_epoch, offset in event.rows:
+        for key, offset in event.rows:
             partition = self.partitions.get(key)
-            leadership = None if partition is None else partition.leadership
-            if partition is not None and leadership is not None and leadership.leader_epoch == leader_epoch:
-                leadership.ceiling.stored(offset)
+            if partition is not None:
+                partition.ceiling.stored(offset)
+                self.fetchers.ceiling_stored(key)
                 self.advance(partition, now_ms)
 
     # --- proposals -----------------------------------------------------------------------------------------
@@ -364,6 +363,7 @@ class Roles:
         """All logs found at the start are open, but for those that went offline meanwhile."""
         self._logs = {key: log for key, log in event.logs.items() if key not in self.offline}
         self._high_watermarks = dict(event.high_watermarks)
+        self._ceilings = dict(event.ceilings)
         self._is_whole = event.is_whole
         self.maybe_take_roles(now_ms)
 
@@ -412,10 +412,7 @@ class Roles:
 
     def _open_log(self, key: TopicPartition) -> None:
         topic = self.image.topics[key.topic_id]
-        registration = topic.partitions[key.partition_index]
-        is_first = registration.leader_epoch == 0 or self.broker_id in registration.adding_replicas
-        config = log_config(self.image, topic.name, self.config.static)
-        self._effects.append(OpenLog(key, topic.name, config, is_first))
+        self._effects.append(OpenLog(key, topic.name, log_config(self.image, topic.name, self.config.static)))
 
     def _delete(self, key: TopicPartition) -> None:
         # An opening under way goes on: a second one behind it could find the log that is being deleted.

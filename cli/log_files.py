@@ -73,6 +73,7 @@ def rows_of(path: Path, depth: Depth) -> Iterator[Row]:
         files.RECOVERY_POINT_CHECKPOINT,
         files.HIGH_WATERMARK_CHECKPOINT,
         files.LOG_START_CHECKPOINT,
+        files.CEILING_CHECKPOINT,
     ):
         yield from checkpoint_rows(path, ("topic", "partition", "offset"))
     elif path.name in (files.PARTITION_METADATA, files.META_PROPERTIES):

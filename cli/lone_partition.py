@@ -4,7 +4,7 @@
 rule of the partition is repeated here.
 """
 
-from broker.ceiling import Urgency
+from broker.ceiling import Ceiling, Urgency
 from broker.partition import AlterVerdict, KnownBrokers, Partition, Proposal, TopicPartition
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
@@ -96,7 +96,7 @@ class LonePartition:
             high_watermark=high_watermark,
             brokers=self.brokers,
             lag_ms_max=LAG_MS_MAX,
-            ceiling_records=CEILING_RECORDS,
+            ceiling=Ceiling(CEILING_RECORDS, -1),
             counts_flushed=counts_flushed,
         )
         self.proposal: Proposal | None = None
@@ -149,9 +149,8 @@ class LonePartition:
 
     def advance(self) -> None:
         """Move the high watermark, on a disk that stores every ceiling at once."""
-        leadership, end = self.partition.leadership, self.log.log_end_offset
-        if leadership is not None and leadership.ceiling.urgency(end) is Urgency.NOW:
-            leadership.ceiling.stored(leadership.ceiling.promise(end, self.now_ms))
+        if self.partition.ceiling_urgency() is Urgency.NOW:
+            self.partition.ceiling.stored(self.partition.promise_ceiling(self.now_ms))
         self.partition.advance_high_watermark(self.now_ms)
 
     def tick(self, duration_ms: int) -> None:

@@ -196,7 +196,7 @@ class PartitionScenario:
     def _leader_hwm(self, command: Command) -> list[str]:
         if self._partition.role is Role.LEADER:
             raise ParseError(f"{command.where}: a leader has no leader")
-        self._partition.leader_answered(command.number())
+        self._partition.leader_answered(command.number(), -1)
         return self._state()
 
     def _drop_role(self, command: Command) -> list[str]:

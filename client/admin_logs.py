@@ -61,6 +61,6 @@ async def get_replica_log_info(
                 row.log_end_offset,
                 row.flushed_offset,
                 row.high_watermark,
-                (row.ceiling_epoch, row.high_watermark_ceiling),
+                row.ceiling,
             )
     return found

@@ -17,6 +17,5 @@ class ReplicaLog:
     flushed_offset: int
     #: -1 when not known
     high_watermark: int
-    #: (leader epoch, offset): as long as it led in that epoch, the high watermark was at most this; (-1, 0)
-    #: if it never led, (-1, -1) when not known
-    ceiling: tuple[int, int] = (-1, -1)
+    #: no high watermark that counted this replica was above, -1 when not known
+    ceiling: int = -1

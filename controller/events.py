@@ -98,9 +98,8 @@ class LogInfoArrived:
     #: both -1 when not known
     flushed_offset: int = -1
     high_watermark: int = -1
-    #: (leader epoch, offset) that the high watermark did not pass as long as it led; (-1, 0) if it never led,
-    #: (-1, -1) when not known
-    ceiling: tuple[int, int] = (-1, -1)
+    #: no high watermark that counted this replica was above, -1 when not known
+    ceiling: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,5 +217,5 @@ def _arrived(broker_id: int, broker_epoch: int, key: PartitionKey, row: ReplicaL
         error_code=row.error_code,
         flushed_offset=row.flushed_offset,
         high_watermark=row.high_watermark,
-        ceiling=(row.ceiling_epoch, row.high_watermark_ceiling),
+        ceiling=row.ceiling,
     )

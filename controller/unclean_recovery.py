@@ -92,9 +92,9 @@ class Recovery:
     #: by broker, the highest high watermark that an answer told of, -1 when none is known: true also when the
     #: answer is void by now
     claims: dict[int, int] = field(default_factory=dict)
-    #: by broker, (leader epoch, offset): where it led last its high watermark was at most this. True also
-    #: when the answer is void: nobody has led since
-    ceilings: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: by broker, what no high watermark that counted its replica was above: on its disk, so true also when
+    #: the answer is void
+    ceilings: dict[int, int] = field(default_factory=dict)
 
     @property
     def identity(self) -> tuple[int, int, Strategy]:
@@ -231,7 +231,7 @@ class UncleanRecovery:
         )
         known = recovery.claims.get(event.broker_id, event.high_watermark)
         recovery.claims[event.broker_id] = max(event.high_watermark, known)
-        if event.ceiling[1] >= 0:
+        if event.ceiling >= 0:
             recovery.ceilings[event.broker_id] = event.ceiling
         self._dirty[key] = None
         return Verdict.OK
@@ -407,27 +407,22 @@ def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> 
 
 
 def most_lost(
-    partition: PartitionRegistration,
-    replies: dict[int, LogReply],
-    ceilings: dict[int, tuple[int, int]],
-    chosen: int,
+    partition: PartitionRegistration, replies: dict[int, LogReply], ceilings: dict[int, int], chosen: int
 ) -> int | None:
-    """Committed records that the chosen log may lack at most; None when nobody knows.
+    """Committed records that the chosen log may lack at most; None when nobody knows (R68).
 
-    What was committed in the last epoch with a ceiling stayed below it, and so did all before, as that
-    leader's log held it. Leaders of later epochs stored none, so they committed nothing: if all replicas have
-    told of their last ceilings, or one of the last epoch before this one is among them. Surely the same as
-    that leader's is the log of a replica that was complete once in this history, and so much of a longer one
+    Whoever was complete once was counted as long as the high watermark moved: it is below the ceiling of each
+    of them. Surely the same as what was committed is the log of such a replica, and so much of a longer one
     that ends in the same epoch.
     """
-    leader_epoch, ceiling = max(ceilings.values(), default=(-1, -1))
-    is_last = leader_epoch == partition.leader_epoch - 1
-    if ceiling < 0 or not (is_last or set(partition.replicas) <= ceilings.keys()):
+    complete = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    known = [ceilings[replica] for replica in complete if replica in ceilings]
+    if not known:
         return None
     own, same_end = replies[chosen], 0
     # else its seats may be of a history that the election before this one has given up
     if partition.leader_recovery_state == RECOVERED:
-        for replica in (*partition.isr, *partition.elr, *partition.last_known_elr):
+        for replica in complete:
             reply = replies.get(replica)
             if (
                 reply is not None
@@ -435,7 +430,7 @@ def most_lost(
                 and reply.end_offset <= own.end_offset
             ):
                 same_end = max(same_end, reply.end_offset)
-    return max(0, ceiling - same_end)
+    return max(0, min(known) - same_end)
 
 
 def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[LogEnd, ...]:

@@ -196,8 +196,8 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int(
         "replica.high.watermark.ceiling.records",
         1000,
-        "Records that a leader promises on disk ahead of its high watermark at least: how loose the upper "
-        "bound of a loss is for a quiet partition (R68).",
+        "Records that a replica promises on disk ahead of what it holds at least: how loose the upper bound "
+        "of a loss is for a quiet partition (R68).",
         1,
     ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),

@@ -18,7 +18,6 @@ FORMAT_VERSION = 0
 SMALL_FILE_MAX_BYTES = 64 << 20
 
 OFFSETS_COLUMNS = 3
-EPOCH_OFFSETS_COLUMNS = 4
 
 
 async def write_atomically(disk: Disk, path: str, text: str) -> None:
@@ -96,30 +95,12 @@ async def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int],
 async def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
     """What `write_offsets` stored; empty when the file is missing or garbage, so that nothing is believed to
     be flushed. Raises: DiskError."""
-    return {key: offset for key, (offset,) in (await _read_numbers(disk, path, OFFSETS_COLUMNS)).items()}
-
-
-async def write_epoch_offsets(disk: Disk, path: str, rows: Mapping[tuple[str, int], tuple[int, int]]) -> None:
-    """Store `{(topic, partition_index): (leader_epoch, offset)}`, one line `topic partition epoch offset`
-    each. Raises: DiskError."""
-    lines = [(*key, *numbers) for key, numbers in sorted(rows.items())]
-    await write_atomically(disk, path, encode_rows(lines))
-
-
-async def read_epoch_offsets(disk: Disk, path: str) -> dict[tuple[str, int], tuple[int, int]]:
-    """What `write_epoch_offsets` stored; empty when the file is missing or garbage. Raises: DiskError."""
-    return {
-        key: (leader_epoch, offset)
-        for key, (leader_epoch, offset) in (await _read_numbers(disk, path, EPOCH_OFFSETS_COLUMNS)).items()
-    }
-
-
-async def _read_numbers(disk: Disk, path: str, columns: int) -> dict[tuple[str, int], tuple[int, ...]]:
     text = await read_text(disk, path)
-    rows = decode_rows(text, columns) if text is not None else None
+    rows = decode_rows(text, OFFSETS_COLUMNS) if text is not None else None
+    offsets: dict[tuple[str, int], int] = {}
     try:
-        return {
-            (topic, int(partition)): tuple(map(int, numbers)) for topic, partition, *numbers in rows or ()
-        }
+        for topic, partition, offset in rows or ():
+            offsets[topic, int(partition)] = int(offset)
     except ValueError:
         return {}
+    return offsets

@@ -20,7 +20,7 @@ META_PROPERTIES = "meta.properties"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
-CEILING_CHECKPOINT = "high-watermark-ceiling-checkpoint"
+CEILING_CHECKPOINT = "ceiling-offset-checkpoint"
 
 
 class TopicPartition(NamedTuple):

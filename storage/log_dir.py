@@ -1,8 +1,8 @@
 """One log dir: its identity and the checkpoints of the partitions in it (D5, R87).
 
 Owns `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` and
-`high-watermark-ceiling-checkpoint`. The first three may lag behind the log, never be ahead of it: `lower` is
-awaited before a log is cut. The last is ahead of the high watermark, never behind it (R68).
+`ceiling-offset-checkpoint`. The first three may lag behind the log, never be ahead of it: `lower` is awaited
+before a log is cut. The last is ahead of what others were shown of the log, never behind it (R68).
 """
 
 import asyncio
@@ -23,8 +23,6 @@ from storage.folders import make_durably
 
 #: `{(topic, partition_index): offset}`
 Offsets = dict[tuple[str, int], int]
-#: `{(topic, partition_index): (leader_epoch, offset)}`
-Ceilings = dict[tuple[str, int], tuple[int, int]]
 
 
 class LogDir:
@@ -62,7 +60,7 @@ class LogDir:
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
-        self.ceilings: Ceilings = {}
+        self.ceilings: Offsets = {}
 
     @classmethod
     async def open(cls, runtime: Runtime, path: str, cluster_id: str, node_id: int) -> "LogDir":
@@ -102,7 +100,7 @@ class LogDir:
         self.recovery_points = await checkpoint.read_offsets(self._disk, self.file(RECOVERY_POINT_CHECKPOINT))
         self.log_starts = await checkpoint.read_offsets(self._disk, self.file(LOG_START_CHECKPOINT))
         self.high_watermarks = await checkpoint.read_offsets(self._disk, self.file(HIGH_WATERMARK_CHECKPOINT))
-        self.ceilings = await checkpoint.read_epoch_offsets(self._disk, self.file(CEILING_CHECKPOINT))
+        self.ceilings = await checkpoint.read_offsets(self._disk, self.file(CEILING_CHECKPOINT))
 
     async def store_log_offsets(self, current: Callable[[], tuple[Offsets, Offsets]]) -> None:
         """Store recovery points and log starts; `current` is asked once nobody else writes, so that it cannot
@@ -121,22 +119,13 @@ class LogDir:
             await self._store(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks, high_watermarks)
             self.high_watermarks = high_watermarks
 
-    async def store_ceilings(self, current: Callable[[], Ceilings]) -> None:
-        """Store what leaders promise of their high watermarks; `current` is asked once nobody else writes."""
+    async def store_ceilings(self, current: Callable[[], Offsets]) -> None:
+        """Store what the logs' ends are promised to stay below, as they are shown; `current` is asked once
+        nobody else writes."""
         async with self._writing:
-            await self._store_ceilings(current())
-
-    async def ensure_ceiling(self, partition: TopicPartition, current: Callable[[], Ceilings]) -> None:
-        """As `store_ceilings`, unless there is a row of the partition by then: ten thousand that are made at
-        once share a few writes."""
-        async with self._writing:
-            if partition not in self.ceilings:
-                await self._store_ceilings(current())
-
-    async def _store_ceilings(self, ceilings: Ceilings) -> None:
-        if ceilings != self.ceilings:
-            await checkpoint.write_epoch_offsets(self._disk, self.file(CEILING_CHECKPOINT), ceilings)
-        self.ceilings = ceilings
+            ceilings = current()
+            await self._store(CEILING_CHECKPOINT, self.ceilings, ceilings)
+            self.ceilings = ceilings
 
     async def lower(self, partition: TopicPartition, offset: int) -> None:
         """Durably take back claims above `offset`: a recovery point there would hide a hole from recovery, a
@@ -153,7 +142,7 @@ class LogDir:
     def has_rows_of(self, partition: TopicPartition) -> bool:
         """Whether some file speaks of the partition: of a new log of that name it would be a lie."""
         stored = (self.recovery_points, self.log_starts, self.high_watermarks, self.ceilings)
-        return any(partition in rows for rows in stored)
+        return any(partition in offsets for offsets in stored)
 
     async def _store(self, name: str, stored: Offsets, offsets: Offsets) -> None:
         if stored != offsets:

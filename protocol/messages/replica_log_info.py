@@ -59,15 +59,10 @@ class ReplicaLogInfo:
         "REQUEST_LIMIT_REACHED beyond the limit: ask again for these rows.",
     )
     error_message: str | None = field(nullable(string), "What to do about the error.")
-    ceiling_epoch: int = field(
-        int32,
-        "In which this replica led when it stored the ceiling, -1 if it never led.",
-        since=1,
-        default=-1,
-    )
-    high_watermark_ceiling: int = field(
+    ceiling: int = field(
         int64,
-        "As long as it led, the high watermark was at most this; -1 when nothing is stored.",
+        "Nobody was shown that this replica holds more, -1 when nothing is stored: no high watermark that "
+        "counted it was above.",
         since=1,
         default=-1,
     )

@@ -24,7 +24,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     replicas.RegistrationsAreCommitted,
     replicas.ReplicationQuorumSuperset,
     replicas.HighWatermarkNeedsMinIsr,
-    replicas.HighWatermarkStaysUnderCeiling,
+    replicas.HighWatermarkStaysUnderCeilings,
     logs.LeaderCandidateCompleteness,
     logs.LeaderCompleteness,
     logs.LogMatching,

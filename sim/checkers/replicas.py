@@ -158,27 +158,27 @@ class OneLeaderPerEpoch(Property):
                 seen.broken(self, view.index, story)
 
 
-class HighWatermarkStaysUnderCeiling(Property):
-    """As long as somebody leads, its high watermark stays below what it has stored as a ceiling (R68)."""
+class HighWatermarkStaysUnderCeilings(Property):
+    """A leader's high watermark moves only below what it, and everybody whom it counts, has promised on disk
+    (R68)."""
 
-    name = "B-4 HighWatermarkStaysUnderCeiling"
+    name = "B-4 HighWatermarkStaysUnderCeilings"
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        leadership = view.leadership
-        if leadership is None or before.leadership is not leadership:
+        leadership, registration = view.leadership, view.registration
+        if leadership is None or registration is None or before.leadership is not leadership:
             return
-        assert view.broker.node is not None
-        managed = view.broker.node.log_manager.managed(view.replica.key)
-        if managed is None:
+        if view.high_watermark <= before.high_watermark:
             return
-        leader_epoch, ceiling = managed.ceiling
-        is_stored = leader_epoch == leadership.leader_epoch
-        has_moved = view.high_watermark > before.high_watermark
-        if (is_stored and view.high_watermark > ceiling) or (has_moved and not is_stored):
-            story = f"{view.broker.name} is at {view.high_watermark} in epoch {leadership.leader_epoch}"
-            seen.broken(self, view.index, f"{story}, on disk is {ceiling} of {leader_epoch}")
+        for broker_id in registration.isr:
+            member = seen.live_replica(view.index, broker_id)
+            node = None if member is None else member.broker.node
+            managed = None if node is None else node.log_manager.managed(view.replica.key)
+            if managed is not None and managed.ceiling < view.high_watermark:
+                story = f"{view.broker.name} is at {view.high_watermark}, {broker_id} has promised"
+                seen.broken(self, view.index, f"{story} {managed.ceiling}")
 
 
 class HighWatermarkNeedsMinIsr(Property):

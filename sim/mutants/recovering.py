@@ -252,21 +252,8 @@ def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any
 
 @mutant(unclean_recovery, "most_lost", breaks="R68", by="B-4", setting=ALL_EMPTY)
 def bounds_by_any_ceiling(original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int) -> Any:
-    """The ceilings of whoever has told bound the loss, though a later leader may not be among them."""
-    known = {replica: ceilings.get(replica, (-1, 0)) for replica in partition.replicas}
-    return original(partition, replies, known, chosen)
-
-
-@mutant(unclean_recovery, "most_lost", breaks="R68", by="B-4", setting=ALL_EMPTY)
-def bounds_by_the_lowest_ceiling(
-    original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
-) -> Any:
-    """The first leader's ceiling bounds the loss, not the last one's."""
-    told = {replica: row for replica, row in ceilings.items() if row[0] >= 0}
-    if told:
-        epoch = max(told.values())[0]
-        ceilings = {replica: (epoch, min(told.values())[1]) for replica in ceilings}
-    return original(partition, replies, ceilings, chosen)
+    """The ceiling of a replica that was left behind bounds the loss too."""
+    return original(replace(partition, elr=partition.replicas), replies, ceilings, chosen)
 
 
 @mutant(

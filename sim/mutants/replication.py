@@ -24,6 +24,20 @@ LAGGING = Setting(
         "clog": 2,
     }
 )
+#: beyond the budget, again and again, so that who has lost its tail is asked before it is in sync
+POWER_AND_OUT = Setting(
+    band="over-budget",
+    faults={
+        "power_all": 4,
+        "power_broker": 5,
+        "power_leader": 4,
+        "starve_follower": 3,
+        "kill_all_brokers": 1,
+    },
+    shape={"recovery_manager": True},
+    gap_ms=300,
+    seconds=20,
+)
 #: leaders change while followers hold more than the new leader
 DIVERGING = Setting(
     faults={"kill_busy_leader": 4, "isolate_leader": 4, "pause_leader": 3, "kill_leader": 2, "kill_broker": 1}
@@ -138,16 +152,41 @@ def ignores_pending_expansion(original: Any, self: Partition, now_ms: int) -> An
 @mutant(Partition, "advance_high_watermark", breaks="R68", by="B-4")
 def passes_its_ceiling(original: Any, self: Partition, now_ms: int) -> Any:
     """The high watermark moves before its ceiling is stored."""
-    if self.leadership is not None:
-        self.leadership.ceiling.limit = self.log.log_end_offset
+    self.ceiling.limit = max(self.ceiling.limit, self.log.log_end_offset)
     return original(self, now_ms)
 
 
 @mutant(Ceiling, "promise", breaks="R68", by="B-4")
-def counts_promises_at_once(original: Any, self: Ceiling, end: int, now_ms: int) -> Any:
+def counts_promises_at_once(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """A ceiling counts when it is asked for, not when it is durable."""
-    self.limit = original(self, end, now_ms)
+    self.limit = original(self, end, now_ms, may_lower=may_lower)
     return self.limit
+
+
+@mutant(Fetchers, "_promise_first", breaks="R68", by="B-4")
+def shows_logs_above_their_ceilings(original: Any, self: Fetchers, source: Any) -> Any:
+    """A follower shows its leader what it has before its ceiling is stored."""
+    ready = list(source.ready)
+    original(self, source)
+    for key in ready:
+        if key not in source.ready:
+            self.ceiling_stored(key)
+
+
+@mutant(
+    Ceiling,
+    "promise",
+    breaks="R68",
+    by="B-4",
+    setting=POWER_AND_OUT,
+    gap="needs a replica that has lost its tail, promises for what it has fetched again, and is compared "
+    "before it is in sync, while nobody who was complete has told less; a test of the partition has it",
+)
+def lowers_ceilings_out_of_sync(
+    original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool
+) -> Any:
+    """Who has lost its tail lowers its ceiling to what is left."""
+    return original(self, end, now_ms, may_lower=True)
 
 
 @mutant(
@@ -158,10 +197,10 @@ def counts_promises_at_once(original: Any, self: Ceiling, end: int, now_ms: int)
     gap="needs a burst longer than a ceiling is ahead within the one write that lowers it; a unit test and a "
     "property over random traffic have it",
 )
-def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int) -> Any:
+def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """While a lower ceiling is written the high watermark still moves up to the higher one."""
     limit = self.limit
-    offset = original(self, end, now_ms)
+    offset = original(self, end, now_ms, may_lower=may_lower)
     self.limit = limit
     return offset
 
@@ -457,7 +496,9 @@ def keeps_high_watermark_when_cut(original: Any, self: Partition) -> Any:
 
 
 @mutant(Partition, "leader_answered", breaks="R52", by="I-1 A-2")
-def takes_high_watermark_beyond_end(original: Any, self: Partition, leader_high_watermark: int) -> Any:
+def takes_high_watermark_beyond_end(
+    original: Any, self: Partition, leader_high_watermark: int, leader_end: int
+) -> Any:
     """A follower takes the leader's high watermark though its own log is shorter."""
     if leader_high_watermark > self.high_watermark:
         self.high_watermark = leader_high_watermark
@@ -469,7 +510,7 @@ def learns_before_it_truncates(
 ) -> Any:
     """A diverging answer's high watermark counts before the log is cut."""
     if answer.error_code == ErrorCode.NONE and answer.diverging_epoch is not None:
-        row.partition.leader_answered(answer.high_watermark)
+        row.partition.leader_answered(answer.high_watermark, answer.log_end_offset)
     return original(self, row, answer, fetched, effects, now_ms)
 
 

@@ -158,7 +158,7 @@ def view_of(scene: Scene, broker_id: int, batches: Iterable[BatchMark] = (), **g
         high_watermark=0,
         brokers=KnownBrokers(),
         lag_ms_max=1000,
-        ceiling_records=100,
+        ceiling=Ceiling(100, -1),
         counts_flushed=False,
     )
     history = History(log)
@@ -199,7 +199,7 @@ def leads(view: ReplicaView, epoch: int = 5, start_offset: int | None = 0, **giv
     view.role = view.replica.role = Role.LEADER
     registration = row(leader=view.broker.node_id, leader_epoch=epoch, **given)
     view.registration = view.replica.registration = registration
-    view.leadership = view.replica.leadership = Leadership(epoch, {}, registration.isr, Ceiling(100, 0))
+    view.leadership = view.replica.leadership = Leadership(epoch, {}, registration.isr)
     view.leadership.start_offset = start_offset
     view.maximal_isr = view.leadership.maximal_isr
     return view

@@ -240,7 +240,7 @@ def test_new_leader_hides_its_high_watermark_but_serves_what_it_knows() -> None:
     harness = CoreHarness()
     harness.logs[KEY] = MemoryLog(20, 0)
     harness.join(partition(2))
-    harness.partition.leader_answered(12)
+    harness.partition.leader_answered(12, -1)
     harness.metadata(change(leader=1, isr=(1, 3)))
     assert harness.fetch_rows(harness.fetch(-1, 5, epoch=-1)) == [("NONE", -1, 5, 12)]
     assert _latest(harness) == ("OFFSET_NOT_AVAILABLE", -1)

@@ -13,6 +13,7 @@ from broker.events import (
     Truncate,
 )
 from broker.fetcher import PAUSE_MS_MIN
+from broker.roles import CEILINGS_WAIT_MS
 from cli.lone_partition import MemoryLog
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
@@ -27,7 +28,7 @@ def follower(log: MemoryLog | None = None, *, leader_epoch: int = 5, high_waterm
     if log is not None:
         harness.logs[KEY] = log
     harness.join(partition(2, leader_epoch=leader_epoch))
-    harness.partition.leader_answered(high_watermark)
+    harness.partition.leader_answered(high_watermark, -1)
     return harness
 
 
@@ -328,3 +329,55 @@ def test_rows_that_are_ready_do_not_wait_for_a_parked_request() -> None:
     second = take(harness)
     assert second.request.session_epoch == 1
     assert [listed.partition_index for listed in second.request.partitions] == [0]
+
+
+# --- ceilings (R68) ----------------------------------------------------------------------------------------
+
+
+def promising() -> CoreHarness:
+    """A follower that has fetched 1200 records, more than it has promised, on a disk that takes its time."""
+    harness = follower()
+    sent = take(harness)
+    harness.stores_slowly = True
+    answer(harness, sent, row(fetched_batch(0, 1200, 5), end=1200))
+    assert harness.logs[KEY].log_end_offset == 1200
+    return harness
+
+
+def test_a_log_is_shown_as_far_as_it_is_promised() -> None:
+    harness = promising()
+    assert harness.fetches == []
+    assert [tuple(effect.rows) for effect in harness.ceilings] == [((KEY, 1200 + 2 * 1000),)]
+    harness.finish_ceilings()
+    assert [listed.fetch_offset for listed in take(harness).request.partitions] == [1200]
+
+
+def test_another_leader_is_not_shown_it_either() -> None:
+    harness = promising()
+    harness.metadata(change(leader=3))
+    assert [listed for fetch in harness.fetches for listed in fetch.request.partitions] == []
+    harness.fetches.clear()
+    harness.finish_ceilings()
+    sent = take(harness)
+    assert (sent.source_id, [listed.fetch_offset for listed in sent.request.partitions]) == (3, [1200])
+
+
+def test_a_replica_that_goes_while_it_promises_and_comes_back_begins_anew() -> None:
+    harness = promising()
+    harness.metadata(change(replicas=(2, 3), isr=(2, 3)))
+    harness.finish_ceilings()
+    harness.fetches.clear()
+    harness.stores_slowly = False
+    harness.metadata(change(replicas=(1, 2, 3), adding=(1,), original=(2, 3)))
+    assert [listed.fetch_offset for listed in take(harness).request.partitions] == [0]
+
+
+def test_a_steady_follower_waits_for_no_ceiling() -> None:
+    """It is raised when half of it is used."""
+    harness = follower()
+    for offset in range(0, 6000, 300):
+        harness.stores_slowly = offset >= 300
+        answer(harness, take(harness), row(fetched_batch(offset, 300, 5), end=offset + 300))
+        harness.tick(CEILINGS_WAIT_MS)
+        harness.finish_ceilings()
+        assert harness.fetches, "the next fetch is sent before the ceiling is stored"

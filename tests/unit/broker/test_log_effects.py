@@ -30,7 +30,7 @@ from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.record_batch import check_batch
 from runtime.memory import MemoryWorld, memory_runtime, settle
-from storage.checkpoint import read_epoch_offsets
+from storage.checkpoint import read_offsets
 from storage.config import LogConfig
 from storage.files import CEILING_CHECKPOINT
 from storage.log import Log
@@ -169,11 +169,11 @@ async def test_a_flush_is_told_also_when_its_log_is_gone(place: Place) -> None:
     assert place.kinds().count(Flushed) == 2
 
 
-# --- ceilings of the high watermark (R68) ------------------------------------------------------------------
+# --- ceilings (R68) ----------------------------------------------------------------------------------------
 
 
-def ceilings(offset: int, epoch: int = 3) -> StoreCeilings:
-    return StoreCeilings((CeilingRow(KEY, epoch, offset),))
+def ceilings(offset: int) -> StoreCeilings:
+    return StoreCeilings((CeilingRow(KEY, offset),))
 
 
 async def test_a_ceiling_is_on_disk_when_it_counts(place: Place) -> None:
@@ -181,9 +181,9 @@ async def test_a_ceiling_is_on_disk_when_it_counts(place: Place) -> None:
     place.effects.store_ceilings(ceilings(100))
     assert place.events == []
     await settle()
-    assert place.events == [CeilingsStored((CeilingRow(KEY, 3, 100),))]
+    assert place.events == [CeilingsStored((CeilingRow(KEY, 100),))]
     place.world.disk.power_loss()
-    assert await read_epoch_offsets(place.world.disk, path) == {("topic", 0): (3, 100)}
+    assert await read_offsets(place.world.disk, path) == {("topic", 0): 100}
 
 
 async def test_ceilings_that_come_during_a_write_share_the_next(place: Place) -> None:
@@ -196,7 +196,7 @@ async def test_ceilings_that_come_during_a_write_share_the_next(place: Place) ->
     assert len(place.events) < 3
     managed = place.manager.managed(KEY)
     assert managed is not None
-    assert managed.ceiling == (3, 300)
+    assert managed.ceiling == 300
 
 
 @pytest.mark.usefixtures("failures_logged")

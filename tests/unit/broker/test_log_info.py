@@ -34,8 +34,8 @@ class Log:
         return self.last_epoch, self.log_end_offset
 
 
-OPEN = Replica(Log(), True, 6, 25, (5, 30))
-FOLLOWER = ReplicaLogInfo(0, 4, 6, 40, 30, 25, ErrorCode.NONE, None, 5, 30)
+OPEN = Replica(Log(), True, 6, 25, 60)
+FOLLOWER = ReplicaLogInfo(0, 4, 6, 40, 30, 25, ErrorCode.NONE, None, 60)
 
 
 def image_of(registration: PartitionRegistration) -> MetadataImage:

@@ -5,11 +5,11 @@ import errno
 
 import pytest
 
-from broker.log_manager import NEVER_LED, NO_CEILING, Key, LogManager, LogManagerConfig
+from broker.log_manager import Key, LogManager, LogManagerConfig
 from runtime.api import Disk, DiskError, Runtime
 from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
-from storage.checkpoint import read_epoch_offsets, read_offsets, write_atomically
+from storage.checkpoint import read_offsets, write_atomically
 from storage.config import LogConfig
 from storage.files import CEILING_CHECKPOINT
 from storage.meta_properties import LogDirRefused
@@ -429,38 +429,17 @@ async def test_high_watermarks_are_stored_every_few_seconds_and_outlive_the_reco
     assert process.manager.logs[TOPIC, 1].log_end_offset == 0
 
 
-async def test_ceilings_outlive_a_power_loss_and_a_log_that_never_led_is_told_from_a_lost_one() -> None:
-    """R68: of a log that was here before and is made anew nobody knows what it had promised."""
-    disk = MemoryDisk()
-    process = Process(disk, ("/a",))
-    await process.start()
-    for index, is_first in ((0, True), (1, True), (2, False)):
-        await process.manager.create("topic", TOPIC, index, SMALL, is_first=is_first)
+async def test_ceilings_outlive_a_power_loss() -> None:
+    """R68: of a log without one nothing is known."""
+    process, disk = await broker_with_two_logs()
     managed = process.manager.managed((TOPIC, 0))
     assert managed is not None
-    assert managed.ceiling == NEVER_LED
-    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): (3, 70)})
+    assert managed.ceiling == -1
+    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): 70})
     await process.kill(disk, loses_power=True)
-    process = Process(disk, ("/a",))
+    process = Process(disk)
     await process.start()
-    found = [process.manager.managed((TOPIC, index)) for index in (0, 1, 2)]
-    assert [None if one is None else one.ceiling for one in found] == [(3, 70), NEVER_LED, NO_CEILING]
-
-
-async def test_many_logs_that_are_made_at_once_all_have_their_rows() -> None:
-    disk = MemoryDisk()
-    process = Process(disk, ("/a",))
-    await process.start()
-    disk.hold_flushes()
-    makings = [
-        asyncio.ensure_future(process.manager.create("topic", TOPIC, index, SMALL, is_first=True))
-        for index in range(20)
-    ]
-    await settle()
-    disk.release_flushes()
-    await asyncio.gather(*makings)
-    rows = await read_epoch_offsets(disk, f"/a/{CEILING_CHECKPOINT}")
-    assert rows == {("topic", index): NEVER_LED for index in range(20)}
+    assert process.manager.ceilings() == {(TOPIC, 0): 70}
 
 
 async def test_a_ceiling_of_a_topic_that_was_deleted_is_none_of_the_next_of_that_name() -> None:
@@ -470,29 +449,25 @@ async def test_a_ceiling_of_a_topic_that_was_deleted_is_none_of_the_next_of_that
     await process.manager.create("topic", TOPIC, 0, SMALL)
     before = process.manager.managed((TOPIC, 0))
     assert before is not None
-    assert await process.manager.store_ceilings(before.log_dir, {(TOPIC, 0): (3, 70)})
-    assert before.ceiling == (3, 70)
+    assert await process.manager.store_ceilings(before.log_dir, {(TOPIC, 0): 70})
+    assert before.ceiling == 70
     await process.manager.delete(TOPIC, 0)
     await process.manager.create("topic", OTHER, 0, SMALL)
     managed = process.manager.managed((OTHER, 0))
     assert managed is not None
-    assert managed.ceiling == NO_CEILING
-    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): (3, 70)})
-    assert managed.ceiling == NO_CEILING
+    assert managed.ceiling == -1
+    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): 70})
+    assert managed.ceiling == -1
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0\n1\ntopic 0 3\n", "0\n1\ntopic 0 three 70\n", "0\n2\ntopic 0 3 70\n"]
-)
+@pytest.mark.parametrize("text", ["", "0\n1\ntopic 0\n", "0\n1\ntopic 0 x\n", "0\n2\ntopic 0 7\n"])
 async def test_a_ceiling_file_that_is_garbage_tells_of_nothing(text: str) -> None:
     process, disk = await broker_with_two_logs()
     await process.kill(disk)
     await write_atomically(disk, f"/a/{CEILING_CHECKPOINT}", text)
     process = Process(disk)
     await process.start()
-    managed = process.manager.managed((TOPIC, 0))
-    assert managed is not None
-    assert managed.ceiling == NO_CEILING
+    assert process.manager.ceilings() == {}
 
 
 async def test_logs_with_flush_ms_are_flushed_in_time_and_the_others_left_alone() -> None:

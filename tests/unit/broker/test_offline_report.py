@@ -82,7 +82,7 @@ def test_what_a_start_with_a_failed_dir_did_not_find_is_reported_before_it_is_un
     harness = CoreHarness()
     harness.logs[KEY] = MemoryLog()
     harness.post(
-        Started(), LogsLoaded({KEY: harness.logs[KEY]}, {}, is_whole=False), ControllerChanged(101, 1)
+        Started(), LogsLoaded({KEY: harness.logs[KEY]}, {}, {}, is_whole=False), ControllerChanged(101, 1)
     )
     harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 3, False))
     harness.metadata(TopicRecord("t", TOPIC), partition(1), partition(2, index=1), register(1, 3))

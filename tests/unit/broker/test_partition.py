@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.partition import AlterVerdict, Role, RoleChange
-from cli.lone_partition import LAG_MS_MAX, LonePartition, MemoryLog, registration
+from broker.ceiling import Ceiling, Urgency
+from broker.partition import AlterVerdict, Partition, Role, RoleChange
+from cli.lone_partition import KEY, LAG_MS_MAX, LonePartition, MemoryLog, registration
 from metadata.records import RECOVERING
 from protocol.errors import ErrorCode
 
@@ -69,12 +70,12 @@ def test_what_is_known_of_the_high_watermark_outlives_the_records_below_it() -> 
     assert (partition.high_watermark, partition.claimed_high_watermark) == (10, 25)
     scenario = LonePartition(log=MemoryLog(10, 0))
     scenario.register(registration(leader=2, leader_epoch=4))
-    scenario.partition.leader_answered(40)
+    scenario.partition.leader_answered(40, -1)
     assert (scenario.partition.high_watermark, scenario.partition.claimed_high_watermark) == (10, 40)
     # the leader of a later epoch does not know it yet, then it is lower
-    scenario.partition.leader_answered(-1)
+    scenario.partition.leader_answered(-1, -1)
     assert (scenario.partition.high_watermark, scenario.partition.claimed_high_watermark) == (10, 40)
-    scenario.partition.leader_answered(30)
+    scenario.partition.leader_answered(30, -1)
     assert scenario.partition.claimed_high_watermark == 30
 
 
@@ -386,15 +387,69 @@ def test_high_watermark_waits_for_its_ceiling() -> None:
     """R68: what is committed must be known to the disk as an upper bound."""
     scenario = LonePartition()
     scenario.register(registration(), start=False)
-    assert scenario.partition.epoch_started(0, 0)
-    leadership = scenario.partition.leadership
-    assert leadership is not None
+    partition = scenario.partition
+    assert partition.epoch_started(0, 0)
     scenario.log.append(5, 0)
     for replica_id in (2, 3):
-        scenario.partition.follower_fetched(replica_id, 10 * replica_id, 5, 5, scenario.now_ms)
-    assert not scenario.partition.advance_high_watermark(scenario.now_ms)
-    offset = leadership.ceiling.promise(5, scenario.now_ms)
-    assert not scenario.partition.advance_high_watermark(scenario.now_ms), "it is on its way to the disk"
-    leadership.ceiling.stored(offset)
-    assert scenario.partition.advance_high_watermark(scenario.now_ms)
-    assert scenario.partition.high_watermark == 5
+        partition.follower_fetched(replica_id, 10 * replica_id, 5, 5, scenario.now_ms)
+    assert not partition.advance_high_watermark(scenario.now_ms)
+    offset = partition.promise_ceiling(scenario.now_ms)
+    assert not partition.advance_high_watermark(scenario.now_ms), "it is on its way to the disk"
+    partition.ceiling.stored(offset)
+    assert partition.advance_high_watermark(scenario.now_ms)
+    assert partition.high_watermark == 5
+
+
+def follower(log: MemoryLog, stored: int, isr: tuple[int, ...]) -> Partition:
+    """Of leader 2, in epoch 4, with a ceiling of a former process."""
+    partition = Partition(
+        1,
+        KEY,
+        "t",
+        log,
+        high_watermark=0,
+        brokers=LonePartition().brokers,
+        lag_ms_max=1000,
+        ceiling=Ceiling(10, stored),
+        counts_flushed=False,
+    )
+    partition.apply_registration(registration(leader=2, leader_epoch=4, isr=isr), 0)
+    return partition
+
+
+def test_a_follower_in_sync_promises_what_it_has() -> None:
+    """R68: all that was committed is in its log."""
+    partition = follower(MemoryLog(100, 3), 5000, (1, 2, 3))
+    assert partition.ceiling_urgency() is Urgency.NOT_NOW
+    assert partition.is_ceiling_too_high(0)
+    assert partition.promise_ceiling(0) == 110
+    partition = follower(MemoryLog(100, 3), -1, (1, 2, 3))
+    assert partition.is_above_ceiling
+    assert partition.ceiling_urgency() is Urgency.NOW
+
+
+def test_a_follower_out_of_sync_keeps_what_it_promised() -> None:
+    """R68: it has lost its tail, and its promise may be all that is known of it."""
+    partition = follower(MemoryLog(100, 3), 5000, (2, 3))
+    assert not partition.is_ceiling_too_high(0)
+    assert not partition.is_above_ceiling
+    partition.leader_answered(6000, 7000)
+    assert partition.promise_ceiling(0) == 7010
+
+
+def test_a_follower_out_of_sync_that_has_promised_nothing_waits_for_its_leader_to_tell() -> None:
+    """R68: its disk was replaced; that nothing is there does not mean that nothing was committed."""
+    partition = follower(MemoryLog(0, 0), -1, (2, 3))
+    assert partition.ceiling_urgency() is Urgency.NOT_NOW
+    assert not partition.is_above_ceiling
+    partition.leader_answered(6000, 7000)
+    assert partition.ceiling_urgency() is Urgency.NOW
+    assert partition.is_above_ceiling
+    assert partition.promise_ceiling(0) == 7010
+
+
+def test_what_one_leader_told_of_its_log_says_nothing_of_the_next_ones() -> None:
+    partition = follower(MemoryLog(0, 0), -1, (2, 3))
+    partition.leader_answered(6000, 7000)
+    partition.apply_registration(registration(leader=3, leader_epoch=5, partition_epoch=1, isr=(2, 3)), 0)
+    assert partition.ceiling_urgency() is Urgency.NOT_NOW

@@ -74,6 +74,12 @@ def test_what_lies_behind_the_recovery_point_is_marked(folder: Path) -> None:
     assert lines[6] == "-- flushed below offset 8 (recovery point) --"
 
 
+def test_what_replicas_promise_of_their_logs_is_shown(folder: Path) -> None:
+    path = folder.parent / "ceiling-offset-checkpoint"
+    path.write_text("0\n1\ntopic 0 1040\n")
+    assert "topic: topic partition: 0 offset: 1040" in dump("--files", path).output
+
+
 @pytest.mark.parametrize("tail", [bytes(300), b"rubbish" * 20, batch(base_offset=99, leader_epoch=9)])
 def test_an_invalid_tail_is_shown_and_the_exit_code_says_so(folder: Path, tail: bytes) -> None:
     with (folder / LOG).open("ab") as file:

@@ -198,8 +198,7 @@ def reply(quorum: Quorum, question: AskBroker, end_offset: int, **changes: int) 
                     high_watermark=changes.get("high_watermark", 0),
                     error_code=changes.get("error_code", 0),
                     error_message=None,
-                    ceiling_epoch=changes.get("ceiling_epoch", -1),
-                    high_watermark_ceiling=changes.get("ceiling", -1),
+                    ceiling=changes.get("ceiling", -1),
                 )
                 for index in topic.partitions
             ),
@@ -325,15 +324,15 @@ def test_a_prediction_names_those_whose_logs_were_not_compared(quorum: Quorum) -
 
 
 def test_what_may_be_lost_at_most_is_told_and_stored(quorum: Quorum) -> None:
-    """R68: 1, 2 and 3 led in turn; 3 never began to, so nothing was committed above the ceiling of 2."""
+    """R68: 2 and 3 were counted to the end; 1 was left behind, and its promise says nothing of the others."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
-    assert quorum.partition("t").leader_epoch == 3
+    assert quorum.partition("t").last_known_elr == (2, 3)
     asked = questions(quorum)
-    reply(quorum, asked[1], 40, high_watermark=70, ceiling_epoch=0, ceiling=500)
-    reply(quorum, asked[2], 50, high_watermark=45, ceiling_epoch=1, ceiling=100)
-    reply(quorum, asked[3], 60, high_watermark=48, ceiling=0)
+    reply(quorum, asked[1], 40, high_watermark=70, ceiling=50)
+    reply(quorum, asked[2], 50, high_watermark=45, ceiling=100)
+    reply(quorum, asked[3], 60, high_watermark=48, ceiling=120)
     assert "predicted loss: 10 to 40 records)" in quorum.notes[-1].text
     decision = list(quorum.core.decisions)[-1].decision
     assert (decision.cause.loss_at_most, decision.cause.most_lost(3)) == (40, 40)
@@ -341,13 +340,13 @@ def test_what_may_be_lost_at_most_is_told_and_stored(quorum: Quorum) -> None:
 
 
 def test_a_void_answer_still_tells_of_its_ceiling(quorum: Quorum) -> None:
-    """R63, R68: nobody has led since, so what the former incarnation had on disk is true."""
+    """R63, R68: it was on the disk of the former incarnation, and is on that of the next."""
     quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
     asked = questions(quorum)
-    reply(quorum, asked[2], 50, ceiling_epoch=2, ceiling=90)
+    reply(quorum, asked[2], 50, ceiling=90)
     quorum.vanish(2)
     reply(quorum, asked[1], 40)
     reply(quorum, asked[3], 60)
@@ -360,31 +359,30 @@ FULL = PartitionRegistration((1, 2, 3), (), None, 7, 9, 2, last_known_elr=(1, 2)
 @pytest.mark.parametrize(
     ("partition", "logs", "ceilings", "chosen", "loss"),
     [
-        # the leader of the last epoch tells: the others need not
-        (FULL, {1: (5, 80)}, {1: (6, 100)}, 1, 20),
-        # all tell: leaders of later epochs stored nothing, and committed nothing
-        (FULL, {1: (3, 80), 2: (3, 70)}, {1: (4, 100), 2: (3, 900), 3: (-1, 0)}, 1, 20),
-        # somebody who may have led since says nothing, or has lost what it had stored
-        (FULL, {1: (3, 80)}, {1: (4, 100), 2: (3, 900)}, 1, None),
+        # everybody who was complete once bounds it, also alone
+        (FULL, {1: (5, 80)}, {1: 100, 2: 140}, 1, 20),
+        (FULL, {1: (5, 80)}, {1: 140, 2: 100}, 1, 20),
+        (FULL, {1: (5, 80)}, {2: 100}, 1, 20),
+        # a replica that was left behind does not, nor one that has lost what it had promised
+        (FULL, {1: (3, 80)}, {3: 100}, 1, None),
         (FULL, {1: (3, 80)}, {}, 1, None),
-        # nobody ever led
-        (FULL, {1: (-1, 0)}, {1: (-1, 0), 2: (-1, 0), 3: (-1, 0)}, 1, 0),
-        # of a log from outside that much is the leader's which a seat has of the same epoch
-        (FULL, {1: (3, 60), 2: (2, 70), 3: (3, 90)}, {1: (6, 100)}, 3, 40),
-        (FULL, {1: (3, 95), 2: (3, 60), 3: (3, 90)}, {1: (6, 100)}, 3, 40),
-        (FULL, {1: (-1, 0), 2: (-1, 0), 3: (3, 90)}, {1: (6, 100)}, 3, 100),
+        # of a log from outside that much is the same which a seat has of the same epoch
+        (FULL, {1: (3, 60), 2: (2, 70), 3: (3, 90)}, {1: 100}, 3, 40),
+        (FULL, {1: (3, 95), 2: (3, 60), 3: (3, 90)}, {1: 100}, 3, 40),
+        (FULL, {1: (-1, 0), 2: (-1, 0), 3: (3, 90)}, {1: 100}, 3, 100),
         # the seats are of a history that an unclean election gave up, and nobody was in sync since
-        (replace(FULL, leader_recovery_state=RECOVERING), {1: (3, 80)}, {1: (6, 100)}, 1, 100),
-        # more than was ever promised is there
-        (FULL, {1: (3, 120)}, {1: (6, 100)}, 1, 0),
-        # a replica that is in sync, as far as anybody knows (ELR off)
-        (replace(FULL, isr=(3,), last_known_elr=()), {3: (3, 80)}, {3: (6, 100)}, 3, 20),
+        (replace(FULL, leader_recovery_state=RECOVERING), {1: (3, 80)}, {1: 100}, 1, 100),
+        # what was promised and never came
+        (FULL, {1: (3, 100)}, {1: 100}, 1, 0),
+        (FULL, {1: (3, 120)}, {2: 100}, 1, 0),
+        # Aggressive passes over a member of the ELR that is only fenced
+        (replace(FULL, elr=(3,), last_known_elr=()), {1: (3, 60), 3: (3, 80)}, {1: 70, 3: 100}, 1, 100),
     ],
 )
-def test_the_most_that_may_be_lost_is_below_the_last_ceiling_and_beyond_what_is_surely_the_same(
+def test_the_most_that_may_be_lost_is_below_a_ceiling_and_beyond_what_is_surely_the_same(
     partition: PartitionRegistration,
     logs: dict[int, tuple[int, int]],
-    ceilings: dict[int, tuple[int, int]],
+    ceilings: dict[int, int],
     chosen: int,
     loss: int | None,
 ) -> None:
