@@ -33,6 +33,8 @@ class ReplicasRefineModel(Property):
         self._rows: dict[int, dict[int, _Known]] = {}
         #: {(partition, leader epoch): the highest high watermark that its leader had}
         self._peaks: dict[tuple[int, int], int] = {}
+        #: {(partition, broker): under what registration it has begun what waits for its log}
+        self._late: dict[tuple[int, int], PartitionRegistration] = {}
         #: of which everything is new
         self._loaded: ReplicaView | None = None
         self._replica = Replica(0, 0, BROKERS_MAX)
@@ -236,7 +238,10 @@ class ReplicasRefineModel(Property):
     ) -> str | None:
         cut = view.history.cut
         rows = [row for row in (before.registration, view.registration) if row is not None]
+        late = self._late_row(view, before)
         if appended or cut:
+            if late is not None:
+                rows.insert(0, late)
             if view.history.start_offset:
                 return None  # begun anew behind what the leader has deleted
             told = [self._copied(seen, view, row, before, appended) for row in _by_epoch(rows)]
@@ -250,6 +255,18 @@ class ReplicasRefineModel(Property):
                 return f"believes in high watermark {view.high_watermark}, its leader reached {peak}"
             return self._matched(seen, view)
         return None
+
+    def _late_row(self, view: ReplicaView, before: Before) -> PartitionRegistration | None:
+        """The registration under which something was begun that waits for the log, for a roll before all: the
+        model has done it by then."""
+        place, node = (view.index, view.broker.node_id), view.broker.node
+        is_waiting = node is not None and view.replica.key in node.server._logs._waiting
+        late = self._late.pop(place, None)
+        if late is None and view.registration is not before.registration:
+            late = before.registration
+        if late is not None and is_waiting:
+            self._late[place] = late
+        return late
 
     @staticmethod
     def _matched(seen: Observer, view: ReplicaView) -> str | None:
