@@ -72,10 +72,10 @@ class FollowedRow:
         #: session epoch of the request that listed it last, and how much was durable then
         self.listed_in = 0
         self.listed_flushed_offset = 0
-        #: from the answer whose records are being appended, -1 for none
-        self.leader_high_watermark = -1
-        #: end of the leader's log, from the same answer
+        #: end of the leader's log, from the answer whose records are being appended; -1 for none
         self.leader_end = -1
+        #: from the same answer, -1 while the leader does not know it
+        self.leader_high_watermark = -1
         #: consecutive answers with an error
         self.failures = 0
         #: when a pause ends
@@ -301,9 +301,9 @@ class Fetchers:
                 Note(Level.WARNING, f"{_name(row.partition)}: refused fetched records: {error_message}")
             )
             self._pause(row, now_ms)
-        elif row is not None and row.leader_high_watermark >= 0:
+        elif row is not None and row.leader_end >= 0:
             row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
-            row.leader_high_watermark = -1
+            row.leader_end = -1
         self._end(key)
         return effects
 

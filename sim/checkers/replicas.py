@@ -159,8 +159,8 @@ class OneLeaderPerEpoch(Property):
 
 
 class HighWatermarkStaysUnderCeilings(Property):
-    """A leader's high watermark moves only below what it, and everybody whom it counts, has promised on disk
-    (R68)."""
+    """A leader's high watermark moves only below what it, and everybody whom it counts, has promised on disk;
+    who was let in before its first promise bounds nothing (R68)."""
 
     name = "B-4 HighWatermarkStaysUnderCeilings"
 
@@ -176,7 +176,9 @@ class HighWatermarkStaysUnderCeilings(Property):
             member = seen.live_replica(view.index, broker_id)
             node = None if member is None else member.broker.node
             managed = None if node is None else node.log_manager.managed(view.replica.key)
-            if managed is not None and managed.ceiling < view.high_watermark:
+            if managed is None or (managed.ceiling < 0 and member is not view):
+                continue
+            if managed.ceiling < view.high_watermark:
                 story = f"{view.broker.name} is at {view.high_watermark}, {broker_id} has promised"
                 seen.broken(self, view.index, f"{story} {managed.ceiling}")
 

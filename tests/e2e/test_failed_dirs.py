@@ -42,6 +42,7 @@ def test_broker_lives_on_when_one_of_its_log_dirs_fails(cluster: LocalCluster) -
     look.create_topic("t", 6, 3, 2)
     hit = cluster.brokers[0]
     failed, other = _dirs(cluster, hit)
+    wait_until(lambda: partitions_in(failed) | partitions_in(other) == set(range(6)))
     lost, kept = partitions_in(failed), partitions_in(other)
     assert len(lost) == len(kept) == 3
     with Load(servers, "t") as load:
@@ -78,6 +79,7 @@ def test_broker_starts_without_a_log_dir_and_takes_a_new_one_later(cluster: Loca
     look.create_topic("t", 2, 3, 2)
     hit = cluster.brokers[0]
     failed, other = _dirs(cluster, hit)
+    wait_until(lambda: partitions_in(failed) | partitions_in(other) == {0, 1})
     lost, kept = partitions_in(failed), partitions_in(other)
     with Load(servers, "t") as load:
         load.wait_acked(500)

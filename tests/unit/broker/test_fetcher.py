@@ -352,6 +352,20 @@ def test_a_log_is_shown_as_far_as_it_is_promised() -> None:
     assert [listed.fetch_offset for listed in take(harness).request.partitions] == [1200]
 
 
+def test_a_replica_out_of_sync_promises_before_it_may_be_let_in() -> None:
+    """Also when its leader does not know its high watermark yet (F6)."""
+    harness = CoreHarness()
+    harness.join(partition(2, (2, 3), leader_epoch=5))
+    harness.ceilings.clear()
+    sent = take(harness)
+    harness.stores_slowly = True
+    answer(harness, sent, row(fetched_batch(0, 4, 5), high_watermark=-1, end=9))
+    assert harness.fetches == []
+    assert [tuple(effect.rows) for effect in harness.ceilings] == [((KEY, 9 + 1000),)]
+    harness.finish_ceilings()
+    assert [listed.fetch_offset for listed in take(harness).request.partitions] == [4]
+
+
 def test_another_leader_is_not_shown_it_either() -> None:
     harness = promising()
     harness.metadata(change(leader=3))
