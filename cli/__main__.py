@@ -1,5 +1,6 @@
 """`holdfast <command>`: finds the command's module and loads only that, so that `--help` stays fast."""
 
+import errno
 import importlib
 import os
 import signal
@@ -65,6 +66,20 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """As click's; a full disk behind the output is told in a sentence, also when it shows at the end."""
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                sys.stdout.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # the rest would fail again at the exit
+            click.echo(f"Error: the output could not be written: {error.strerror}", err=True)
+            sys.exit(1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -35,3 +35,13 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert isinstance(command, click.Command)
     assert command.help
+
+
+@pytest.mark.parametrize("words", [["--help"], ["topics", "--help"], ["drill", "--list"]])
+def test_a_full_disk_behind_the_output_is_told_in_a_sentence(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: the output could not be written: No space left on device\n"
