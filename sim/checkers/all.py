@@ -67,6 +67,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     told.UncleanElectionsAreTold,
     told.LossIsBounded,
     upkeep.UnfencedIsReady,
+    upkeep.FailedDirsAreTold,
     upkeep.KnownSeatsHaveAnswered,
     upkeep.MinIsrIsConfigured,
     upkeep.LaggardsLeave,

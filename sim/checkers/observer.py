@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.broker import Broker
-from broker.events import AnswerFetch, Requested, Respond
+from broker.events import AnswerFetch, CallController, Requested, Respond
 from broker.partition import Partition, Role, TopicPartition
 from controller.events import Note, RequestArrived, Resign
 from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
@@ -32,12 +33,14 @@ from sim.world import Violation, World
 class _Heard:
     """What a node's core was asked and has answered since the node was looked at."""
 
-    __slots__ = ("acknowledged", "bugs", "is_called", "proposals", "rows", "warnings")
+    __slots__ = ("acknowledged", "bugs", "heartbeats", "is_called", "proposals", "rows", "warnings")
 
     def __init__(self) -> None:
         self.is_called = True
         #: answers to producers with acks=all
         self.acknowledged: list[ProduceResponse] = []
+        #: to the active controller
+        self.heartbeats: list[BrokerHeartbeatRequest] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
@@ -83,6 +86,7 @@ class Observer:
         self._on_shown = hooks("shown")
         self._on_ends = hooks("broker_ends")
         self._on_stepped = hooks("broker_stepped")
+        self._on_heartbeat = hooks("heartbeat_sent")
         self._on_partition = hooks("partition_changed")
         self._on_record = hooks("record_committed")
         self._on_metadata = hooks("metadata_committed")
@@ -202,6 +206,10 @@ class Observer:
                 self._replica_changed(view, replica)
         if heard.acknowledged or heard.rows:
             self._tell_answers(broker, heard)
+        for heartbeat in heard.heartbeats:
+            for hook in self._on_heartbeat:
+                hook(self, broker, heartbeat)
+        heard.heartbeats.clear()
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""
@@ -468,6 +476,8 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
                         heard.acknowledged.append(effect.message)
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
+            elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
+                heard.heartbeats.append(effect.request)
         return effects
 
     core.handle = listen  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from sim.checkers.observer import Observer
-from sim.checkers.views import Change, Property
+from sim.checkers.views import Change, Property, may_lead
 from sim.clients import partition_at
 
 _RECOVERY = (ElectionReason.LONGEST_LOG, ElectionReason.LAST_KNOWN_LEADER)
@@ -151,7 +151,7 @@ class ProposalsAreChecked(Property):
         for member in row.new_isr:
             broker = image.brokers.get(member.broker_id)
             key = (row.topic_id, row.partition_index)
-            if broker is None or not image.is_active_replica(member.broker_id, key):
+            if broker is None or not may_lead(image, member.broker_id, key):
                 return f"granted for {member.broker_id}, which may not be in an ISR"
             is_named = member.broker_epoch >= 0 or member.broker_id in old.isr
             if not is_named or member.broker_epoch not in (-1, broker.broker_epoch):

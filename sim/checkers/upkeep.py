@@ -6,11 +6,12 @@ from controller.election import ElectionReason
 from metadata.image import MetadataImage
 from metadata.partition import effective_min_isr
 from metadata.records import MetadataRecord, UnfenceBrokerRecord
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Change, Property, ReplicaView
 from sim.clients import partition_at
-from sim.nodes import State
+from sim.nodes import SimBroker, State
 
 #: a leader looks at its followers every half of the lag time, a second here; so much more is no accident
 _PATIENCE_NS = 2_400_000_000
@@ -35,6 +36,28 @@ class UnfencedIsReady(Property):
         lifecycle = node.core.lifecycle
         if lifecycle.broker_epoch == record.broker_epoch and not node.core.has_roles:
             seen.broken(self, None, f"{broker.name} of epoch {record.broker_epoch} has no roles yet")
+
+
+class FailedDirsAreTold(Property):
+    """R27: each heartbeat names the replicas in failed log dirs that metadata does not know of yet."""
+
+    name = "R27 FailedDirsAreTold"
+
+    def heartbeat_sent(self, seen: Observer, broker: SimBroker, request: BrokerHeartbeatRequest) -> None:
+        assert broker.node is not None
+        core = broker.node.core
+        own = core.image.brokers.get(broker.node_id)
+        if own is None or own.broker_epoch != request.broker_epoch:
+            return  # no metadata of this registration yet
+        told = {(row.topic_id, index) for row in request.offline for index in row.partitions}
+        for key in core.offline_replicas:
+            row = core.image.partition(*key)
+            is_ours = row is not None and broker.node_id in row.replicas
+            if is_ours and key not in own.offline_replicas and key not in told:
+                place = seen.place(*key)
+                seen.broken(
+                    self, place, f"{broker.name} does not tell that its log dir has failed: {request}"
+                )
 
 
 class KnownSeatsHaveAnswered(Property):

@@ -14,6 +14,7 @@ from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from raft.member import Snapshot
 from sim.checkers.batches import BatchMark, History
 from sim.clients import Polled
@@ -36,6 +37,18 @@ DEPARTURES = (
     CauseKind.UNREGISTRATION,
     CauseKind.LOG_DIR_FAILED,
 )
+
+
+def may_lead(image: MetadataImage, broker_id: int, key: PartitionKey) -> bool:
+    """The broker is registered, neither fenced nor leaving, and the replica's log dir has not failed. Worked
+    out here once more: what is checked must not be asked."""
+    broker = image.brokers.get(broker_id)
+    return (
+        broker is not None
+        and not broker.is_fenced
+        and not broker.in_controlled_shutdown
+        and key not in broker.offline_replicas
+    )
 
 
 @dataclass(slots=True)
@@ -122,7 +135,7 @@ class Change:
         """It may lead, as the decision saw it: whoever leaves by this change may not."""
         cause = self.decision.cause
         is_leaving = cause.broker_id == broker_id and cause.kind in DEPARTURES
-        return not is_leaving and self.image.is_active_replica(broker_id, self.key)
+        return not is_leaving and may_lead(self.image, broker_id, self.key)
 
     @property
     def unclean(self) -> tuple[int, ...]:
@@ -169,6 +182,9 @@ class Property:
 
     def broker_stepped(self, seen: "Observer", broker: SimBroker) -> None:
         """After each step of a broker that stops."""
+
+    def heartbeat_sent(self, seen: "Observer", broker: SimBroker, request: BrokerHeartbeatRequest) -> None:
+        """The broker tells the active controller that it lives."""
 
     # --- the quorum ------------------------------------------------------------------------------------
 

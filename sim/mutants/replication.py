@@ -9,7 +9,7 @@ from typing import Any
 from broker.ceiling import Ceiling
 from broker.fetch_path import FetchPath
 from broker.fetcher import Fetchers
-from broker.partition import Partition
+from broker.partition import AlterVerdict, Partition, RoleChange
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
 
@@ -542,3 +542,22 @@ def shows_uncommitted(original: Any, self: Any, wanted: Any) -> Any:
     end = partition.log.log_end_offset
     has_records = wanted.fetch_offset < end
     return row._replace(end_offset=end, max_bytes=max(1, wanted.max_bytes) if has_records else 0)
+
+
+# --- what leaders must not keep ----------------------------------------------------------------------------
+
+
+@mutant(
+    Partition,
+    "alter_answered",
+    breaks="R44",
+    by="L- I-7",
+    setting=LAGGING,
+    gap="the high watermark waits for the refused replica until that may join: nothing is lost, and how long "
+    "a write waits while faults go on is not judged; tests of the partition have it",
+)
+def keeps_refused_proposals(original: Any, self: Partition, proposal: Any, answer: Any, now_ms: int) -> Any:
+    """A proposal that was refused for good is sent again and again."""
+    if answer.error_code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+        return AlterVerdict.RESEND, RoleChange.IGNORED
+    return original(self, proposal, answer, now_ms)

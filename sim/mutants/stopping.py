@@ -14,6 +14,7 @@ from broker.partition import Partition
 from broker.produce_path import ProducePath
 from broker.roles import Roles
 from metadata.delta import local_view
+from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from runtime.api import DiskError
@@ -43,6 +44,14 @@ WAITING = Setting(
         "kill_broker": 3,
         "isolate_broker": 3,
     }
+)
+
+
+#: log dirs fail one by one
+DIRS_FAIL = Setting(
+    faults={"fail_dir": 6, "kill_broker": 2, "kill_leader": 2, "isolate_broker": 1, "stop_broker": 1},
+    shape={"log_dirs": 2},
+    gap_ms=600,
 )
 
 
@@ -253,3 +262,29 @@ def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, req
 def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
     """Writes of acks=all are appended below min ISR."""
     return original(self, 1)
+
+
+# --- log dirs that fail ------------------------------------------------------------------------------------
+
+
+@mutant(Roles, "offline_to_report", breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL)
+def hides_failed_dirs(original: Any, self: Any) -> Any:
+    """A broker does not tell that a log dir of it has failed."""
+    return ()
+
+
+def _active_as_its_broker(original: Any, self: Any, broker_id: int, key: Any) -> Any:
+    return self.is_active(broker_id)
+
+
+@mutant(
+    MetadataImage,
+    "offline_among",
+    breaks="R27",
+    by="A-13 Refinement L- I-",
+    setting=DIRS_FAIL,
+    more=(Patch(MetadataImage, "is_active_replica", _active_as_its_broker),),
+)
+def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key: Any) -> Any:
+    """A replica in a failed log dir may lead and join, as long as its broker is unfenced."""
+    return ()

@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from broker.partition import TopicPartition
 from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind, LogEnd
 from controller.election import ElectionReason
 from metadata.image import RESOURCE_TOPIC
 from metadata.records import UnfenceBrokerRecord
+from protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
 from sim.checkers import upkeep
 from sim.checkers.views import Property
 from sim.nodes import State
 from sim.world import Shape
-from tests.sim.checkers.histories import Scene, before, change, image, leads, row, view_of
+from tests.sim.checkers.histories import TOPIC_ID, Scene, before, change, image, leads, row, view_of
 
 MS = 1_000_000
 
@@ -101,3 +103,30 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
         lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=logs, leader=2, isr=(2,)
     )
     assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
+
+
+@pytest.mark.parametrize(
+    ("told", "known", "epoch", "expected"),
+    [
+        ((), False, 1, True),
+        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, False),
+        ((OfflineTopic(TOPIC_ID, (1,)),), False, 1, True),
+        ((), True, 1, False),
+        # of a registration that metadata does not know yet nothing can be said
+        ((), False, 2, False),
+    ],
+)
+def test_each_heartbeat_tells_of_failed_dirs_r27(
+    told: tuple[OfflineTopic, ...], known: bool, epoch: int, expected: bool
+) -> None:
+    scene = Scene(upkeep.FailedDirsAreTold())
+    node = scene.world.brokers[0]
+    key = TopicPartition(TOPIC_ID, 0)
+    seen = image(row=row())
+    own = seen.brokers[1]
+    if known:
+        own = replace(own, offline_replicas=Map({key: None}))
+    core = SimpleNamespace(image=replace(seen, brokers=seen.brokers.set(1, own)), offline_replicas=[key])
+    node.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    heartbeat = BrokerHeartbeatRequest(1, epoch, 100, False, False, told)
+    assert broken(scene, lambda: scene.property.heartbeat_sent(scene.seen, node, heartbeat)) is expected

@@ -1,0 +1,90 @@
+"""What is promised and told of losses: a history that breaks each property, and one beside it that does not."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.decisions import Cause, CauseKind, LogEnd
+from controller.election import ElectionReason
+from sim.checkers.replicas import HighWatermarkStaysUnderCeilings
+from sim.checkers.told import LossIsBounded
+from sim.checkers.views import ReplicaView
+from tests.sim.checkers.histories import Scene, before, change, leads, mark, row, view_of
+
+
+def alive(view: ReplicaView, ceiling: int = -1) -> ReplicaView:
+    """Its broker runs, with that ceiling on its disk."""
+    managed = SimpleNamespace(ceiling=ceiling)
+    node: Any = SimpleNamespace(
+        core=SimpleNamespace(lifecycle=SimpleNamespace(broker_epoch=view.broker.node_id)),
+        log_manager=SimpleNamespace(managed=lambda key: managed),
+    )
+    view.broker.node = node
+    return view
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "moves", "expected"),
+    [
+        (7, 7, True, False),
+        (6, 7, True, True),
+        (7, 6, True, True),
+        # a leader promises first; who was let in before its first promise bounds nothing
+        (-1, 7, True, True),
+        (7, -1, True, False),
+        # what it had when it began is the former leader's
+        (6, 6, False, False),
+    ],
+)
+def test_what_is_committed_stays_below_what_was_promised_b4(
+    own: int, others: int, moves: bool, expected: bool
+) -> None:
+    scene = Scene(HighWatermarkStaysUnderCeilings())
+    view = alive(leads(view_of(scene, 1, high_watermark=7)), own)
+    for number in (2, 3):
+        alive(view_of(scene, number), others)
+    former = before(view, high_watermark=5 if moves else 7)
+    said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, former, []))
+    assert (said is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("at_most", "kept", "expected"),
+    [
+        (-1, 0, False),
+        (5, 0, False),
+        (4, 0, True),
+        (2, 3, False),
+        (1, 3, True),
+    ],
+)
+def test_an_election_loses_no_more_than_is_said_b4(at_most: int, kept: int, expected: bool) -> None:
+    """Five records were committed when everybody lost their tails; the elected log has some of them."""
+    scene = Scene(LossIsBounded())
+    led = leads(view_of(scene, 1, map(mark, range(6)), high_watermark=5))
+    scene.property.replica_changed(scene.seen, led, before(led), [])
+    alive(view_of(scene, 2, map(mark, range(kept))))
+    lost = row(isr=(), leader=None, leader_epoch=6, last_known_elr=(1, 2))
+    logs = (LogEnd(2, 5 if kept else -1, kept),)
+    elected = change(lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, isr=(2,))
+    cause = Cause(CauseKind.LOGS_COMPARED, None, logs, at_most)
+    elected = replace(elected, decision=replace(elected.decision, cause=cause))
+    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
+    assert (said is not None) is expected
+
+
+def test_a_log_that_parts_from_what_was_committed_has_lost_it_b4() -> None:
+    """As long as it may be."""
+    scene = Scene(LossIsBounded())
+    led = leads(view_of(scene, 1, map(mark, range(5)), high_watermark=5))
+    scene.property.replica_changed(scene.seen, led, before(led), [])
+    alive(view_of(scene, 2, (mark(offset, crc=offset >= 2) for offset in range(9))))
+    lost = row(isr=(), leader=None, leader_epoch=6, last_known_elr=(1, 2))
+    elected = change(lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, isr=(2,))
+    cause = Cause(CauseKind.LOGS_COMPARED, None, (LogEnd(2, 5, 9),), 2)
+    elected = replace(elected, decision=replace(elected.decision, cause=cause))
+    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
+    assert said is not None
+    assert "3 records are gone" in said
