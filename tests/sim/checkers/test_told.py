@@ -1,4 +1,4 @@
-"""What is promised and told of losses: a history that breaks each property, and one beside it that does not."""
+"""What is promised and told of losses: a history that breaks each property, one beside it that does not."""
 
 from dataclasses import replace
 from types import SimpleNamespace
