@@ -100,7 +100,7 @@ class BrokerConfig:
             controlled_shutdown=values["controlled.shutdown.enable"],
             controlled_shutdown_timeout_ms=values["holdfast.controlled.shutdown.timeout.ms"],
             replica_lag_ms_max=values["replica.lag.time.max.ms"],
-            ceiling_records=values["replica.high.watermark.ceiling.records"],
+            ceiling_records=values["holdfast.ceiling.records"],
             replica_fetch_wait_ms=values["replica.fetch.wait.max.ms"],
             replica_fetch_max_bytes=values["replica.fetch.max.bytes"],
             replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],

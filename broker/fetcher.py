@@ -366,8 +366,9 @@ class Fetchers:
                 self._touched.pop(source.source_id, None)
                 self._sources.pop(source.source_id, None)
             elif self.broker_epoch >= 0:
-                effects += self._flush_first(source)
-                self._promise_first(source)
+                if now_ms >= source.resume_ms and len(source.in_flight) < IN_FLIGHT_MAX:
+                    effects += self._flush_first(source)
+                    self._promise_first(source)
                 request = self._next_request(source, now_ms)
                 if request is not None:
                     effects.append(

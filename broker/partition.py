@@ -589,6 +589,12 @@ class Partition:
             end if is_in_sync else max(end, self._leader_end), now_ms, may_lower=is_in_sync
         )
 
+    def ceiling_stored(self, offset: int) -> None:
+        """A promise is durable: what it held back may be shown, and be believed."""
+        self.ceiling.stored(offset)
+        if self.role is Role.FOLLOWER and self._told_high_watermark > self.high_watermark:
+            self._follow_high_watermark()
+
     def is_ceiling_too_high(self, now_ms: int) -> bool:
         """A lower one would do: all that was committed is in the log."""
         registration = self.registration
@@ -619,9 +625,14 @@ class Partition:
         self._leader_end = leader_end
         if leader_high_watermark < 0:
             return  # not known yet in its epoch: what we know stays true
-        log = self.log
-        self.high_watermark = max(log.log_start_offset, min(leader_high_watermark, log.log_end_offset))
         self._told_high_watermark = leader_high_watermark
+        self._follow_high_watermark()
+
+    def _follow_high_watermark(self) -> None:
+        log, end = self.log, self.log.log_end_offset
+        if 0 <= self.ceiling.limit < end:
+            end = self.ceiling.limit  # elected uncleanly now it begins with what it has promised (R68)
+        self.high_watermark = max(log.log_start_offset, min(self._told_high_watermark, end))
 
     def log_was_cut(self) -> None:
         """The log has become shorter or starts later: the high watermark stays inside of it."""

@@ -341,7 +341,7 @@ class Roles:
         for key, offset in event.rows:
             partition = self.partitions.get(key)
             if partition is not None:
-                partition.ceiling.stored(offset)
+                partition.ceiling_stored(offset)
                 self.fetchers.ceiling_stored(key)
                 self.advance(partition, now_ms)
 
@@ -436,6 +436,8 @@ class Roles:
 
     def _delete_log(self, key: TopicPartition) -> None:
         assert self._logs is not None
+        self._high_watermarks.pop(key, None)
+        self._ceilings.pop(key, None)
         if self._logs.pop(key, None) is not None:
             self._effects.append(DeleteLog(key))
 

@@ -411,26 +411,36 @@ def most_lost(
 ) -> int | None:
     """Committed records that the chosen log may lack at most; None when nobody knows (R68).
 
-    Whoever was complete once was counted as long as the high watermark moved: it is below the ceiling of each
-    of them. Surely the same as what was committed is the log of such a replica, and so much of a longer one
-    that ends in the same epoch.
+    Whoever was counted as long as the high watermark moved bounds it with its ceiling. Surely the same as
+    what was committed is the log of such a replica, and so much of a longer one that ends in the same epoch.
     """
-    complete = (*partition.isr, *partition.elr, *partition.last_known_elr)
-    known = [ceilings[replica] for replica in complete if replica in ceilings]
+    counted = _counted(partition)
+    known = [ceilings[replica] for replica in counted if replica in ceilings]
     if not known:
         return None
     own, same_end = replies[chosen], 0
-    # else its seats may be of a history that the election before this one has given up
-    if partition.leader_recovery_state == RECOVERED:
-        for replica in complete:
-            reply = replies.get(replica)
-            if (
-                reply is not None
-                and reply.last_epoch == own.last_epoch
-                and reply.end_offset <= own.end_offset
-            ):
-                same_end = max(same_end, reply.end_offset)
+    for replica in counted:
+        reply = replies.get(replica)
+        if reply is not None and reply.last_epoch == own.last_epoch and reply.end_offset <= own.end_offset:
+            same_end = max(same_end, reply.end_offset)
     return max(0, min(known) - same_end)
+
+
+def _counted(partition: PartitionRegistration) -> tuple[int, ...]:
+    """Who was in sync whenever the high watermark moved since the last unclean election.
+
+    ISR, ELR and last known ELR, unless some of those seats are of a history that was given up: they stay
+    until min ISR is reached again (R10). Then it is the last known leader alone, who led this one.
+    """
+    complete = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    if (
+        partition.leader_recovery_state == RECOVERED
+        # else recovery is over with two in sync, and seats from before it are among these
+        and partition.min_isr <= 2
+        and len(complete) <= partition.min_isr
+    ):
+        return complete
+    return () if partition.last_known_leader is None else (partition.last_known_leader,)
 
 
 def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[LogEnd, ...]:

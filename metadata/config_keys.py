@@ -194,7 +194,7 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         "replica.high.watermark.checkpoint.interval.ms", 5000, "Period of the high watermark checkpoint.", 1
     ),
     _int(
-        "replica.high.watermark.ceiling.records",
+        "holdfast.ceiling.records",
         1000,
         "Records that a replica promises on disk ahead of what it holds at least: how loose the upper bound "
         "of a loss is for a quiet partition (R68).",

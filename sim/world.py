@@ -44,7 +44,7 @@ BROKER_PROPERTIES = {
     "replica.socket.timeout.ms": "2000",
     "request.timeout.ms": "2000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
-    "replica.high.watermark.ceiling.records": "20",
+    "holdfast.ceiling.records": "20",
     "log.flush.offset.checkpoint.interval.ms": "3000",
     "log.segment.bytes": "20000",
 }

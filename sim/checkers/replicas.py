@@ -168,7 +168,13 @@ class HighWatermarkStaysUnderCeilings(Property):
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         leadership, registration = view.leadership, view.registration
-        if leadership is None or registration is None or before.leadership is not leadership:
+        if leadership is None or registration is None or view.broker.node is None:
+            return
+        if before.leadership is not leadership:
+            managed = view.broker.node.log_manager.managed(view.replica.key)
+            if managed is not None and 0 <= managed.ceiling < view.high_watermark:
+                story = f"{view.broker.name} begins to lead at {view.high_watermark}, it has promised"
+                seen.broken(self, view.index, f"{story} {managed.ceiling}")
             return
         if view.high_watermark <= before.high_watermark:
             return

@@ -200,7 +200,7 @@ def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_st
     assert decision["predicted_loss"] == lost <= decision["most_lost"]
 
 
-def test_what_nobody_knows_any_more_is_bounded_by_what_the_last_leader_promised(drill: Drill) -> None:
+def test_what_nobody_knows_any_more_is_bounded_by_what_replicas_promised(drill: Drill) -> None:
     """R68, B-4: the high watermarks were not stored in time, the ceiling always is."""
     drill.topic("unstored", "Balanced")
     assert len(produce(drill.cluster.bootstrap_servers, "unstored", 1500).acked) == 1500

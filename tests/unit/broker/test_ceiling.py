@@ -1,4 +1,4 @@
-"""How far a high watermark may move before more is on disk."""
+"""How far a log may be shown before more is promised on disk."""
 
 from hypothesis import given
 from hypothesis import strategies as st

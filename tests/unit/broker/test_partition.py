@@ -448,6 +448,19 @@ def test_a_follower_out_of_sync_that_has_promised_nothing_waits_for_its_leader_t
     assert partition.promise_ceiling(0) == 7010
 
 
+def test_a_follower_believes_no_high_watermark_above_what_it_has_promised() -> None:
+    """R68: elected uncleanly it would begin with that one."""
+    partition = follower(MemoryLog(100, 3), 40, (2, 3))
+    partition.leader_answered(90, 100)
+    assert partition.high_watermark == 40
+    assert partition.claimed_high_watermark == 90
+    partition.ceiling_stored(partition.promise_ceiling(0))
+    assert partition.high_watermark == 90
+    partition = follower(MemoryLog(100, 3), -1, (2, 3))
+    partition.leader_answered(90, 100)
+    assert partition.high_watermark == 90
+
+
 def test_what_one_leader_told_of_its_log_says_nothing_of_the_next_ones() -> None:
     partition = follower(MemoryLog(0, 0), -1, (2, 3))
     partition.leader_answered(6000, 7000)

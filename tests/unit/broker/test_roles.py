@@ -417,7 +417,7 @@ def test_records_count_at_once_when_they_need_not_be_flushed_any_more() -> None:
 
 # --- ceilings (R68) ----------------------------------------------------------------------------------------
 
-TEN = {"replica.high.watermark.ceiling.records": "10"}
+TEN = {"holdfast.ceiling.records": "10"}
 
 
 def promised(harness: CoreHarness) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from controller.operations import AlterConfig
 from controller.unclean_recovery import LogReply, Verdict, best_log, most_lost
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
-from metadata.records import RECOVERING, PartitionChangeRecord
+from metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord
 from protocol.errors import ErrorCode
 from protocol.messages.replica_log_info import (
     GetReplicaLogInfoResponse,
@@ -354,6 +354,7 @@ def test_a_void_answer_still_tells_of_its_ceiling(quorum: Quorum) -> None:
 
 
 FULL = PartitionRegistration((1, 2, 3), (), None, 7, 9, 2, last_known_elr=(1, 2))
+GIVEN_UP = replace(FULL, last_known_leader=2, leader_recovery_state=RECOVERING)
 
 
 @pytest.mark.parametrize(
@@ -370,8 +371,13 @@ FULL = PartitionRegistration((1, 2, 3), (), None, 7, 9, 2, last_known_elr=(1, 2)
         (FULL, {1: (3, 60), 2: (2, 70), 3: (3, 90)}, {1: 100}, 3, 40),
         (FULL, {1: (3, 95), 2: (3, 60), 3: (3, 90)}, {1: 100}, 3, 40),
         (FULL, {1: (-1, 0), 2: (-1, 0), 3: (3, 90)}, {1: 100}, 3, 100),
-        # the seats are of a history that an unclean election gave up, and nobody was in sync since
-        (replace(FULL, leader_recovery_state=RECOVERING), {1: (3, 80)}, {1: 100}, 1, 100),
+        # seats of a history that an unclean election gave up: only its leader knows of this one
+        (GIVEN_UP, {1: (3, 80), 2: (3, 70)}, {1: 90, 2: 100}, 1, 30),
+        (GIVEN_UP, {1: (3, 80)}, {1: 90}, 1, None),
+        (GIVEN_UP, {1: (4, 80)}, {1: 90, 2: 100}, 1, 100),
+        # with min ISR 3 two in sync end that state, and the seats from before stay
+        (replace(GIVEN_UP, leader_recovery_state=RECOVERED, min_isr=3), {1: (3, 80)}, {1: 90}, 1, None),
+        (replace(FULL, last_known_elr=(1, 2, 3)), {1: (3, 80)}, {1: 90, 3: 70}, 1, None),
         # what was promised and never came
         (FULL, {1: (3, 100)}, {1: 100}, 1, 0),
         (FULL, {1: (3, 120)}, {2: 100}, 1, 0),
