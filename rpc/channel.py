@@ -116,6 +116,8 @@ class Channel:
         except (CallRefused, asyncio.CancelledError):
             self.abort()
             raise
+        if self._lost is not None:
+            raise self._not_connected()  # heard of behind the answer, and before we went on
         self.node_id = response.node_id
         self._versions |= common_versions(response)
         self._is_connected = True

@@ -306,6 +306,23 @@ async def test_a_peer_that_accepts_and_says_nothing_is_a_connect_timeout() -> No
     assert town.peers[0].is_lost
 
 
+async def test_a_peer_that_hangs_up_right_behind_its_versions_leaves_no_channel() -> None:
+    """The answer is there, and the loss is heard of before whoever waits for the answer goes on."""
+    town = Town()
+    await town.open()
+    channel = Channel(town.runtime, "localhost", town.port, "test")
+    heard = channel.bytes_received
+
+    def heard_and_lost(data: bytes) -> None:
+        heard(data)
+        channel.connection_lost(None)
+
+    channel.bytes_received = heard_and_lost  # type: ignore[method-assign]
+    with pytest.raises(Disconnected):
+        await channel.connect(1_000)
+    assert not channel.is_connected
+
+
 async def test_a_peer_that_hangs_up_while_versions_are_agreed_is_a_disconnect() -> None:
     town = Town(is_mute=True)
     await town.open()
