@@ -56,6 +56,14 @@ ALL_EMPTY = Setting(
     gap_ms=500,
     seconds=15,
 )
+#: beyond the budget operators elect whoever is there, again and again
+GIVEN_UP = Setting(
+    band="over-budget",
+    faults={"elect_unclean": 8, "crumble": 6, "kill_all_brokers": 4, "kill_broker": 3, "power_broker": 3},
+    shape={"recovery_manager": True},
+    gap_ms=250,
+    seconds=30,
+)
 #: beyond the budget logs part, and then all that is not on disk is gone
 PARTED = Setting(
     band="over-budget",
@@ -250,10 +258,16 @@ def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any
     return original(partition, strategy, replies)
 
 
-@mutant(unclean_recovery, "most_lost", breaks="R68", by="B-4", setting=ALL_EMPTY)
-def bounds_by_any_ceiling(original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int) -> Any:
+@mutant(unclean_recovery, "_counted", breaks="R68", by="B-4", setting=ALL_EMPTY)
+def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     """The ceiling of a replica that was left behind bounds the loss too."""
-    return original(replace(partition, elr=partition.replicas), replies, ceilings, chosen)
+    return partition.replicas
+
+
+@mutant(unclean_recovery, "_counted", breaks="R68, R10", by="B-4", setting=GIVEN_UP)
+def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
+    """Seats that stay after an unclean election bound the loss of the next history too."""
+    return (*partition.isr, *partition.elr, *partition.last_known_elr)
 
 
 @mutant(
