@@ -153,6 +153,7 @@ class Partition:
         "leadership",
         "ceiling",
         "_brokers",
+        "_held_back",
         "_lag_ms_max",
         "_leader_end",
         "_told_high_watermark",
@@ -191,6 +192,8 @@ class Partition:
         self.ceiling = ceiling
         #: of the log that we follow as its leader told last, -1 when not known
         self._leader_end = -1
+        #: the leader's high watermark as far as our log goes, while our ceiling is below it; -1 else
+        self._held_back = -1
 
     # --- what others may ask -------------------------------------------------------------------------------
 
@@ -273,7 +276,7 @@ class Partition:
         if registration.leader is not None and registration.leader_recovery_state == RECOVERING:
             # another history begins, and what this one has lost was told with the election
             self._told_high_watermark = -1
-        self._leader_end = -1
+        self._leader_end = self._held_back = -1
         if registration.leader != self.broker_id:
             self.role = Role.FOLLOWER
             self.leadership = None
@@ -592,8 +595,8 @@ class Partition:
     def ceiling_stored(self, offset: int) -> None:
         """A promise is durable: what it held back may be shown, and be believed."""
         self.ceiling.stored(offset)
-        if self.role is Role.FOLLOWER and self._told_high_watermark > self.high_watermark:
-            self._follow_high_watermark()
+        if self.role is Role.FOLLOWER and self._held_back > self.high_watermark:
+            self.high_watermark = min(self._held_back, self.ceiling.limit)
 
     def is_ceiling_too_high(self, now_ms: int) -> bool:
         """A lower one would do: all that was committed is in the log."""
@@ -626,16 +629,16 @@ class Partition:
         if leader_high_watermark < 0:
             return  # not known yet in its epoch: what we know stays true
         self._told_high_watermark = leader_high_watermark
-        self._follow_high_watermark()
-
-    def _follow_high_watermark(self) -> None:
-        log, end = self.log, self.log.log_end_offset
-        if 0 <= self.ceiling.limit < end:
-            end = self.ceiling.limit  # elected uncleanly now it begins with what it has promised (R68)
-        self.high_watermark = max(log.log_start_offset, min(self._told_high_watermark, end))
+        log = self.log
+        wanted = max(log.log_start_offset, min(leader_high_watermark, log.log_end_offset))
+        # elected uncleanly now it begins with no more than it has promised (R68)
+        is_above = 0 <= self.ceiling.limit < wanted
+        self.high_watermark = max(log.log_start_offset, self.ceiling.limit) if is_above else wanted
+        self._held_back = wanted if is_above else -1
 
     def log_was_cut(self) -> None:
         """The log has become shorter or starts later: the high watermark stays inside of it."""
+        self._held_back = -1
         log = self.log
         self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))
 

@@ -456,6 +456,10 @@ def test_a_follower_believes_no_high_watermark_above_what_it_has_promised() -> N
     assert partition.claimed_high_watermark == 90
     partition.ceiling_stored(partition.promise_ceiling(0))
     assert partition.high_watermark == 90
+    # what it knew before another leader told it less is not believed again
+    partition.leader_answered(30, 100)
+    partition.ceiling_stored(partition.promise_ceiling(9000))
+    assert partition.high_watermark == 30
     partition = follower(MemoryLog(100, 3), -1, (2, 3))
     partition.leader_answered(90, 100)
     assert partition.high_watermark == 90
