@@ -365,11 +365,15 @@ class Fetchers:
                 effects += self._close_session(source)
                 self._touched.pop(source.source_id, None)
                 self._sources.pop(source.source_id, None)
-            elif self.broker_epoch >= 0:
-                if now_ms >= source.resume_ms and len(source.in_flight) < IN_FLIGHT_MAX:
-                    effects += self._flush_first(source)
-                    self._promise_first(source)
-                request = self._next_request(source, now_ms)
+            elif self.broker_epoch < 0:
+                continue  # `restart` touches all
+            elif now_ms < source.resume_ms:
+                self._touched[source.source_id] = source  # looked at again when the pause is over
+            # with as many as that in flight the next answer touches the source again
+            elif len(source.in_flight) < IN_FLIGHT_MAX:
+                effects += self._flush_first(source)
+                self._promise_first(source)
+                request = self._next_request(source)
                 if request is not None:
                     effects.append(
                         SendFetch(
@@ -407,14 +411,9 @@ class Fetchers:
                 self._begin(row)
                 self._promising[key] = None
 
-    def _next_request(self, source: Source, now_ms: int) -> FetchRequest | None:
-        if now_ms < source.resume_ms:
-            self._touched[source.source_id] = source  # looked at again when the pause is over
-            return None
+    def _next_request(self, source: Source) -> FetchRequest | None:
         if not source.ready and not source.forgotten and (source.in_flight or not source.open_count):
             return None
-        if len(source.in_flight) >= IN_FLIGHT_MAX:
-            return None  # the next answer touches the source again
         if source.session_id == 0:
             if not source.ready:
                 return None

@@ -408,10 +408,13 @@ class LogManager:
             except DiskError as error:
                 self._dir_failed(log_dir, error)
 
+    def _logs_in(self, log_dir: LogDir) -> list[tuple[Key, ManagedLog]]:
+        return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]
+
     def _log_offsets(self, log_dir: LogDir) -> tuple[Offsets, Offsets]:
-        own = [managed for managed in self._managed.values() if managed.log_dir is log_dir]
-        recovery_points: Offsets = {managed.partition: managed.log.flushed_offset for managed in own}
-        log_starts: Offsets = {managed.partition: managed.log.log_start_offset for managed in own}
+        own = self._logs_in(log_dir)
+        recovery_points: Offsets = {managed.partition: managed.log.flushed_offset for _, managed in own}
+        log_starts: Offsets = {managed.partition: managed.log.log_start_offset for _, managed in own}
         return recovery_points, log_starts
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -424,12 +427,11 @@ class LogManager:
 
     def _high_watermarks(self, log_dir: LogDir) -> Offsets:
         offsets: Offsets = {}
-        for key, managed in self._managed.items():
-            if managed.log_dir is log_dir:
-                high_watermark = self._high_watermark_of(key)
-                if high_watermark is None:
-                    high_watermark = log_dir.high_watermarks.get(managed.partition, 0)
-                offsets[managed.partition] = high_watermark
+        for key, managed in self._logs_in(log_dir):
+            high_watermark = self._high_watermark_of(key)
+            if high_watermark is None:
+                high_watermark = log_dir.high_watermarks.get(managed.partition, 0)
+            offsets[managed.partition] = high_watermark
         return offsets
 
     def ceilings(self) -> dict[Key, int]:
@@ -447,11 +449,10 @@ class LogManager:
 
     def _ceilings(self, log_dir: LogDir, rows: Mapping[Key, int]) -> Offsets:
         offsets: Offsets = {}
-        for key, managed in self._managed.items():
-            if managed.log_dir is log_dir:
-                ceiling = rows.get(key, managed.ceiling)
-                if ceiling >= 0:
-                    offsets[managed.partition] = ceiling
+        for key, managed in self._logs_in(log_dir):
+            ceiling = rows.get(key, managed.ceiling)
+            if ceiling >= 0:
+                offsets[managed.partition] = ceiling
         return offsets
 
     async def _store_checkpoints(self, log_dir: LogDir) -> None:
@@ -520,7 +521,7 @@ class LogManager:
         if not log_dir.is_online:
             return
         log_dir.failure = error
-        keys = [key for key, managed in sorted(self._managed.items()) if managed.log_dir is log_dir]
+        keys = sorted(key for key, _ in self._logs_in(log_dir))
         for key in keys:
             del self._managed[key]
             del self.logs[key]

@@ -61,6 +61,5 @@ async def get_replica_log_info(
                 row.log_end_offset,
                 row.flushed_offset,
                 row.high_watermark,
-                row.ceiling,
             )
     return found

@@ -17,5 +17,3 @@ class ReplicaLog:
     flushed_offset: int
     #: -1 when not known
     high_watermark: int
-    #: no high watermark that counted this replica was above, -1 when not known
-    ceiling: int = -1
