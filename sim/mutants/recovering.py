@@ -11,7 +11,6 @@ from controller import replication_control, unclean_recovery
 from controller.events import AskForLogs, WaitForReplicas
 from controller.replication_control import ReplicationControl
 from controller.unclean_recovery import Recovery, Strategy, UncleanRecovery, Verdict
-from metadata.records import RECOVERED
 from sim.mutants.mutant import Setting, mutant
 
 #: all brokers stop uncleanly at once, some with their logs' tails
@@ -62,21 +61,6 @@ GIVEN_UP = Setting(
     faults={"elect_unclean": 8, "crumble": 6, "kill_all_brokers": 4, "kill_broker": 3, "power_broker": 3},
     shape={"recovery_manager": True},
     gap_ms=250,
-    seconds=30,
-)
-#: beyond the budget logs part, and then all that is not on disk is gone
-PARTED = Setting(
-    band="over-budget",
-    faults={
-        "power_all": 5,
-        "isolate_leader": 4,
-        "pause_leader": 4,
-        "kill_busy_leader": 4,
-        "starve_follower": 3,
-        "elect_unclean": 3,
-    },
-    shape={"recovery_manager": True},
-    gap_ms=400,
     seconds=30,
 )
 #: beyond the budget operators elect by hand while logs are compared
@@ -275,7 +259,7 @@ def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     "most_lost",
     breaks="R68",
     by="B-4",
-    setting=PARTED,
+    setting=ALL_EMPTY,
     gap="needs a replica outside the last known ELR whose log parts from the others' within one epoch, wins, "
     "and is longer by more than a ceiling is ahead; a table of the controller's tests has it",
 )
@@ -283,8 +267,7 @@ def believes_that_the_elected_log_is_the_same(
     original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
 ) -> Any:
     """All that the elected log holds is taken for the leader's, though it may have parted from it."""
-    alone = replace(partition, isr=(chosen,), elr=(), last_known_elr=(), leader_recovery_state=RECOVERED)
-    return original(alone, replies, ceilings, chosen)
+    return original(partition, dict.fromkeys(replies, replies[chosen]), ceilings, chosen)
 
 
 @mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN)

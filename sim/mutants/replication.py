@@ -24,20 +24,6 @@ LAGGING = Setting(
         "clog": 2,
     }
 )
-#: beyond the budget, again and again, so that who has lost its tail is asked before it is in sync
-POWER_AND_OUT = Setting(
-    band="over-budget",
-    faults={
-        "power_all": 4,
-        "power_broker": 5,
-        "power_leader": 4,
-        "starve_follower": 3,
-        "kill_all_brokers": 1,
-    },
-    shape={"recovery_manager": True},
-    gap_ms=300,
-    seconds=20,
-)
 #: leaders change while followers hold more than the new leader
 DIVERGING = Setting(
     faults={"kill_busy_leader": 4, "isolate_leader": 4, "pause_leader": 3, "kill_leader": 2, "kill_broker": 1}
@@ -178,7 +164,7 @@ def shows_logs_above_their_ceilings(original: Any, self: Fetchers, source: Any) 
     "promise",
     breaks="R68",
     by="B-4",
-    setting=POWER_AND_OUT,
+    setting=POWER,
     gap="needs a replica that has lost its tail, promises for what it has fetched again, and is compared "
     "before it is in sync, while nobody who was complete has told less; a test of the partition has it",
 )
