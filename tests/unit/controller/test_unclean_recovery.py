@@ -217,6 +217,14 @@ def questions(quorum: Quorum) -> dict[int, AskBroker]:
     return asked
 
 
+def questions_after_power_cut(quorum: Quorum) -> dict[int, AskBroker]:
+    """All three are back, and are asked for their logs."""
+    power_cut(quorum)
+    for broker_id in (1, 2, 3):
+        quorum.heartbeat(broker_id)
+    return questions(quorum)
+
+
 def test_brokers_are_asked_together_for_all_partitions_and_the_best_log_leads(quorum: Quorum) -> None:
     """R61, R64, R66."""
     power_cut(quorum)
@@ -237,10 +245,7 @@ def test_brokers_are_asked_together_for_all_partitions_and_the_best_log_leads(qu
 
 def test_the_prediction_of_the_loss_is_told_and_stored(quorum: Quorum) -> None:
     """R68: 1 is no member of the last known ELR and ends before, but knows how far the high watermark was."""
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     reply(quorum, asked[1], 40, high_watermark=70, flushed_offset=35)
     reply(quorum, asked[2], 50, high_watermark=45, flushed_offset=50)
     reply(quorum, asked[3], 60, high_watermark=48, flushed_offset=60)
@@ -252,10 +257,7 @@ def test_the_prediction_of_the_loss_is_told_and_stored(quorum: Quorum) -> None:
 
 def test_what_a_rebooted_broker_said_of_the_high_watermark_is_not_forgotten(quorum: Quorum) -> None:
     """R68, R63: its answer is void, and its next incarnation knows less; what was committed was committed."""
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     reply(quorum, asked[2], 50, high_watermark=90)
     quorum.vanish(2)
     quorum.register(2)
@@ -269,10 +271,7 @@ def test_what_a_rebooted_broker_said_of_the_high_watermark_is_not_forgotten(quor
 
 def test_a_recovery_that_starts_anew_still_knows_what_was_committed(quorum: Quorum) -> None:
     """R60: with another strategy all are asked anew."""
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     reply(quorum, asked[2], 50, high_watermark=90)
     quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
     quorum.vanish(2)
@@ -342,10 +341,7 @@ def test_what_may_be_lost_at_most_is_told_and_stored(quorum: Quorum) -> None:
 def test_a_void_answer_still_tells_of_its_ceiling(quorum: Quorum) -> None:
     """R63, R68: it was on the disk of the former incarnation, and is on that of the next."""
     quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.strategy", "Aggressive"))
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     reply(quorum, asked[2], 50, ceiling=90)
     quorum.vanish(2)
     reply(quorum, asked[1], 40)
@@ -483,10 +479,7 @@ def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], 
 
 def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Quorum) -> None:
     """R62: only a deposed controller can be behind a broker; it asks no more and goes on leading nothing."""
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     for broker_id in (1, 3):
         reply(quorum, asked[broker_id], 10)
     reply(quorum, asked[2], 90, leader_epoch=99)
@@ -501,10 +494,7 @@ def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Q
 
 def test_a_broker_that_is_still_making_its_log_is_asked_until_it_tells(quorum: Quorum) -> None:
     """R62: meanwhile nobody leads, whatever the others have said."""
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     reply(quorum, asked[1], 10)
     reply(quorum, asked[3], 10)
     for _ in range(3):
@@ -519,10 +509,7 @@ def test_a_broker_that_is_still_making_its_log_is_asked_until_it_tells(quorum: Q
 
 def test_a_rebooted_broker_is_asked_anew_and_those_that_answered_are_not(quorum: Quorum) -> None:
     """R63, D-3."""
-    power_cut(quorum)
-    for broker_id in (1, 2, 3):
-        quorum.heartbeat(broker_id)
-    asked = questions(quorum)
+    asked = questions_after_power_cut(quorum)
     reply(quorum, asked[2], 20)
     reply(quorum, asked[3], 10)
     quorum.vanish(2)
