@@ -31,8 +31,8 @@ class TrackedFile(RealFile):
     async def flush(self) -> None:
         # What a flush covers must be certain, so it never overlaps a truncation.
         while self._cutting is not None:
-            with contextlib.suppress(OSError):
-                await asyncio.shield(self._cutting)
+            # Not `await`: of what is done it lets nobody else run, and `_cutting` would stay as it is.
+            await asyncio.wait([self._cutting])
         await super().flush()
 
     async def truncate(self, size: int) -> None:

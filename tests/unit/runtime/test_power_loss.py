@@ -5,6 +5,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,32 @@ async def test_a_truncation_waits_for_the_flush_under_way_and_a_flush_for_the_tr
     (inode,) = journal(data).files()
     assert journal(data).durable_size(inode) == 20
     assert journal(data).cuts(inode) == ()
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Work is done before anybody can wait for it; only its end is told later, as the loop comes to it."""
+
+    def submit(self, work: Any, /, *arguments: Any, **options: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **options))
+        return done
+
+
+@pytest.mark.parametrize("later", range(5))
+async def test_a_flush_right_behind_the_end_of_a_cancelled_truncation_ends(
+    disk: TrackedDisk, data: str, later: int
+) -> None:
+    """While the cut is done and not yet noted, the flush must let the loop come to noting it."""
+    disk._flushes = AtOnce()
+    file = await disk.open(f"{data}/log", create=True)
+    file.append([b"x" * 100])
+    cut = asyncio.ensure_future(file.truncate(40))
+    await asyncio.sleep(0)
+    cut.cancel()
+    await turns(later)
+    await file.flush()
+    assert file.size == os.stat(f"{data}/log").st_size
+    await file.close()
 
 
 async def test_a_sync_covers_only_the_names_that_were_there_when_it_started(
