@@ -7,7 +7,8 @@ Everything that piles up while a request is under way goes out together with the
 
 from collections.abc import Iterable
 
-from broker.partition import Proposal, TopicPartition
+from broker.leadership import Proposal
+from broker.partition import TopicPartition
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest, IsrMember
 
 #: Pause after a request that failed as a whole (R45).

@@ -42,13 +42,9 @@ from broker.events import (
     Tick,
     Truncated,
 )
+from broker.leadership import AlterVerdict
 from broker.lifecycle import RETRY_MS_MIN, BrokerState, Identity, Lifecycle, StopReason
-from broker.partition import (
-    AlterVerdict,
-    Partition,
-    RoleChange,
-    TopicPartition,
-)
+from broker.partition import Partition, RoleChange, TopicPartition
 from broker.roles import Roles, name_of
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode

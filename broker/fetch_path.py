@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from broker.events import AnswerFetch, AnswerOffsets, Effect, OffsetRow, ReadRow, Respond
 from broker.fetch_session import HIGH_WATERMARK_LINGER_MS, FollowerSession, FollowerSessions, SessionRow
-from broker.partition import Partition, Proposal, Refusal, TopicPartition
+from broker.leadership import Proposal
+from broker.partition import Partition, Refusal, TopicPartition
 from broker.purgatory import DelayedFetch, FetchPurgatory
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse

@@ -1,21 +1,21 @@
 """One partition on this broker: its role, its high watermark, and as leader the ISR that it may propose.
 
-Owns role, high watermark, followers' progress and the open AlterPartition proposal. Reads its log through
-`LogView` and never writes it. Registrations come from AlterPartition answers and from metadata records and
-meet in `apply_registration`, ordered by `partition_epoch` (D-5: min ISR travels with them). Rules: R50-R56,
-R80-R84, F1-F6.
+Owns role, high watermark and the rules of the ISR; what only a leader has is in `broker.leadership`. Reads
+its log through `LogView` and never writes it. Registrations come from AlterPartition answers and metadata
+records and meet in `apply_registration`, ordered by `partition_epoch` (D-5: min ISR travels with them).
+Rules: R50-R56, R80-R84, F1-F6.
 
-    role      NONE -> LEADER | FOLLOWER by a registration with a higher leader epoch; NONE again when roles
-    are dropped proposal  none -> open (expand grows maximal_isr at once, shrink leaves it) -> none by a
-    newer registration or R44
+    role  NONE -> LEADER | FOLLOWER by a registration with a higher leader epoch
+          -> NONE when roles are dropped
 """
 
-from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from broker.ceiling import Ceiling, Urgency
+from broker.known_brokers import KnownBrokers
+from broker.leadership import AlterVerdict, Leadership, Proposal
 from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
 from metadata.records import RECOVERING
@@ -52,25 +52,6 @@ class LogView(Protocol):
         """(largest epoch known that is not above `epoch`, its end), None when there is none."""
 
 
-class KnownBrokers:
-    """Registrations as the latest image has them. One object a broker, kept up to date by its core."""
-
-    __slots__ = ("acceptable", "epochs", "offline")
-
-    def __init__(self) -> None:
-        #: {broker_id: broker_epoch} of all registered brokers
-        self.epochs: dict[int, int] = {}
-        #: the same of unfenced brokers that are not shutting down
-        self.acceptable: dict[int, int] = {}
-        #: {broker_id: its replicas in failed log dirs}, of brokers that have some (R27)
-        self.offline: dict[int, Container[tuple[bytes, int]]] = {}
-
-    def is_offline(self, replica_id: int, key: TopicPartition) -> bool:
-        """The replica lies in a log dir that failed."""
-        offline = self.offline.get(replica_id)
-        return offline is not None and key in offline
-
-
 class Role(Enum):
     """What this broker does for a partition."""
 
@@ -90,52 +71,11 @@ class RoleChange(Enum):
     BECAME_FOLLOWER = "became follower"
 
 
-class AlterVerdict(Enum):
-    """What to do after the answer to a proposal (R44)."""
-
-    #: accepted, or dropped
-    CLOSED = "closed"
-    #: metadata will tell
-    WAIT = "wait"
-    RESEND = "resend"
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """An ISR asked for in AlterPartition."""
-
-    #: ascending ids
-    isr: tuple[int, ...]
-    #: {replica: broker epoch}, in the order of `isr`; -1 for the leader itself
-    broker_epochs: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-
-
 class Refusal(NamedTuple):
     """Why a row of a fetch gets no records. `diverging` is (epoch, end offset) with error NONE."""
 
     error_code: ErrorCode
     diverging: tuple[int, int] | None = None
-
-
-class Leadership:
-    """State that only a leader has; made anew for each leader epoch (R54)."""
-
-    __slots__ = ("leader_epoch", "start_offset", "progress", "position", "proposal", "maximal_isr")
-
-    def __init__(self, leader_epoch: int, progress: dict[int, ReplicaProgress], isr: tuple[int, ...]) -> None:
-        self.leader_epoch = leader_epoch
-        #: leader_epoch_start_offset: the log end when the epoch began; None until the log has taken the epoch
-        self.start_offset: int | None = None
-        #: {replica_id: progress} of all followers, ascending
-        self.progress = progress
-        #: own end as counted for the high watermark when last looked at
-        self.position = -1
-        #: the AlterPartition proposal under way; at most one (R45)
-        self.proposal: Proposal | None = None
-        #: committed ISR plus replicas asked for; a proposed shrink does not change it (F3)
-        self.maximal_isr: tuple[int, ...] = isr
 
 
 class Partition:

@@ -29,8 +29,10 @@ from broker.events import (
 )
 from broker.fetch_path import FetchPath
 from broker.fetcher import Fetchers
+from broker.known_brokers import KnownBrokers
+from broker.leadership import Proposal
 from broker.lifecycle import Lifecycle
-from broker.partition import KnownBrokers, LogView, Partition, Proposal, Role, RoleChange, TopicPartition
+from broker.partition import LogView, Partition, Role, RoleChange, TopicPartition
 from broker.produce_path import ProducePath
 from metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
 from metadata.image import RESOURCE_TOPIC, MetadataImage

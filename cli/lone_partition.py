@@ -5,7 +5,9 @@ rule of the partition is repeated here.
 """
 
 from broker.ceiling import Ceiling, Urgency
-from broker.partition import AlterVerdict, KnownBrokers, Partition, Proposal, TopicPartition
+from broker.known_brokers import KnownBrokers
+from broker.leadership import AlterVerdict, Proposal
+from broker.partition import Partition, TopicPartition
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionPartitionResponse

@@ -18,6 +18,7 @@ LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 
 #: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
 TESTED_WITH = {
+    "broker.known_brokers": "broker/test_roles.py",
     "protocol.schema_compiler": "protocol/test_schema.py",
     "protocol.schema_types": "protocol/test_schema.py",
     "raft.following": "raft/test_scenarios.py",

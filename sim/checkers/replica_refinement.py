@@ -8,7 +8,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 
-from broker.partition import Leadership, Proposal, Role
+from broker.leadership import Leadership, Proposal
+from broker.partition import Role
 from metadata.partition import PartitionRegistration
 from sim.checkers.abstraction import BROKERS_MAX, mask
 from sim.checkers.batches import BatchMark

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from broker.events import ReadRow
-from broker.partition import Leadership, Proposal, Role
+from broker.leadership import Leadership, Proposal
+from broker.partition import Role
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Change, Property, ReplicaView

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from broker.events import ReadRow
-from broker.partition import Leadership, Partition, Proposal, Role
+from broker.leadership import Leadership, Proposal
+from broker.partition import Partition, Role
 from controller.decisions import CauseKind, Decision
 from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration

@@ -9,7 +9,8 @@ from typing import Any
 from broker.ceiling import Ceiling
 from broker.fetch_path import FetchPath
 from broker.fetcher import Fetchers
-from broker.partition import AlterVerdict, Partition, RoleChange
+from broker.leadership import AlterVerdict
+from broker.partition import Partition, RoleChange
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
 

@@ -7,7 +7,9 @@ from typing import Any
 from immutables import Map
 
 from broker.ceiling import Ceiling
-from broker.partition import KnownBrokers, Leadership, Partition, Role, TopicPartition
+from broker.known_brokers import KnownBrokers
+from broker.leadership import Leadership
+from broker.partition import Partition, Role, TopicPartition
 from controller.decisions import Cause, CauseKind, Decision
 from controller.election import ElectionReason
 from controller.elr import SetsRule

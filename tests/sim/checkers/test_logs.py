@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from broker.events import ReadRow
-from broker.partition import Proposal
+from broker.leadership import Proposal
 from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
 from runtime.api import DiskError

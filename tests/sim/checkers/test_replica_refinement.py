@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.partition import Proposal
+from broker.leadership import Proposal
 from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind
 from sim.checkers.batches import BatchMark

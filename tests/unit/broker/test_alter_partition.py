@@ -1,7 +1,8 @@
 """ISR proposals on their way to the controller (R44, R45)."""
 
 from broker.alter_partition import RETRY_MS, AlterPartitionQueue
-from broker.partition import Proposal, TopicPartition
+from broker.leadership import Proposal
+from broker.partition import TopicPartition
 from metadata.records import RECOVERED
 
 A, B = TopicPartition(b"a" * 16, 0), TopicPartition(b"b" * 16, 1)

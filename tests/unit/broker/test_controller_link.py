@@ -4,8 +4,9 @@ from typing import Any
 
 from broker.controller_link import ControllerLink
 from broker.events import CallAnswered, CallController, CallFailed, Effect, Failure, Respond
+from broker.leadership import Proposal
 from broker.lifecycle import Lifecycle
-from broker.partition import Proposal, TopicPartition
+from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerRegistrationResponse
 from protocol.messages.producer_ids import InitProducerIdRequest

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from broker.ceiling import Ceiling, Urgency
-from broker.partition import AlterVerdict, Partition, Role, RoleChange
+from broker.leadership import AlterVerdict
+from broker.partition import Partition, Role, RoleChange
 from cli.lone_partition import KEY, LAG_MS_MAX, LonePartition, MemoryLog, registration
 from metadata.records import RECOVERING
 from protocol.errors import ErrorCode
