@@ -21,6 +21,9 @@ from sim.world import Shape, Violation, World, logs_of
 #: bound is of the story and not of the machine, so that no busy processor decides what a seed shows.
 _HANDLES_BESIDE_LOAD = 400_000
 _HANDLES_A_SECOND = 10_000
+#: what a producer gave up on while it was under way has arrived by then: it may wait behind a request that
+#: times out after 2 s
+_LATE_MS = 2_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,8 @@ def _quiesce_and_read(world: World) -> checks.History:
     liveness.settle(world, liveness.BEFORE_THE_LOAD_ENDS)
     load.is_over = True
     liveness.settle(world, liveness.AFTER_THE_LOAD)
+    world.pass_time(_LATE_MS)
+    liveness.settle(world, liveness.AT_REST)
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
     ends = {index: len(records) for index, records in log.items()}

@@ -44,6 +44,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     replicas.HighWatermarkUnknownAtFirst,
     partitions.RegistrationsAreApart,
     disks.CleanIsTruth,
+    disks.CleanStopsCount,
     partitions.ElrUpdate,
     partitions.CandidatesKept,
     partitions.EpochsOfARow,

@@ -162,3 +162,49 @@ def _unclean_story(view: ReplicaView, incarnation_id: bytes) -> str | None:
     if view.survives < view.end_offset:
         return f"its log of {view.end_offset} survived up to {view.survives}"
     return None
+
+
+class CleanStopsCount(Property):
+    """R33, R36: a broker that was stopped in order, all its log dirs well, keeps what it had when it
+    registers again; one that was stopped before it had registered passes on the proof of the one before."""
+
+    name = "R33 CleanStopsCount"
+
+    def __init__(self) -> None:
+        #: {broker id: epoch that its last process has proven a clean stop in}
+        self._proven: dict[int, int] = {}
+
+    def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
+        proven = self._proven.pop(broker.node_id, -1)
+        node = broker.node
+        if broker.exit_code != 0 or node is None or not node.log_manager.is_whole:
+            return
+        lifecycle = node.core.lifecycle
+        # After an unclean stop nobody can vouch for logs that have not been looked at yet.
+        has_seen_all = lifecycle.is_ready or lifecycle.identity.previous_broker_epoch >= 0
+        if lifecycle.is_registered and has_seen_all:
+            self._proven[broker.node_id] = lifecycle.broker_epoch
+        elif lifecycle.was_clean is None and not node.log_manager.is_proof_belied:
+            self._proven[broker.node_id] = proven
+
+    def record_committed(
+        self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
+    ) -> None:
+        if type(record) is not RegisterBrokerRecord or record.clean_shutdown:
+            return
+        old = before.brokers.get(record.broker_id)
+        if old is None or old.broker_epoch != self._proven.get(record.broker_id):
+            return  # unregistered meanwhile, or registered by a process that has not heard of it
+        broker = next(one for one in seen.world.brokers if one.node_id == record.broker_id)
+        node = broker.node
+        is_ours = (
+            broker.state is not State.DOWN
+            and node is not None
+            and hasattr(node, "core")
+            and node.core.lifecycle.identity.incarnation_id == record.incarnation_id
+        )
+        if not is_ours or node is None or not node.log_manager.is_whole or node.log_manager.is_proof_belied:
+            return
+        if not broker.machine.platter.broken:
+            story = f"{broker.name} stopped in order in epoch {old.broker_epoch}, and that counts for nothing"
+            seen.broken(self, None, story)

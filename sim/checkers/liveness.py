@@ -94,6 +94,8 @@ BEFORE_THE_LOAD_ENDS: tuple[tuple[str, Callable[[World], bool]], ...] = (
 )
 AFTER_THE_LOAD: tuple[tuple[str, Callable[[World], bool]], ...] = (
     ("L-5 every producer has its answers", have_answers),
+)
+AT_REST: tuple[tuple[str, Callable[[World], bool]], ...] = (
     ("L-7 every reassignment has ended", have_moves_ended),
     ("L-6 every replica is in sync and equal", are_replicas_equal),
     ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),

@@ -8,6 +8,7 @@ from posixpath import join
 from typing import Any
 
 from broker import produce_path
+from broker.__main__ import BrokerNode
 from broker.lifecycle import Lifecycle
 from broker.log_manager import LogManager
 from broker.partition import Partition
@@ -27,6 +28,10 @@ from storage.log_guard import LogGuard
 #: brokers stop in order, lose power while they do and soon after they are back
 STOPPED = Setting(
     faults={"stop_broker": 6, "power_broker": 3, "power_leader": 3, "crash_at_point": 3, "kill_broker": 1}
+)
+#: brokers stop in order, and again while the next process waits for a controller to register with
+STOPPED_EARLY = Setting(
+    faults={"stop_broker": 8, "kill_active": 4, "cut_controllers": 4, "isolate_active": 2}, gap_ms=250
 )
 #: power is lost right between the steps of a stop, and of a start
 AT_STEPS = Setting(faults={"crash_at_point": 8, "stop_broker": 3, "power_broker": 2}, gap_ms=500)
@@ -116,6 +121,19 @@ class _Unsynced:
 async def file_gone_but_not_durably(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """The clean-shutdown file is deleted at the start, but its folder is not synced."""
     return await original(_Unsynced(disk), log_dir, directory_id)
+
+
+@mutant(clean_shutdown, "read", breaks="R33", by="R33 CleanStopsCount", setting=STOPPED)
+async def finds_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    """No clean-shutdown file is ever found: each stop costs the broker its seats."""
+    return None
+
+
+@mutant(BrokerNode, "_epoch_to_prove", breaks="R36, B11", by="R33 CleanStopsCount", setting=STOPPED_EARLY)
+def proves_only_its_own_epoch(original: Any, self: Any) -> Any:
+    """A broker that is stopped before it has registered leaves no proof, though no log has changed."""
+    lifecycle = self.core.lifecycle
+    return lifecycle.broker_epoch if lifecycle.is_registered else None
 
 
 async def _vouches_for_all(original: Any, self: Any) -> Any:

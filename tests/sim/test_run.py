@@ -7,6 +7,7 @@ import pytest
 
 from sim.choices import Choices
 from sim.faults import Plan
+from sim.mutants.stopping import DIRS_FAIL
 from sim.mutants.table import MUTANTS
 from sim.recording import play
 from sim.run import run, shape_of
@@ -31,6 +32,13 @@ def test_equal_seeds_give_equal_traces_also_from_a_tape() -> None:
     replayed = run(Choices("3", tape=recording.tape()), Shape(), 3, plan=FEW_FAULTS)
     assert replayed.trace_hash == first.trace_hash
     assert run(Choices("4"), Shape(), 3, plan=FEW_FAULTS).trace_hash != first.trace_hash
+
+
+@pytest.mark.slow
+def test_a_write_that_arrives_after_its_producer_gave_up_on_it_is_not_missed() -> None:
+    """Once the logs were looked at while it was on its way, and a consumer had read what was not in them."""
+    result = play(DIRS_FAIL.story("3"))
+    assert result.violation is None, result.as_text()
 
 
 @pytest.mark.slow

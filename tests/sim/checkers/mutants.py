@@ -70,6 +70,8 @@ PAIRS = (
     *_pairs("elects-fenced-elr", "I-5", "A-13", DECISIONS),
     *_pairs("last-known-elr-forgets-unclean", "A-12", "I-14", DECISIONS),
     *_pairs("every-start-is-clean", "A-8"),
+    *_pairs("finds-no-file", "R33"),
+    *_pairs("proves-only-its-own-epoch", "R33"),
     *_pairs("fences-without-taking-out", "I-5", DECISIONS),
     *_pairs("unfencing-elects-nobody", "L-9", DECISIONS),
     *_pairs("answers-before-commit", "D-5", REPLICAS),
