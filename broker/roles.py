@@ -40,6 +40,8 @@ from metadata.partition import PartitionRegistration
 from metadata.records import decode_record
 from protocol.messages.broker_registration import OfflineTopic
 
+#: Topic name and partition index: what a log's folder is called after.
+Place = tuple[str, int]
 #: A ceiling that is near waits so long for others: they are stored in one file.
 CEILINGS_WAIT_MS = 500
 
@@ -92,8 +94,10 @@ class Roles:
         #: replicas that near their ceiling, and when that is to be raised at the latest (R68)
         self._low_ceilings: dict[TopicPartition, None] = {}
         self._ceilings_ms: int | None = None
-        #: logs asked for; at most one opening of each is under way
-        self._opening: dict[TopicPartition, None] = {}
+        #: logs asked for, by the folder that each is made in, and the folder of each. In a folder one opening
+        #: at a time: that of a topic that has gone ends, and is deleted, before one of its name is asked for
+        self._opening: dict[Place, TopicPartition] = {}
+        self._places: dict[TopicPartition, Place] = {}
         self._effects = outbox
 
     # --- metadata ------------------------------------------------------------------------------------------
@@ -223,9 +227,7 @@ class Roles:
             assert self._logs is not None
             log = self._logs.get(key)
             if log is None:
-                if key not in self._opening:
-                    self._opening[key] = None
-                    self._open_log(key)
+                self._open_log(key, (local.topic_name, key.partition_index))
                 return
             partition = self._make_partition(key, local.topic_name, log)
         before = partition.registration
@@ -372,28 +374,24 @@ class Roles:
     def log_opened(self, event: LogOpened, now_ms: int) -> None:
         """A log asked for is open; the partition may have changed or gone meanwhile."""
         assert self._logs is not None
-        self._opening.pop(event.key, None)
-        if event.key in self.offline:
-            return
-        self._logs[event.key] = event.log
-        if not self._is_assigned(event.key):
-            self._delete_log(event.key)
-        elif self.has_roles:
-            topic_id, index = event.key
-            topic = self.image.topics[topic_id]
-            self._apply_local(LocalPartition(topic.name, index, topic_id, topic.partitions[index]), now_ms)
+        if event.key not in self.offline:
+            self._logs[event.key] = event.log
+            if not self._is_assigned(event.key):
+                self._delete_log(event.key)
+        self._opening_over(event.key, now_ms)
 
     def logs_offline(self, event: LogsOffline, now_ms: int) -> None:
         """A dir has failed: its replicas are none of ours any more, and the controller must hear of it."""
         for key in event.keys:
             self.offline[key] = None
-            self._opening.pop(key, None)
             if self._logs is not None:
                 self._logs.pop(key, None)
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 self._note(Level.ERROR, f"{name_of(partition)}: its log dir has failed")
                 self._retire(partition)
+        for key in event.keys:
+            self._opening_over(key, now_ms)
         self._lifecycle.hurry(now_ms)
 
     def offline_to_report(self) -> tuple[OfflineTopic, ...]:
@@ -412,9 +410,26 @@ class Roles:
         registration = self.image.partition(*key)
         return registration is not None and self.broker_id in registration.replicas
 
-    def _open_log(self, key: TopicPartition) -> None:
-        topic = self.image.topics[key.topic_id]
-        self._effects.append(OpenLog(key, topic.name, log_config(self.image, topic.name, self.config.static)))
+    def _open_log(self, key: TopicPartition, place: Place) -> None:
+        if place not in self._opening:
+            self._opening[place] = key
+            self._places[key] = place
+            name, _ = place
+            self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
+
+    def _opening_over(self, key: TopicPartition, now_ms: int) -> None:
+        """Whoever owns the name now has its log, or may have it made."""
+        place = self._places.pop(key, None)
+        if place is None:
+            return
+        del self._opening[place]
+        name, index = place
+        topic = self.image.topic(name)
+        if not self.has_roles or topic is None:
+            return
+        key = TopicPartition(topic.topic_id, index)
+        if self._is_assigned(key):
+            self._apply_local(LocalPartition(name, index, topic.topic_id, topic.partitions[index]), now_ms)
 
     def _delete(self, key: TopicPartition) -> None:
         # An opening under way goes on: a second one behind it could find the log that is being deleted.

@@ -258,7 +258,7 @@ class Cluster:
     async def topic(self, partitions: int = 1, **configs: str) -> None:
         """Make the topic `t` with three replicas, and wait until all of them have their roles."""
         self.topic_id = await self.make_topic("t", partitions, **configs)
-        await self.eventually(lambda: sum(self._has_role(m) for m in self.machines.values()) == 3)
+        await self.eventually(lambda: sum(self.has_role(m) for m in self.machines.values()) == 3)
 
     async def make_topic(self, name: str, partitions: int, **configs: str) -> bytes:
         """Make a topic with three replicas; its id."""
@@ -270,7 +270,8 @@ class Cluster:
         topic_id: bytes = response.topics[0].topic_id
         return topic_id
 
-    def _has_role(self, machine: BrokerMachine) -> bool:
+    def has_role(self, machine: BrokerMachine) -> bool:
+        """It leads or follows partition 0 of the topic that was made last with `topic`."""
         return TopicPartition(self.topic_id, 0) in machine.node.core.partitions
 
     async def describe(self, index: int = 0) -> MetadataPartition:
@@ -287,7 +288,7 @@ class Cluster:
         for _ in range(4000):
             await settle()
             for machine in self.machines.values():
-                if machine.is_running and machine.id not in not_one_of and self._has_role(machine):
+                if machine.is_running and machine.id not in not_one_of and self.has_role(machine):
                     if machine.partition(index).is_serving:
                         return machine
             await self.clock.advance(5)

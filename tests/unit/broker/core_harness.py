@@ -343,10 +343,13 @@ class CoreHarness:
         ceilings, self.ceilings = self.ceilings, []
         self.post(*(CeilingsStored(effect.rows) for effect in ceilings))
 
-    def finish_opens(self) -> None:
-        self.post(*self._open_logs())
+    def finish_opens(self) -> list[TopicPartition]:
+        """What was opened."""
+        opened = self._open_logs()
+        self.post(*opened)
+        return [event.key for event in opened]
 
-    def _open_logs(self) -> list[Event]:
+    def _open_logs(self) -> list[LogOpened]:
         opens, self.opens = self.opens, []
         assert len({effect.key for effect in opens}) == len(opens), "one opening of a log at a time"
         return [LogOpened(effect.key, self.logs.setdefault(effect.key, MemoryLog())) for effect in opens]

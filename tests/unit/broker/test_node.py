@@ -200,5 +200,20 @@ async def test_deleted_topic_leaves_no_folder(cluster: Cluster) -> None:
         assert [name for name in await machine.disk.listdir("/data") if name.startswith("t-")] == []
 
 
+async def test_topic_that_is_made_again_while_its_log_is_being_made_is_served(cluster: Cluster) -> None:
+    """R107: an fsync took long, and all three brokers ended themselves."""
+    machines = cluster.machines.values()
+    for machine in machines:
+        machine.disk.hold_flushes()
+    await cluster.make_topic("t", 1)
+    await cluster.call(1, DeleteTopicsRequest(5000, ("t",)))
+    cluster.topic_id = await cluster.make_topic("t", 1)
+    await cluster.advance(50)
+    for machine in machines:
+        machine.disk.release_flushes()
+    await cluster.eventually(lambda: all(cluster.has_role(machine) for machine in machines))
+    await cluster.send(1, batch("one"))
+
+
 async def _failure(tasks: HeldTasks) -> None:
     assert isinstance(await tasks.failure(), DiskError)

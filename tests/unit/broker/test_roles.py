@@ -1,5 +1,7 @@
 """Partitions of a broker: roles from metadata (D-2), logs that come and go, settings."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.events import (
@@ -10,6 +12,7 @@ from broker.events import (
     FetchFailed,
     Flush,
     LogsLoaded,
+    LogsOffline,
     Started,
 )
 from broker.partition import Role, TopicPartition
@@ -44,6 +47,9 @@ from tests.unit.broker.core_harness import (
     register,
 )
 
+#: of the topic of the same name that comes after it
+OTHER_TOPIC = b"n" * 16
+OTHER_KEY = TopicPartition(OTHER_TOPIC, 0)
 REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)
 
 
@@ -302,6 +308,30 @@ def test_replica_that_goes_and_comes_while_its_log_is_opening_gets_that_log() ->
     harness.finish_opens()
     assert harness.partition.log is harness.logs[KEY]
     assert harness.partition.role is Role.FOLLOWER
+
+
+def test_topic_of_the_same_name_waits_until_the_log_of_the_one_before_is_opened_and_deleted() -> None:
+    """R107: the second opening found the folder of the first one, and the broker ended itself."""
+    harness = CoreHarness().join()
+    harness.opens_slowly = True
+    harness.metadata(partition(2))
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    harness.metadata(TopicRecord("t", OTHER_TOPIC), replace(partition(2), topic_id=OTHER_TOPIC))
+    assert harness.finish_opens() == [KEY]
+    assert harness.finish_opens() == [OTHER_KEY]
+    assert set(harness.core.partitions) == set(harness.logs) == {OTHER_KEY}
+
+
+def test_topic_of_the_same_name_has_its_log_made_when_that_of_the_one_before_could_not_be() -> None:
+    """R107, R27."""
+    harness = CoreHarness().join()
+    harness.opens_slowly = True
+    harness.metadata(partition(2))
+    harness.metadata(RemoveTopicRecord(TOPIC))
+    harness.metadata(TopicRecord("t", OTHER_TOPIC), replace(partition(2), topic_id=OTHER_TOPIC))
+    harness.post(LogsOffline((KEY,)))
+    assert OTHER_KEY in harness.finish_opens()
+    assert set(harness.core.partitions) == {OTHER_KEY}
 
 
 def test_role_is_the_latest_one_when_the_log_is_open() -> None:
