@@ -445,6 +445,7 @@ class Producer:
             self._not_sent(effect, str(error))
             return
         self._run(self._sender.written(effect.request_id))
+        self._pump()  # no answer will: what waited behind these batches goes now
 
     def _request(self, effect: SendBatches) -> ProduceRequest:
         rows = []

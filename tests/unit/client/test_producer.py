@@ -326,6 +326,17 @@ async def test_tags_come_back_in_the_order_of_the_offsets(play: Play) -> None:
     assert [batch.tags for batch in play.batches] == [[11, 12, 13]]
 
 
+async def test_with_acks_0_all_that_waits_goes_without_another_word(play: Play) -> None:
+    """Nothing is answered, so what waits behind a few batches must be sent when those are written."""
+    producer = await play.begin(acks=0, batch_size_bytes=400, linger_ms=50)
+    await play.wait(await play.send("warm"))
+    for _ in range(60):
+        producer.send_nowait("t", b"x" * 100, partition=0)
+    await play.world.clock.advance(50)
+    await settle()
+    assert len(play.log()) == 61
+
+
 async def test_acks_1_successes_promise_less_and_acks_0_has_no_offset(play: Play) -> None:
     await play.begin(acks=1)
     assert await play.wait(await play.send("a")) == [0]
