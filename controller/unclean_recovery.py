@@ -259,6 +259,7 @@ class UncleanRecovery:
             self._forced = {}  # who switches the manager off takes back what was asked of it
             if not self._recoveries:
                 self._dirty = {}
+                self._deadline_ms = None
                 return []
         rows = self._dirty_rows(draft.image)
         self._dirty = {key: None for _, _, key in rows[STEPS_MAX:]}

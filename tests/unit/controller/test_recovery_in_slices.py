@@ -6,7 +6,9 @@ import pytest
 
 from controller import unclean_recovery
 from controller.events import LogInfoArrived
+from controller.operations import AlterConfig
 from controller.unclean_recovery import Verdict
+from metadata.image import CLUSTER_RESOURCE
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from tests.unit.controller.harness import Quorum
@@ -113,3 +115,20 @@ def test_an_answer_for_what_has_changed_and_was_not_looked_at_since_does_not_cou
     event = LogInfoArrived(2, broker_epoch, topic.topic_id, 0, changed.leader_epoch, 1, 20, ErrorCode.NONE)
     assert quorum.core.recovery.take_log_info(later, event) is Verdict.UNWANTED
     assert quorum.core.recovery.take_log_info(image, event) is Verdict.SUPERSEDED
+
+
+def test_a_manager_that_is_switched_off_has_nothing_more_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More partitions than one event looks at wait for a member of their last ISR, one is under recovery."""
+    monkeypatch.setattr(unclean_recovery, "STEPS_MAX", SLICE)
+    quorum = Quorum(config(broker_session_timeout_ms="600000"))
+    quorum.start_brokers(1, 2, 3, 4, 5, 6)
+    create(quorum, "a", -1, -1, (1, 2, 3))
+    create(quorum, "b", -1, -1, *[(4, 5, 6)] * PARTITIONS)
+    for broker_id in (4, 5, 6):
+        quorum.vanish(broker_id)
+    power_cut(quorum)
+    go_on(quorum)
+    assert quorum.core.recovery.count == 1
+    quorum.request(AlterConfig(CLUSTER_RESOURCE, "unclean.recovery.manager.enabled", "false"))
+    go_on(quorum)
+    assert quorum.core.recovery.count == 0
