@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 from runtime.api import Buffer, DiskError, FileMissing
 from runtime.group_commit import GroupCommit
 
-#: fsyncs in flight over all files; file systems commit many of them together
+#: fsyncs in flight over all files and folders; file systems commit many of them together
 FLUSH_THREADS = 8
 #: opens, renames and the like never wait behind a hanging fsync
 NAME_THREADS = 2
@@ -186,7 +186,7 @@ class RealDisk:
         await self._call("remove_folder", path, lambda: self._remove_folder(path))
 
     async def sync_folder(self, path: str) -> None:
-        await self._call("sync_folder", path, lambda: self._sync_folder(path))
+        await self._call("sync_folder", path, lambda: self._sync_folder(path), self._flushes)
 
     async def listdir(self, path: str) -> list[str]:
         return sorted(await self._call("listdir", path, lambda: os.listdir(path)))
@@ -219,9 +219,11 @@ class RealDisk:
     def _sync_folder(self, path: str) -> None:
         sync_folder(path)
 
-    async def _call(self, operation: str, path: str, work: Callable[[], T]) -> T:
+    async def _call(
+        self, operation: str, path: str, work: Callable[[], T], threads: ThreadPoolExecutor | None = None
+    ) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._names, work)
+            return await asyncio.get_running_loop().run_in_executor(threads or self._names, work)
         except OSError as error:
             raise _disk_error(path, operation, error) from error
 

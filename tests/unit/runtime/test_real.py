@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from runtime.api import DiskError, Runtime
 from runtime.real import RealClock, RealRandom, StopSignals, new_event_loop, real_runtime, run, until_stopped
-from runtime.real_disk import RealDisk
+from runtime.real_disk import NAME_THREADS, RealDisk
 from runtime.tasks import HeldTasks
 
 ROOT = Path(__file__).parents[3]
@@ -132,6 +133,23 @@ async def test_failed_flush_poisons_the_file_for_all_who_wait_a20(tmp_path: Path
     with pytest.raises(DiskError, match="flush"):
         file.append([b"x"])
     await file.close()
+
+
+async def test_opens_and_renames_do_not_wait_behind_folders_whose_sync_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sick disk holds up nobody on another one."""
+    released = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: released.wait(30))
+    disk = RealDisk()
+    syncs = [asyncio.ensure_future(disk.sync_folder(str(tmp_path))) for _ in range(NAME_THREADS)]
+    try:
+        await disk.make_folder(str(tmp_path / "made"))
+        assert await disk.listdir(str(tmp_path)) == ["made"]
+        assert not any(sync.done() for sync in syncs)
+    finally:
+        released.set()
+        await asyncio.gather(*syncs)
 
 
 async def test_lock_is_free_when_the_process_that_held_it_was_killed(tmp_path: Path) -> None:
