@@ -94,6 +94,7 @@ class LogManager:
         self._busy_folders: dict[str, asyncio.Event] = {}
         self._loader = LogLoader(runtime, self._dir_failed, self._add)
         self._is_loaded = False
+        self._is_closing = False
         #: epoch that all dirs have stored as the last registered one (R36)
         self._noted_epoch = clean_shutdown.UNKNOWN_EPOCH
         self._noting = asyncio.Lock()
@@ -256,8 +257,8 @@ class LogManager:
         return [log_dir.directory_id for log_dir in self._online_dirs()]
 
     def managed(self, key: Key) -> ManagedLog | None:
-        """The log of a partition with its name, dir and serial; None when it is not here or offline."""
-        return self._managed.get(key)
+        """The log of a partition with its name, dir and serial; None when it is not here or closing."""
+        return None if self._is_closing else self._managed.get(key)
 
     def configure(self, managed: ManagedLog, config: LogConfig) -> None:
         """Give a log its topic's settings."""
@@ -538,6 +539,7 @@ class LogManager:
 
         Without the proof, whatever the reason, the next start counts as unclean. Never raises DiskError.
         """
+        self._is_closing = True  # what still waits for a log finds none
         await self._housekeeping.stop()
         for busy in list(self._busy_folders.values()):
             await busy.wait()

@@ -144,6 +144,19 @@ async def test_what_waits_when_the_log_is_deleted_is_refused(place: Place) -> No
     assert fetched.results[0][1] is not None
 
 
+async def test_what_waits_when_the_logs_are_closed_is_refused(place: Place) -> None:
+    """A clean stop: what has not been written by then has not been acknowledged either."""
+    place.append(4)
+    place.append(4)
+    place.effects.truncate(Truncate(KEY, 4))
+    place.append(1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert await place.manager.close(5)
+    await settle()
+    assert place.results()[-1].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
 async def test_a_flush_that_is_wanted_while_one_runs_is_made_after_it(place: Place) -> None:
     """A-21: the one that runs covers only what was there when it began."""
     place.append(1)
