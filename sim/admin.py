@@ -134,11 +134,14 @@ def add_partition(topic: str, total_count: int) -> Act:
     return act
 
 
-def make_topic(name: str, partitions: int, replicas: int) -> Act:
-    """A topic that nobody writes to."""
+def make_topic(name: str, partitions: int, replicas: int, *, times: int = 1) -> Act:
+    """A topic that nobody writes to; with `times` it is deleted and made again at once."""
 
     async def act(admin: Admin) -> None:
         await admin.create_topic(name, partitions, replicas, timeout_ms=_TIMEOUT_MS)
+        for _ in range(times - 1):
+            await admin.delete_topic(name, timeout_ms=_TIMEOUT_MS)
+            await admin.create_topic(name, partitions, replicas, timeout_ms=_TIMEOUT_MS)
 
     return act
 

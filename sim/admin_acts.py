@@ -182,8 +182,9 @@ class Operations:
         name = f"x{self._scratch_made}"
         self._scratch.append(name)
         replicas = 1 + stream.draw(len(self._world.brokers))
-        act = admin.make_topic(name, 1 + stream.draw(3), replicas)
-        self._world.desk.put(f"make {name}", act)
+        times = 1 + stream.draw(3)
+        act = admin.make_topic(name, 1 + stream.draw(3), replicas, times=times)
+        self._world.desk.put(f"make {name} {times} times", act)
         return True
 
     def _drop_topic(self, stream: Stream) -> bool:

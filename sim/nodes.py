@@ -27,8 +27,6 @@ from storage.log import Log
 from storage.log_dir import LogDir
 from storage.meta_properties import LogDirRefused
 
-_START_ERRORS = (*START_ERRORS, BadQuorumState, LogDirRefused)
-
 
 class State(Enum):
     """What a machine's process is doing."""
@@ -198,7 +196,8 @@ class SimNode:
         raise AssertionError("subclasses say")
 
     def _failed(self, failure: BaseException) -> int:
-        if not isinstance(failure, _START_ERRORS):
+        """Of what keeps a node from starting, only disks go wrong later on too."""
+        if not isinstance(failure, DiskError):
             self._around.bugs.append((self.process.name, failure))
         return 1
 

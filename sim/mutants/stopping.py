@@ -9,6 +9,8 @@ from typing import Any
 
 from broker import produce_path
 from broker.__main__ import BrokerNode
+from broker.config import log_config
+from broker.events import OpenLog
 from broker.lifecycle import Lifecycle
 from broker.log_manager import LogManager
 from broker.partition import Partition
@@ -52,6 +54,10 @@ WAITING = Setting(
 )
 
 
+#: topics come and go on slow disks
+TOPICS = Setting(
+    faults={"make_topic": 6, "drop_topic": 5, "slow_disk": 3, "hang_disk": 1, "kill_broker": 1}, gap_ms=250
+)
 #: log dirs fail one by one
 DIRS_FAIL = Setting(
     faults={"fail_dir": 6, "kill_broker": 2, "kill_leader": 2, "isolate_broker": 1, "stop_broker": 1},
@@ -221,6 +227,16 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
 def keeps_roles_without_registration(original: Any, self: Any) -> Any:
     """A broker whose registration is over goes on in its roles."""
     self.has_roles = False
+
+
+@mutant(Roles, "_open_log", breaks="R107", by="OwnBug", setting=TOPICS)
+def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -> Any:
+    """The log of a topic is asked for while that of a deleted one of its name is being made."""
+    if self._opening.get(place, key) == key:
+        original(self, key, place)
+    else:
+        name, _ = place
+        self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
 
 
 def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any) -> Any:
