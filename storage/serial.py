@@ -35,8 +35,8 @@ class Serial:
     def submit(
         self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]
     ) -> None:
-        """Run synchronous `work` and hand its result to `done`, or its exception to `failed`: before this
-        returns when idle, else in its turn. What `done` and `failed` raise is the caller's own bug."""
+        """Run synchronous `work` and hand its result to `done`: before this returns when idle, else in its
+        turn. What either of them raises goes to `failed`, which raises nothing."""
         if self._is_running:
             self._queue.append(lambda: _run_now(work, done, failed))
         else:
@@ -78,8 +78,6 @@ class Serial:
 
 def _run_now(work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
     try:
-        value = work()
+        done(work())
     except Exception as error:  # noqa: BLE001 - handed on to the submitter, whole
         failed(error)
-    else:
-        done(value)

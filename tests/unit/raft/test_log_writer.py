@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -22,10 +22,12 @@ class Written:
         self.flushed: list[int] = []
         self.truncated: list[int] = []
         self.failures: list[Exception] = []
+        #: called after each append
+        self.react: Callable[[], None] = lambda: None
         self.writer = LogWriter(
             runtime,
             log,
-            lambda: None,
+            lambda: self.react(),
             self.flushed.append,
             self.truncated.append,
             self.failures.append,
@@ -109,6 +111,27 @@ async def test_first_failure_of_the_disk_is_told(written: Written, operation: st
     assert isinstance(written.failures[0], DiskError)
     assert written.flushed == flushed
     assert written.truncated == []
+
+
+async def test_a_failure_to_read_what_waited_behind_a_roll_is_told_and_the_writer_settles(
+    written: Written,
+) -> None:
+    """A-20: the owner reads what is committed as soon as it is in the log, which may be late in the queue."""
+    offset = 0
+    while not written.log.needs_roll(0):
+        written.writer.append(Append(offset, 1, (b"x" * 100,)))
+        offset += 1
+    written.writer.append(Append(offset, 1, (b"behind the roll",)))
+
+    def read() -> None:
+        written.log.read(offset, 1, offset + 1)
+
+    written.react = read
+    written.world.disk.fail("read", ".log")
+    task = written.world.tasks.start("settle", written.writer.settle())
+    await settle()
+    assert [type(error) for error in written.failures] == [DiskError]
+    assert task.is_done
 
 
 async def test_settled_writer_leaves_the_log_to_be_closed(written: Written) -> None:

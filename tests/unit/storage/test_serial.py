@@ -83,6 +83,33 @@ async def test_an_error_reaches_its_submitter_and_nobody_else() -> None:
     assert await trace.serial.run(lambda: trace.slow("roll")) == "roll"
 
 
+async def test_an_error_of_who_hears_the_result_reaches_the_submitter_too_and_the_others_go_on() -> None:
+    trace = Trace()
+
+    def submit(name: str) -> None:
+        def refuse(_: None) -> None:
+            raise ValueError(name)
+
+        trace.serial.submit(lambda: None, refuse, trace.fail)
+
+    submit("at once")
+    roll = trace.serial.run(lambda: trace.slow("roll"))
+    submit("behind a roll")
+    trace.submit("append")
+    trace.gate.set()
+    await roll
+    await settle()
+    assert trace.events == [
+        "failed: at once",
+        "roll begins",
+        "roll ends",
+        "failed: behind a roll",
+        "append",
+        "append done",
+    ]
+    assert trace.serial.is_idle
+
+
 async def test_a_submitter_that_is_cancelled_leaves_the_work_to_its_end() -> None:
     trace = Trace()
     roll = trace.serial.run(lambda: trace.slow("roll"))
