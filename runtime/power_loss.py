@@ -30,9 +30,7 @@ class TrackedFile(RealFile):
 
     async def flush(self) -> None:
         # What a flush covers must be certain, so it never overlaps a truncation.
-        while self._cutting is not None:
-            # Not `await`: of what is done it lets nobody else run, and `_cutting` would stay as it is.
-            await asyncio.wait([self._cutting])
+        await self._cuts_ended()
         await super().flush()
 
     async def truncate(self, size: int) -> None:

@@ -126,13 +126,19 @@ class RealFile:
         elif isinstance(error, OSError):
             self._error = self._error or _disk_error(self._path, "truncate", error)
 
+    async def _cuts_ended(self) -> None:
+        """Wait until no truncation is under way; one that was cancelled may be. Raises nothing."""
+        while self._cutting is not None:
+            # Not `await`: of what is done it lets nobody else run, and `_cutting` would stay as it is.
+            await asyncio.wait([self._cutting])
+
     async def close(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
         # The descriptor's number may be given away again at once: threads must be done with it.
         await self._commit.idle()
-        assert self._cutting is None, f"{self._path} closed while it is being truncated"
+        await self._cuts_ended()
         descriptor, self._descriptor = self._descriptor, -1
         self._let_go(descriptor)
 

@@ -87,6 +87,16 @@ async def test_cancelled_truncate_leaves_size_and_file_in_agreement(world: World
     assert again.size == file.size
 
 
+async def test_close_waits_for_a_truncate_that_was_cancelled(world: World, file: File) -> None:
+    file.append([b"0123456789"])
+    cut = world.runtime.tasks.start("cut", file.truncate(4))
+    await asyncio.sleep(0)
+    cut.cancel()
+    await file.close()
+    again = await world.runtime.disk.open(file.path, create=False)
+    assert again.size == file.size
+
+
 async def test_dropping_the_cache_keeps_the_bytes_and_the_end(world: World, file: File) -> None:
     file.append([b"abc"])
     await file.drop_cache()
