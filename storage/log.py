@@ -363,9 +363,9 @@ class Log:
             return self._flushed_offset
         self._guard.check_usable()
         end_offset = self._log_end_offset
+        self.flush_policy.flush_started()
         if self._flushed_offset == end_offset and not self._flusher.has_rolled:
             return end_offset
-        self.flush_policy.flush_started()
         started_ns = self._clock.now_ns()
         with self._guard.failing():
             await self._flusher.flush(self._segments.active, self._epochs)

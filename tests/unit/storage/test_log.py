@@ -281,6 +281,15 @@ async def test_the_policy_says_when_to_flush() -> None:
     assert log.append_as_leader(batch(1), 0).must_flush
 
 
+async def test_a_flush_that_finds_its_records_cut_off_leaves_none_due() -> None:
+    log, world = await new_log(LogConfig(flush_ms=100))
+    log.append_as_leader(batch(3), 0)
+    await log.truncate_to(0)
+    await world.clock.advance(100)
+    await log.flush()
+    assert log.flush_policy.deadline_ms is None
+
+
 # --- failures ------------------------------------------------------------------------------------------
 
 
