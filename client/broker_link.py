@@ -48,5 +48,6 @@ class BrokerLink:
         self.retry_ms = now_ms + backoff.pause_ms(self.failures)
 
     def lost(self) -> None:
-        """It stood and broke: the first attempt to get it back needs no pause."""
-        self.state = Link.DOWN
+        """It stood and broke: the first attempt to get it back needs no pause. Told again, it is no news."""
+        if self.state is Link.UP:
+            self.state = Link.DOWN

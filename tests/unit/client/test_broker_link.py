@@ -15,6 +15,17 @@ def test_one_attempt_at_a_time() -> None:
     assert not link.begin(0)
 
 
+def test_a_loss_that_is_told_twice_is_one() -> None:
+    """Each request in flight tells of it, the later ones when the next attempt is under way."""
+    link = BrokerLink()
+    link.begin(0)
+    link.connected()
+    link.lost()
+    assert link.begin(0)
+    link.lost()
+    assert not link.begin(0)
+
+
 def test_a_lost_connection_is_made_again_at_once_and_a_refused_one_after_a_pause() -> None:
     link = BrokerLink()
     link.begin(0)
