@@ -75,6 +75,10 @@ class ClusterClient:
         self._pool.close()
         self._wake()
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientError("this client is closed")
+
     # --- connections ----------------------------------------------------------------------------------
 
     def channel(self, broker_id: int) -> Channel | None:
@@ -113,7 +117,8 @@ class ClusterClient:
         self._arm()
 
     async def refreshed(self, deadline_ms: int) -> None:
-        """Ask and wait for the next answer or failure. Raises: TimedOut."""
+        """Ask and wait for the next answer or failure. Raises: TimedOut, ClientError when closed."""
+        self._check_open()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         left_ms = deadline_ms - self._clock.now_ms()
@@ -124,8 +129,7 @@ class ClusterClient:
                 raise TimedOut(f"no metadata within the time given: {self._problem}")
         finally:
             timer.cancel()
-        if self._is_closed:
-            raise ClientError("this client is closed")
+        self._check_open()
 
     async def topic(self, name: str, timeout_ms: float) -> TopicView:
         """The topic, asked for when it is not known. Raises: ClientError, TimedOut."""
@@ -254,8 +258,7 @@ class ClusterClient:
                 code, problem = error.error_code, str(error)
                 # a broker that forwarded it may have lost the answer
                 maybe_done = maybe_done or code not in _NOTHING_DONE
-            if self._is_closed:
-                raise ClientError("this client is closed")
+            self._check_open()
             pause_ms = ASK_BACKOFF.pause_ms(repetitions)
             if self._clock.now_ms() + pause_ms >= deadline_ms:
                 raise TimedOut(f"{what} did not succeed within {timeout_ms:g} ms: {problem}", code)

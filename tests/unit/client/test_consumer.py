@@ -236,6 +236,13 @@ async def test_offsets_are_asked_of_the_new_leader_after_a_change(play: Play) ->
     assert await play.until(consumer.end_offsets([("t", 0)])) == {("t", 0): 0}
 
 
+async def test_a_closed_consumer_says_so_at_once(play: Play) -> None:
+    consumer = play.begin()
+    consumer.close()
+    with pytest.raises(ClientError, match="closed"):
+        await play.until(consumer.partitions("t"), limit_ms=5)
+
+
 async def test_a_lookup_that_nobody_answers_ends_with_a_reason(play: Play) -> None:
     consumer = play.begin()
     await play.until(consumer.partitions("t"))
