@@ -47,7 +47,8 @@ class Door(web.Server):
         # Nobody works for a visitor who has gone.
         super().__init__(handler, handler_cancellation=True)
         self.limits = limits
-        #: open connections, those first that have been silent for longest
+        #: connections, those first that have been silent for longest; from their birth on, as a burst has
+        #: them all made before any is open
         self._inside: dict[Visitor, None] = {}
 
     def __call__(self) -> "Visitor | _Refused":  # type: ignore[override]  # asyncio takes any protocol
@@ -56,10 +57,16 @@ class Door(web.Server):
             if silent is None:
                 return _Refused()
             silent.leave()
-        return Visitor(self)
+        visitor = Visitor(self)
+        self.come(visitor)
+        return visitor
+
+    def has(self, visitor: "Visitor") -> bool:
+        """It has not been shown out."""
+        return visitor in self._inside
 
     def come(self, visitor: "Visitor") -> None:
-        """The connection is open, or has just been answered: it is the last one to be shown out."""
+        """The connection is new, or has just been answered: it is the last one to be shown out."""
         self._inside.pop(visitor, None)
         self._inside[visitor] = None
 
@@ -92,7 +99,8 @@ class Visitor(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._door.come(self)
+        if not self._door.has(self):
+            self.leave()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._door.gone(self)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pytest
@@ -22,6 +23,8 @@ class Node:
 
     def __init__(self) -> None:
         self.questions = 0
+        #: most at a time
+        self.questions_seen = 0
         self.is_busy = asyncio.Event()
 
     def is_ready(self) -> tuple[bool, str]:
@@ -32,6 +35,7 @@ class Node:
 
     def inspect(self, path: str, query: object) -> Steps:
         self.questions += 1
+        self.questions_seen = max(self.questions_seen, self.questions)
         if self.questions == LIMITS.connection_max:
             self.is_busy.set()
         try:
@@ -138,6 +142,19 @@ async def test_a_crowd_of_silent_connections_locks_nobody_out(visit: Visit) -> N
     assert await crowd[1].hear() == b"", "it was silent for longest"
     await crowd[0].say(ASK)
     assert await crowd[0].answer() == b"HTTP/1.1 200 OK"
+
+
+async def test_a_burst_makes_room_for_its_last(port: int, node: Node) -> None:
+    """The kernel takes them all before the node looks."""
+    burst = []
+    for _ in range(3 * LIMITS.connection_max):
+        burst.append(socket.create_connection(("127.0.0.1", port)))
+        burst[-1].sendall(ASK_FOREVER)
+    for connection in burst:
+        reader, writer = await asyncio.open_connection(sock=connection)
+        assert await Visitor(reader, writer).hear() == b""
+        writer.close()
+    assert node.questions_seen == LIMITS.connection_max
 
 
 async def test_when_all_are_at_work_a_newcomer_is_told_to_come_again(visit: Visit, node: Node) -> None:
