@@ -184,7 +184,7 @@ class LocalCluster(Nodes):
         """True when the process of a node is stopped (SIGSTOP); unknown, so False, without /proc."""
         try:
             status = Path(f"/proc/{self.pid(node)}/stat").read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
             return False
         return status.rpartition(") ")[2].startswith("T")
 
@@ -374,7 +374,7 @@ def _runs(pid: int, properties_file: str) -> bool:
     """True when the pid is a live process started with this configuration (pids are used again)."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
         return False if Path("/proc/self").exists() else _answers(pid)
     return properties_file.encode() in command
 

@@ -81,6 +81,29 @@ def test_a_paused_node_is_told_from_one_that_is_down(tmp_path: Path) -> None:
         process.kill()
 
 
+def test_a_node_whose_process_ends_while_it_is_looked_at_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was opened in /proc before it was reaped says afterwards that there is no such process."""
+    made = LocalCluster.create(tmp_path, 1, 1)
+    node = made.brokers[0]
+
+    def end_and_read(file: Path) -> bytes:
+        with file.open("rb") as opened:
+            process.kill()
+            process.wait()
+            return opened.read()
+
+    with subprocess.Popen(["sleep", "60"]) as process:
+        (made.home(node) / "node.pid").write_text(f"{process.pid}\n")
+        monkeypatch.setattr(Path, "read_bytes", end_and_read)
+        assert made.pid(node) is None
+    with subprocess.Popen(["sleep", "60"]) as process:
+        made._children[node.name] = process
+        monkeypatch.setattr(Path, "read_text", lambda file: end_and_read(file).decode())
+        assert not made.is_paused(node)
+
+
 def test_a_cluster_keeps_its_way_of_losing_power(tmp_path: Path) -> None:
     LocalCluster.create(tmp_path, 1, 1, power_loss="tracked")
     found = LocalCluster.load(tmp_path)
