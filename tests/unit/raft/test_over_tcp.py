@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from protocol.api_keys import ApiKey
 from raft.committed import Entry
 from raft.config import RaftConfig
 from raft.driver import RaftDriver
-from rpc.server import Server
+from rpc.server import Exchange, Server
 from runtime.real import real_runtime
 from storage.config import LogConfig
 from storage.log import Log
 
 VOTERS = (1, 2, 3)
 OBSERVER = 101
+#: what voters and observers ask of a voter
+APIS = (ApiKey.FETCH, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
 
 
 class Owner:
@@ -45,20 +49,22 @@ async def test_real_files_and_sockets_carry_a_quorum(tmp_path: Path) -> None:
     drivers: dict[int, RaftDriver] = {}
     servers: dict[int, Server] = {}
     addresses: dict[int, tuple[str, int]] = {}
+
+    def pass_on(id: int, exchange: Exchange) -> None:
+        drivers[id].handlers()[exchange.api_key](exchange)
+
     for id in VOTERS:
         # The addresses must be known before the drivers are made: handlers come afterwards.
-        probe = Server(runtimes[id], id, "CONTROLLER", {})
-        addresses[id] = ("127.0.0.1", await probe.start("127.0.0.1", 0))
-        await probe.close()
+        servers[id] = Server(runtimes[id], id, "CONTROLLER", {key: partial(pass_on, id) for key in APIS})
+        addresses[id] = ("127.0.0.1", await servers[id].start("127.0.0.1", 0))
     for id, runtime in runtimes.items():
         folder = str(tmp_path / str(id))
         logs[id] = await Log.open(runtime, f"{folder}/log", LogConfig(retention_ms=None), clean=False)
-        config = RaftConfig(id, "test", addresses, folder, is_voter=id in VOTERS)
+        # Whoever leads once leads to the end of the test.
+        config = RaftConfig(id, "test", addresses, folder, is_voter=id in VOTERS, fetch_timeout_ms=60_000)
         drivers[id] = RaftDriver(runtime, config, logs[id], owners[id])
-        if id in VOTERS:
-            servers[id] = Server(runtime, id, "CONTROLLER", drivers[id].handlers())
-            await servers[id].start(*addresses[id])
-        await drivers[id].start()
+    for driver in drivers.values():
+        await driver.start()
 
     changed = asyncio.Event()
     for owner in owners.values():
