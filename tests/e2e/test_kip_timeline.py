@@ -15,17 +15,17 @@ import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-#: A paused broker lags after one second, long before its session ends.
+#: A paused broker lags after one second, long before its session ends, on a slow machine too.
 PROPERTIES = (
-    "broker.session.timeout.ms=6000",
+    "broker.session.timeout.ms=20000",
     "broker.heartbeat.interval.ms=500",
     "replica.lag.time.max.ms=1000",
 )
 WAIT_S = 60.0
 
 
-def holdfast(*words: str, text: str = "", code: int | None = 0) -> str:
-    """Run one command as a user would; its standard output. `code` None: whatever exit code."""
+def holdfast(*words: str, text: str = "") -> str:
+    """Run one command as a user would; its standard output."""
     done = subprocess.run(
         [sys.executable, "-m", "cli", *words],
         input=text,
@@ -34,7 +34,7 @@ def holdfast(*words: str, text: str = "", code: int | None = 0) -> str:
         timeout=120,
         check=False,
     )
-    assert code is None or done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -81,18 +81,10 @@ class Timeline:
             assert not never(seen), f"{seen}, on the way to {wanted}"
             assert time.monotonic() < deadline, f"{seen}, expected {wanted}"
 
-    def records(self) -> list[str]:
-        out = holdfast(
-            "console-consumer",
-            *self.servers,
-            "--topic",
-            "t",
-            "--from-beginning",
-            "--timeout-ms",
-            "3000",
-            code=None,
-        )
-        return out.split()
+    def records(self, count: int) -> list[str]:
+        """The first `count`, once they are to be had."""
+        words = ("--topic", "t", "--from-beginning", "--max-messages", str(count))
+        return holdfast("console-consumer", *self.servers, *words).split()
 
 
 @pytest.fixture
@@ -108,7 +100,6 @@ def test_the_sets_are_those_of_the_picture_and_what_was_acknowledged_is_there_at
     timeline.produce(*(f"all-{n}" for n in range(100)), acks="all")
 
     timeline.node("pause", "3,4")  # T1, 3 and 4 lag: one proposal takes both out, once there is something new
-    time.sleep(1.5)
     timeline.produce("hidden", acks="1")
     timeline.wait("1 isr 1,2 elr 3,4 known -")
 
@@ -136,4 +127,4 @@ def test_the_sets_are_those_of_the_picture_and_what_was_acknowledged_is_there_at
 
     # T7, 1 and 3 catch up. On the way 2 leads with 4 still eligible; one of the two may be in sync first
     timeline.wait("2 isr 1,2,3 elr - known -", never=lambda seen: not re.match("(none|2) ", seen))
-    assert timeline.records()[:100] == [f"all-{n}" for n in range(100)]
+    assert timeline.records(100) == [f"all-{n}" for n in range(100)]
