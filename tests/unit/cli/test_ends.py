@@ -75,7 +75,7 @@ def test_closed_standard_files_are_not_taken_for_sockets() -> None:
             *(
                 "sh",
                 "-c",
-                '"$0" -m cli topics --bootstrap-server 127.0.0.1:1 --timeout-ms 100 --list <&- >&-',
+                '"$0" -m cli topics --bootstrap-server 127.0.0.1:1 --timeout-ms 1000 --list <&- >&-',
             ),
             sys.executable,
         ],
@@ -111,7 +111,7 @@ QUESTIONS = [
 @pytest.mark.parametrize("arguments", QUESTIONS)
 def test_nobody_there_is_one_sentence_within_the_time_given(arguments: list[str]) -> None:
     """A closed port refuses at once; the command goes on asking until its time is over."""
-    words = ["--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "50", "--output", "json"]
+    words = ["--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "1000", "--output", "json"]
     result = CliRunner().invoke(main, [*arguments, *words])
     assert result.exit_code == 1
     (error,) = json.loads(result.stdout)["errors"]
