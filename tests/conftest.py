@@ -1,4 +1,5 @@
-"""Settings of the whole suite: property tests never judge by time, because two busy cores would."""
+"""Settings of the whole suite: property tests never judge by time, because two busy cores would, and try
+the same examples in every run; `make fuzz` tries others each time."""
 
 import logging
 import os
@@ -12,8 +13,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A background job of a script ignores SIGINT, and so would every process that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fuzz", parent=settings.get_profile("default"), max_examples=5_000)
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", parent=patient, derandomize=True)
+# not a child of "default", which keeps no examples that failed
+settings.register_profile("fuzz", parent=patient, derandomize=False, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
