@@ -120,10 +120,13 @@ def folders_of_topic(cluster: LocalCluster, node: Node) -> list[str]:
 def move(cluster: LocalCluster, targets: Mapping[int, Sequence[int]], victim: Node, load: Load) -> None:
     """Move all partitions; one broker is killed in the middle and comes back. Leavers keep nothing."""
     mover = Mover(cluster)
-    mover.begin(targets)
-    cluster.kill([victim])
     if all(victim.node_id in replicas for replicas in targets.values()):
-        assert mover.moving() == len(targets), "they cannot end without it"
+        cluster.pause(victim)  # they cannot end without it
+        mover.begin(targets)
+        wait_until(lambda: mover.moving() == len(targets))
+    else:
+        mover.begin(targets)
+    cluster.kill([victim])
     time.sleep(1.0)
     cluster.start(victim)
     wait_until(lambda: mover.moving() == 0, 120)
