@@ -3,6 +3,7 @@
 Runs in a thread with a loop and a runtime of its own, so that tests can hurt the cluster meanwhile.
 """
 
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -218,6 +219,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"did not happen within {timeout_s:.0f} s"
         time.sleep(0.05)
+
+
+def crowd_of(wanted: int) -> int:
+    """So many connections, or fewer where a process may not have twice as many files."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard // 2)
 
 
 def watch(bootstrap_servers: str) -> ClusterWatch:
