@@ -143,13 +143,22 @@ class HighWatermarks:
 
 
 def produce(
-    bootstrap_servers: str, topic: str, count: int, *, acks: int = -1, name: str = "load", first: int = 0
+    bootstrap_servers: str,
+    topic: str,
+    count: int,
+    *,
+    acks: int = -1,
+    name: str = "load",
+    first: int = 0,
+    delivery_timeout_ms: int = 60_000,
 ) -> Answers:
     """Send `count` records and wait for every answer."""
     answers = Answers()
 
     async def work(runtime: Runtime) -> int:
-        config = ProducerConfig(bootstrap_servers, acks=acks, delivery_timeout_ms=8_000, retry_max_ms=100)
+        config = ProducerConfig(
+            bootstrap_servers, acks=acks, delivery_timeout_ms=delivery_timeout_ms, retry_max_ms=100
+        )
         producer = Producer(runtime, config)
         await producer.start()
         sent = [

@@ -56,7 +56,7 @@ def test_broker_lives_on_when_one_of_its_log_dirs_fails(cluster: LocalCluster) -
             assert row.leader_id not in (-1, hit.node_id)
             assert hit.node_id not in (row.eligible_leader_replicas or ())
             assert row.offline_replicas == (hit.node_id,)
-        assert all(hit.node_id in row.isr for row in _rows(cluster, kept))
+        wait_until(lambda: all(hit.node_id in row.isr for row in _rows(cluster, kept)))
         assert cluster.is_ready(hit)
         cluster.stop([hit])
         failed.unlink()

@@ -53,7 +53,7 @@ def test_below_min_isr_acks_all_is_refused_and_acks_1_stays_invisible(cluster: L
     head = f"\tTopic: t\tPartition: 0\tLeader: {leader_id}\tReplicas: {replicas}"
     line = f"{head}\tIsr: {leader_id}\tElr: {eligible}\tLastKnownElr: \n"
     assert line in CliRunner().invoke(main, arguments).output
-    refused = produce(servers, "t", 1, name="refused")
+    refused = produce(servers, "t", 1, name="refused", delivery_timeout_ms=8_000)
     assert not refused.acked
     assert "NOT_ENOUGH_REPLICAS" in refused.failed[0]
     hidden = produce(servers, "t", 50, acks=1, name="hidden")
