@@ -205,7 +205,7 @@ def test_partitions_move_there_and_back_and_a_move_can_be_cancelled(tools: Tools
         assert "\tIsr: 1,2\tAdding Replicas: 4\tRemoving Replicas: 1\tElr: \t" in lines
         verify = ("reassign-partitions", "--verify", "--reassignment-json-file", path)
         assert "Reassignment of partition moved-0 is still in progress.\n" in tools.run(*verify).out
-        late = tools.run(*verify, "--wait", "--timeout-ms", "700", code=1)
+        late = tools.run(*verify, "--wait", "--timeout-ms", "5000", code=1)
         assert "moved-0: REQUEST_TIMED_OUT" in late.err
         again = tools.run("reassign-partitions", "--execute", "--reassignment-json-file", path, code=1)
         assert "Use --additional" in again.err
