@@ -127,5 +127,6 @@ def test_two_workers_of_a_standalone_cluster_come_to_the_same_verdict(
     body: dict[str, Any] = json.loads(done.stdout)
     assert body["schema"] == "holdfast.validate/1"
     assert (body["ok"], body["data"]["facts"]["ok"], body["data"]["facts"]["served"]) == (True, 40, 40)
-    executors = [path for number in (1, 2) for path in (tmp_path / f"work{number}").glob("app-*/*")]
-    assert len(executors) == 2, "both workers took part"
+    # a worker has a folder for each executor, so another one when it had to start one again
+    took_part = {path.parents[1].name for path in tmp_path.glob("work*/app-*/*")}
+    assert took_part == {"work1", "work2"}

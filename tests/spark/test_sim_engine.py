@@ -11,7 +11,7 @@ import pytest
 from sim.rows import TIMES, Row, read_rows
 from sim.spark_engine import SCHEMA
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 SEEDS = "0..5"
 SMALL = ("--seconds", "2", "--voters", "1", "--partitions", "1", "--producers", "2", "--fault-gap-ms", "400")

@@ -16,14 +16,21 @@ from tests.spark.story import Story, clean_story, story_batches, write_ledger, w
 
 pytestmark = [pytest.mark.spark]
 
-TIMEOUT_MS = 3_000
+TIMEOUT_MS = 30_000
 
 
-def verdict_of(spark: Any, folder: Path, node: PlantedLogs, story: Story, **options: Any) -> Verdict:
+def verdict_of(
+    spark: Any,
+    folder: Path,
+    node: PlantedLogs,
+    story: Story,
+    timeout_ms: int = TIMEOUT_MS,
+    **options: Any,
+) -> Verdict:
     ledger = write_ledger(folder / "ledger", [story])
     return validate(
         spark,
-        ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS, **options),
+        ValidateOptions(str(ledger), node.address, timeout_ms=timeout_ms, **options),
     )
 
 
@@ -153,6 +160,6 @@ def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, t
     story = clean_story("t")
     logs = story_batches(story)
     with PlantedLogs(logs, silent_from={("t", 1): 10}) as node:
-        verdict = verdict_of(spark, tmp_path, node, story)
+        verdict = verdict_of(spark, tmp_path, node, story, timeout_ms=3_000)
     assert verdict.exit_code == 6
     assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
