@@ -39,8 +39,8 @@ class _Heard:
         self.is_called = True
         #: answers to producers with acks=all
         self.acknowledged: list[ProduceResponse] = []
-        #: to the active controller
-        self.heartbeats: list[BrokerHeartbeatRequest] = []
+        #: to the active controller, and the replicas in failed log dirs when it was made
+        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
@@ -206,9 +206,9 @@ class Observer:
                 self._replica_changed(view, replica)
         if heard.acknowledged or heard.rows:
             self._tell_answers(broker, heard)
-        for heartbeat in heard.heartbeats:
+        for heartbeat, offline in heard.heartbeats:
             for hook in self._on_heartbeat:
-                hook(self, broker, heartbeat)
+                hook(self, broker, heartbeat, offline)
         heard.heartbeats.clear()
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
@@ -477,7 +477,7 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
-                heard.heartbeats.append(effect.request)
+                heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
         return effects
 
     core.handle = listen  # type: ignore[method-assign]

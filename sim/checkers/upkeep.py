@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broker.partition import TopicPartition
 from controller.election import ElectionReason
 from metadata.image import MetadataImage
 from metadata.partition import effective_min_isr
@@ -43,14 +44,20 @@ class FailedDirsAreTold(Property):
 
     name = "R27 FailedDirsAreTold"
 
-    def heartbeat_sent(self, seen: Observer, broker: SimBroker, request: BrokerHeartbeatRequest) -> None:
+    def heartbeat_sent(
+        self,
+        seen: Observer,
+        broker: SimBroker,
+        request: BrokerHeartbeatRequest,
+        offline: Sequence[TopicPartition],
+    ) -> None:
         assert broker.node is not None
         core = broker.node.core
         own = core.image.brokers.get(broker.node_id)
         if own is None or own.broker_epoch != request.broker_epoch:
             return  # no metadata of this registration yet
         told = {(row.topic_id, index) for row in request.offline for index in row.partitions}
-        for key in core.offline_replicas:
+        for key in offline:
             row = core.image.partition(*key)
             is_ours = row is not None and broker.node_id in row.replicas
             if is_ours and key not in own.offline_replicas and key not in told:

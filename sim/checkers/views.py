@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from broker.events import ReadRow
 from broker.leadership import Leadership, Proposal
-from broker.partition import Partition, Role
+from broker.partition import Partition, Role, TopicPartition
 from controller.decisions import CauseKind, Decision
 from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
@@ -184,8 +184,14 @@ class Property:
     def broker_stepped(self, seen: "Observer", broker: SimBroker) -> None:
         """After each step of a broker that stops."""
 
-    def heartbeat_sent(self, seen: "Observer", broker: SimBroker, request: BrokerHeartbeatRequest) -> None:
-        """The broker tells the active controller that it lives."""
+    def heartbeat_sent(
+        self,
+        seen: "Observer",
+        broker: SimBroker,
+        request: BrokerHeartbeatRequest,
+        offline: Sequence[TopicPartition],
+    ) -> None:
+        """The broker tells the active controller that it lives. `offline`: its replicas in failed dirs."""
 
     # --- the quorum ------------------------------------------------------------------------------------
 

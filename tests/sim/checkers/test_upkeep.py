@@ -126,7 +126,9 @@ def test_each_heartbeat_tells_of_failed_dirs_r27(
     own = seen.brokers[1]
     if known:
         own = replace(own, offline_replicas=Map({key: None}))
-    core = SimpleNamespace(image=replace(seen, brokers=seen.brokers.set(1, own)), offline_replicas=[key])
+    core = SimpleNamespace(image=replace(seen, brokers=seen.brokers.set(1, own)))
     node.node = SimpleNamespace(core=core)  # type: ignore[assignment]
     heartbeat = BrokerHeartbeatRequest(1, epoch, 100, False, False, told)
-    assert broken(scene, lambda: scene.property.heartbeat_sent(scene.seen, node, heartbeat)) is expected
+    assert (
+        broken(scene, lambda: scene.property.heartbeat_sent(scene.seen, node, heartbeat, [key])) is expected
+    )
