@@ -259,7 +259,7 @@ class SimBroker(SimNode):
             return self._failed(outcome)
         assert outcome is not None
         if outcome.is_failure:
-            return 1
+            return self._failed(RuntimeError(outcome.text))
         try:
             await node.stop()
         except DiskError:
