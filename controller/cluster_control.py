@@ -119,7 +119,12 @@ class ClusterControl:
         image = draft.image
         old = image.brokers.get(request.broker_id)
         is_same = old is not None and old.incarnation_id == request.incarnation_id
-        is_clean_restart = old is not None and request.previous_broker_epoch == old.broker_epoch
+        is_clean_restart = (
+            old is not None
+            and request.previous_broker_epoch == old.broker_epoch
+            # The proof is of all logs there were: in a log dir that was left behind may be some of them.
+            and set(old.log_dirs) <= set(request.log_dirs)
+        )
         error, text = self._registration_error(image, request)
         if error is not ErrorCode.NONE:
             return BrokerRegistrationResponse(error, text, -1, False)

@@ -72,8 +72,10 @@ class BrokerMachine:
         self.tasks = HeldTasks()
         self.node: BrokerNode = None  # type: ignore[assignment]  # boot makes it
 
-    async def boot(self) -> None:
-        """A new process on this machine's disk."""
+    async def boot(self, log_dirs: str | None = None) -> None:
+        """A new process on this machine's disk, from now on with these log dirs if they are given."""
+        if log_dirs is not None:
+            self._properties = {**self._properties, "log.dirs": log_dirs}
         self._boots += 1
         self._clock = MortalClock(self._cluster.clock)
         self._network = MortalNetwork(self._cluster.network)

@@ -226,6 +226,25 @@ async def test_old_log_under_the_mark_of_a_later_stop_is_an_unclean_start(cluste
     assert hit.values(0) == ["one", "two"]
 
 
+async def test_a_dir_that_is_left_behind_after_a_clean_stop_takes_the_proof_along(cluster: Cluster) -> None:
+    """Else an empty replica, made anew in the other dir, would lead, and take everybody's records away."""
+    hit = await led_by(cluster, 0)
+    others = [machine for machine in cluster.machines.values() if machine is not hit]
+    await cluster.produce(hit.id, batch("one"), index=0)
+    await in_sync(cluster, 0)
+    late = others[0]
+    kept = next(path for path in DIRS if path != log_dir(cluster, late, 0))
+    for machine in (hit, others[1], late):
+        await machine.stop()
+    await late.boot(log_dirs=kept)
+    await cluster.eventually(lambda: late.node.core.lifecycle.is_registered)
+    assert late.node.core.lifecycle.was_clean is False
+    for machine in (hit, others[1]):
+        await machine.boot()
+    await in_sync(cluster, 0)
+    assert all(machine.values(0) == ["one"] for machine in cluster.machines.values())
+
+
 async def test_missing_log_is_noticed_as_an_old_one_is(cluster: Cluster) -> None:
     hit = await led_by(cluster, 0)
     await cluster.produce(hit.id, batch("one"), index=0)

@@ -114,6 +114,16 @@ def test_a_clean_restart_while_the_old_incarnation_counts_as_alive_removes_it_fi
     assert quorum.image.brokers[leader].is_fenced
 
 
+def test_who_has_left_a_log_dir_behind_registers_unclean() -> None:
+    """R32: the proof was of all logs; some of those that it makes anew may have been in there."""
+    quorum = started(topic=False)
+    both, other = (b"1" * 16, b"2" * 16), b"3" * 16
+    epoch = quorum.register(7, log_dirs=both).broker_epoch
+    epoch = quorum.register(7, previous_broker_epoch=epoch, log_dirs=(*both, other)).broker_epoch
+    assert quorum.image.brokers[7].clean_shutdown
+    assert not quorum.register(7, previous_broker_epoch=epoch, log_dirs=both).clean_shutdown
+
+
 def test_an_unclean_registration_is_counted_and_told() -> None:
     quorum = started(1, 2)
     quorum.vanish(2)
