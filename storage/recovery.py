@@ -79,7 +79,8 @@ async def open_segments(
             break
         segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
         found.segments.append(segment)
-        is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] <= recovery_point)
+        # Not at the border: a flush up to there makes no index whole, one that began behind the roll does.
+        is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] < recovery_point)
         if is_flushed and segment.adopt():
             continue
         await _scan(found, segment)

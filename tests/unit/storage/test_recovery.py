@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from protocol.record_batch import iter_batches
 from runtime.api import DiskError
-from runtime.memory import memory_runtime
+from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
 from storage.config import LogConfig
 from storage.log import Log
@@ -195,13 +196,34 @@ async def test_a_clean_start_scans_nothing() -> None:
 async def test_an_unclean_start_scans_from_the_segment_of_the_recovery_point_on() -> None:
     disk, content = await written(MANY)
     bases = [int(name[:20]) for name in await disk.listdir(FOLDER) if name.endswith(".log")]
-    log = await reopen(disk, MANY, recovery_point=bases[-1])
+    log = await reopen(disk, MANY, recovery_point=bases[-1] + 1)
     assert log.recovery.scanned_bytes == len(await content_of(disk, f"{bases[-1]:020}.log"))
     disk.process_kill()
-    log = await reopen(disk, MANY, recovery_point=bases[-1] - 1)
+    log = await reopen(disk, MANY, recovery_point=bases[-1])
     last_two = [len(await content_of(disk, f"{base:020}.log")) for base in bases[-2:]]
     assert log.recovery.scanned_bytes == sum(last_two)
     assert read_all(log) == content
+
+
+async def test_a_segment_that_was_rolled_at_the_recovery_point_is_scanned() -> None:
+    """The log was flushed up to its end, its index, of before a truncation, was not."""
+    config = LogConfig(index_interval_bytes=0, retention_ms=None)
+    disk = MemoryDisk()
+    log = await reopen(disk, config)
+    for size in (10, 60, 10, 10, 10):
+        log.append_as_leader(batch(size=size), 0)
+    await log.roll()
+    await settle()
+    await log.truncate_to(1)
+    for size in (10, 60, 10, 10):
+        log.append_as_leader(batch(size=size), 1)
+    recovery_point = await log.flush()
+    disk.hold_flushes()
+    await log.roll()
+    await settle()
+    disk.power_loss()
+    log = await reopen(disk, config, recovery_point=recovery_point)
+    assert [header.base_offset for header, _ in iter_batches(log.read(2, 1, 5))] == [2]
 
 
 async def test_a_log_that_ends_below_its_start_begins_anew_at_the_start() -> None:
