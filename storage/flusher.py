@@ -66,7 +66,8 @@ class Flusher:
 
     async def wait_idle(self) -> None:
         """Until no flush is under way, so that files may be cut and closed."""
-        await self._idle.wait()
+        while self._running:  # another one may begin in the turn in which the last one ends
+            await self._idle.wait()
 
     async def flush(self, active: Segment, epochs: LeaderEpochCache) -> None:
         """Make durable what is there now."""

@@ -585,3 +585,24 @@ async def test_appends_during_a_roll_are_our_own_bug() -> None:
     with pytest.raises(AssertionError, match="roll is under way"):
         log.append_as_leader(batch(), 0)
     await roll
+
+
+async def test_a_log_that_is_closed_waits_also_for_a_flush_that_begins_as_the_last_one_ends() -> None:
+    runtime, world = memory_runtime()
+    log = await Log.open(runtime, "/data/topic-0", LogConfig(), clean=False, topic_id=b"t" * 16)
+    log.append_as_leader(batch(), 0)
+    await log.flush()
+    log.append_as_leader(batch(), 0)
+    world.disk.hold_flushes()
+
+    async def flush_twice() -> None:
+        await log.flush()
+        await log.flush()
+
+    flushing = asyncio.ensure_future(flush_twice())
+    await settle()
+    log.append_as_leader(batch(), 0)
+    closing = asyncio.ensure_future(log.close(False))
+    await settle()
+    world.disk.release_flushes()
+    await asyncio.gather(flushing, closing)
