@@ -198,7 +198,7 @@ class RealDisk:
         return sorted(await self._call("listdir", path, lambda: os.listdir(path)))
 
     async def exists(self, path: str) -> bool:
-        return await self._call("exists", path, lambda: os.path.lexists(path))
+        return await self._call("exists", path, lambda: _exists(path))
 
     async def lock_folder(self, path: str) -> None:
         self._locks.append(await self._call("lock_folder", path, lambda: _lock_folder(path)))
@@ -238,6 +238,15 @@ def open_file(path: str, flags: int) -> tuple[int, int]:
     """Descriptor and size of a file. Raises: OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
     return descriptor, os.fstat(descriptor).st_size
+
+
+def _exists(path: str) -> bool:
+    """Not `lexists`, for which what the disk cannot read is not there. Raises: OSError."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def sync_folder(path: str) -> None:

@@ -1,6 +1,7 @@
 """The end of a process, and what files do when the machine says no. The rest is in tests/contract."""
 
 import asyncio
+import errno
 import os
 import resource
 import signal
@@ -150,6 +151,19 @@ async def test_opens_and_renames_do_not_wait_behind_folders_whose_sync_hangs(
     finally:
         released.set()
         await asyncio.gather(*syncs)
+
+
+async def test_what_the_disk_cannot_read_is_not_taken_for_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-20: an identity would be written over it."""
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "lstat", fail)
+    with pytest.raises(DiskError):
+        await RealDisk().exists(str(tmp_path))
 
 
 async def test_lock_is_free_when_the_process_that_held_it_was_killed(tmp_path: Path) -> None:
