@@ -92,9 +92,17 @@ class BrokerNode:
 
     async def start(self) -> None:
         """Start everything; logs are loaded in the background. Raises: START_ERRORS."""
-        config, runtime = self.config, self._runtime
         await self.log_manager.open_dirs()
         previous_epoch = await self.log_manager.take_clean_shutdown()
+        try:
+            await self._start(previous_epoch)
+        except (NetworkError, BadQuorumState):
+            if previous_epoch >= 0:  # R36: no log was touched, the next start finds what this one has found
+                await self.log_manager.close(previous_epoch)
+            raise
+
+    async def _start(self, previous_epoch: int) -> None:
+        config, runtime = self.config, self._runtime
         folder = await self._metadata_folder()
         self._metadata_log = await Log.open(
             runtime, folder, LogConfig(segment_ms=None, retention_ms=None), clean=False
@@ -190,6 +198,8 @@ class BrokerNode:
     def _epoch_to_prove(self) -> int | None:
         """The epoch for the marker: ours, or the last proven one when we never registered (R36)."""
         lifecycle = self.core.lifecycle
+        if self.log_manager.is_proof_belied and lifecycle.identity.previous_broker_epoch >= 0:
+            return None  # the core has not heard of it, and the controller has believed the proof
         if lifecycle.is_registered:
             return lifecycle.broker_epoch
         if lifecycle.was_clean is None and lifecycle.identity.previous_broker_epoch >= 0:
@@ -246,14 +256,19 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals)
         return 1
     try:
         await node.start()
-        if config.http_listener is not None:
-            from runtime.telemetry import AdminServer
-
-            admin = AdminServer(*config.http_listener, node)
-            await admin.start()
     except START_ERRORS as error:
         _log.error("broker %d cannot start: %s", config.node_id, error)
         return 1
+    if config.http_listener is not None:
+        from runtime.telemetry import AdminServer
+
+        admin = AdminServer(*config.http_listener, node)
+        try:
+            await admin.start()
+        except NetworkError as error:
+            _log.error("broker %d cannot start: %s", config.node_id, error)
+            await _stop(node)
+            return 1
     runtime.tasks.start("signals", _stop_on_signal(node, signals))
     ended = asyncio.get_running_loop().create_future()
     runtime.tasks.start("stop", _wait_for_stop(node, ended))
@@ -265,15 +280,21 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals)
     _log.log(logging.ERROR if outcome.is_failure else logging.INFO, "%s", outcome.text)
     if admin is not None:
         await admin.close()
-    if outcome.is_failure:
-        return 1
+    # Also when it gives up: who was never registered leaves the proof that it found (R36).
+    has_stopped = await _stop(node)
+    return 0 if has_stopped and not outcome.is_failure else 1
+
+
+async def _stop(node: BrokerNode) -> bool:
+    """False when that went wrong."""
+    node_id = node.config.node_id
     try:
         await node.stop()
     except DiskError as error:  # of the copy of the metadata log: it comes last, and can be had again
-        _log.error("broker %d stopped, but %s", config.node_id, error)
-        return 1
-    _log.info("broker %d stopped", config.node_id)
-    return 0
+        _log.error("broker %d stopped, but %s", node_id, error)
+        return False
+    _log.info("broker %d stopped", node_id)
+    return True
 
 
 async def _stop_on_signal(node: BrokerNode, signals: real.StopSignals) -> None:
