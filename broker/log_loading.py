@@ -5,6 +5,7 @@ Owns which folders are logs, and whether the proof of a clean stop holds. Whose 
 what a failed dir means, is the log manager's matter.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,14 @@ from functools import partial
 from runtime.api import DiskError, Runtime
 from storage import clean_shutdown, meta_properties
 from storage.config import LogConfig
-from storage.files import DELETED_SUFFIX, LOG_SUFFIX, METADATA_FOLDER, TopicPartition, parse_folder_name
+from storage.files import (
+    LOG_SUFFIX,
+    METADATA_FOLDER,
+    TopicPartition,
+    is_deleted_name,
+    is_file_of_log,
+    parse_folder_name,
+)
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.meta_properties import LogDirRefused
@@ -44,7 +52,7 @@ class LogLoader:
         """Names of the partition folders in a dir; what a deletion left is swept away. Raises: DiskError."""
         names = []
         for name in await self._disk.listdir(log_dir.path):
-            if name.endswith(DELETED_SUFFIX):
+            if is_deleted_name(name):
                 # A deletion that was cut short by a stop.
                 await self._disk.remove_folder(log_dir.file(name))
             elif name != METADATA_FOLDER and parse_folder_name(name) is not None:
@@ -59,15 +67,24 @@ class LogLoader:
         partition = parse_folder_name(name)
         assert partition is not None
         folder = log_dir.file(name)
+        files = await self._files(folder)
+        if files is None:
+            _log.warning("%s is no folder, left alone", folder)
+            return
         topic_id = await meta_properties.read_topic_id(self._disk, folder)
         if topic_id is None:
-            if await self._holds_records(folder):
+            if await self._holds_records(folder, files):
                 raise LogDirRefused(
                     f"{folder}: holds a log but no readable partition.metadata; restore it, or move the "
                     "folder away and let the replica be fetched again"
                 )
-            # Its creation was cut short before anything could be written to it.
-            await self._disk.remove_folder(folder)
+            if name in log_dir.vouched:
+                self._belied(f"{folder} is no log any more")
+            if all(map(is_file_of_log, files)):
+                # Its creation was cut short before anything could be written to it.
+                await self._disk.remove_folder(folder)
+            else:
+                _log.warning("%s holds what belongs to no log, left alone", folder)
             return
         key = (topic_id, partition.partition_index)
         known = self._folders.setdefault(key, folder)
@@ -89,8 +106,17 @@ class LogLoader:
         if log_dir.is_online:  # else it failed under another log meanwhile
             self._found(partition, log_dir, log)
 
-    async def _holds_records(self, folder: str) -> bool:
-        for name in await self._disk.listdir(folder):
+    async def _files(self, folder: str) -> list[str] | None:
+        """What is in it, None when it is no folder."""
+        try:
+            return await self._disk.listdir(folder)
+        except DiskError as error:
+            if error.errno == errno.ENOTDIR:
+                return None
+            raise
+
+    async def _holds_records(self, folder: str, files: list[str]) -> bool:
+        for name in files:
             if name.endswith(LOG_SUFFIX):
                 file = await self._disk.open(f"{folder}/{name}", create=False)
                 size = file.size

@@ -1,13 +1,14 @@
 """Names of the files in a partition's folder and in a log dir (D5). Owns the spelling, touches nothing."""
 
 import posixpath
+import re
 from typing import NamedTuple
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-#: Ending of a partition folder that is being removed; whatever is found in it is removed at the next start.
+#: Ending of a partition folder that is being removed; the next start removes what is left of it.
 DELETED_SUFFIX = "-delete"
 #: Digits of an offset in a file name, so that names sort as offsets do.
 OFFSET_DIGITS = 20
@@ -21,6 +22,11 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CEILING_CHECKPOINT = "ceiling-offset-checkpoint"
+
+
+_DELETED_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{DELETED_SUFFIX}")
+_NAMES_OF_LOG = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_SUFFIXES_OF_LOG = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
 class TopicPartition(NamedTuple):
@@ -38,9 +44,21 @@ class TopicPartition(NamedTuple):
 def parse_folder_name(name: str) -> TopicPartition | None:
     """The partition that a folder belongs to; None when it is no partition folder."""
     topic, dash, number = name.rpartition("-")
-    if not dash or not topic or not number.isascii() or not number.isdigit():
+    if not dash or not topic or not number.isascii() or not number.isdigit() or str(int(number)) != number:
         return None
     return TopicPartition(topic, int(number))
+
+
+def is_deleted_name(name: str) -> bool:
+    """A folder that the log manager was removing is called so, and nothing else that people would make."""
+    return _DELETED_NAME.fullmatch(name) is not None
+
+
+def is_file_of_log(name: str) -> bool:
+    """A partition's folder may hold a file of this name."""
+    return name.removesuffix(".tmp") in _NAMES_OF_LOG or any(
+        parse_offset_name(name.removesuffix(".tmp"), suffix) is not None for suffix in _SUFFIXES_OF_LOG
+    )
 
 
 def offset_path(folder: str, offset: int, suffix: str) -> str:

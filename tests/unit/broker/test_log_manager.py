@@ -176,6 +176,54 @@ async def test_an_unclean_start_that_stops_before_it_loads_proves_nothing() -> N
     assert not await early.manager.close(42)
 
 
+# --- what is not ours ----------------------------------------------------------------------------------
+
+
+async def test_a_log_dir_in_another_one_is_no_folder_of_a_partition() -> None:
+    disk = MemoryDisk()
+    dirs = ("/data", "/data/disk-2")
+    process = Process(disk, log_dirs=dirs)
+    await process.start()
+    for index in (0, 1):
+        await process.manager.create("topic", TOPIC, index, SMALL)
+        write(process, (TOPIC, index), 5)
+    assert await process.manager.close(7)
+    await process.kill(disk)
+    process = Process(disk, log_dirs=dirs)
+    assert await process.start() == 7
+    assert {key: log.log_end_offset for key, log in process.manager.logs.items()} == {
+        (TOPIC, 0): 10,
+        (TOPIC, 1): 10,
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["backup-2024/topic-0/0.log", "notes-1", "please-delete", "backup-1/notes", "t-01/x"]
+)
+async def test_what_people_put_into_a_log_dir_stays(name: str) -> None:
+    disk = MemoryDisk()
+    folder, _, _ = f"/a/{name}".rpartition("/")
+    await disk.make_folder(folder)
+    file = await disk.open(f"/a/{name}", create=True)
+    file.append([b"the only copy"])
+    process = Process(disk)
+    await process.start()
+    assert process.manager.is_whole
+    assert await disk.exists(f"/a/{name}")
+
+
+async def test_a_vouched_log_whose_files_are_gone_takes_the_proof_along() -> None:
+    """B25: its folder is still there, with what says whose it was."""
+    process, disk = await broker_with_two_logs()
+    assert await process.manager.close(41)
+    await process.kill(disk)
+    for name in await disk.listdir("/a/topic-0"):
+        await disk.unlink(f"/a/topic-0/{name}")
+    process = Process(disk)
+    await process.start()
+    assert process.manager.is_proof_belied
+
+
 # --- whose dirs ----------------------------------------------------------------------------------------
 
 
