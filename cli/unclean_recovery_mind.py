@@ -3,10 +3,11 @@
 Event in, effects out; keeps what was heard and what became of each partition, for whoever shows it
 (`unclean_recovery_text`). Which replica is best is `unclean_recovery_choice`'s.
 
-    looking -> asking -> checking -> (electing <-> pausing -> checking)* -> done
+    looking -> asking <-> checking -> (electing -> pausing -> checking <-> asking)* -> done
 
 Every broker with a replica is asked until its answer counts or the time is over (R71). Before anything is
-decided the cluster is looked at once more: what was said by an incarnation that is gone is void by then.
+decided the cluster is looked at once more: what was said by an incarnation that is gone is void by then, and
+as long as there is time whoever said it is asked again, before the first election and between attempts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -278,7 +279,7 @@ class RecoveryMind:
             case _Phase.CHECKING:
                 if isinstance(event, NotDescribed):
                     return self._fail(event.error)
-                if now_ms < self._deadline_ms and self._attempts == 0 and not self._is_settled():
+                if now_ms < self._deadline_ms and not self._is_settled():
                     self._phase = _Phase.ASKING
                     return self._next_round(now_ms)
                 return self._decide(now_ms)
