@@ -43,7 +43,8 @@ class LocalCluster(Nodes):
     ) -> None:
         """`power_loss`: driver of `cli.power_drivers`; None: the nodes keep their data in plain folders."""
         super().__init__(nodes)
-        self.folder = folder
+        #: without links and `..`: nodes are known by it, and live on when a link or a working directory goes
+        self.folder = Path(os.path.realpath(folder))
         self.cluster_id = cluster_id
         self.power_loss_driver = power_loss
         self._disks = power_drivers.disks(power_loss)
@@ -178,7 +179,7 @@ class LocalCluster(Nodes):
             pid = int((self.home(node) / "node.pid").read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return pid if _runs(pid, str(self.properties_file(node))) else None
+        return pid if _runs(pid, self.properties_file(node)) else None
 
     def is_paused(self, node: Node) -> bool:
         """True when the process of a node is stopped (SIGSTOP); unknown, so False, without /proc."""
@@ -370,13 +371,18 @@ class LocalCluster(Nodes):
             time.sleep(0.01)
 
 
-def _runs(pid: int, properties_file: str) -> bool:
-    """True when the pid is a live process started with this configuration (pids are used again)."""
+def _runs(pid: int, properties_file: Path) -> bool:
+    """True when the pid is a live process started with this configuration (pids are used again).
+
+    Whoever started it may have spelled the folder in another way.
+    """
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
         return False if Path("/proc/self").exists() else _answers(pid)
-    return properties_file.encode() in command
+    name = os.fsencode(properties_file.name)
+    files = [os.path.realpath(word) for word in command if os.path.basename(word) == name]
+    return os.path.realpath(os.fsencode(properties_file)) in files
 
 
 def _answers(pid: int) -> bool:

@@ -47,6 +47,37 @@ def test_a_pid_of_another_process_is_not_a_node(tmp_path: Path) -> None:
     assert made.pid(node) is None
 
 
+@pytest.mark.parametrize("started", ["x/../hold", "link", "hold"])
+@pytest.mark.parametrize("named", ["x/../hold", "link", "hold"])
+def test_a_node_is_found_however_its_folder_is_spelled(tmp_path: Path, started: str, named: str) -> None:
+    """Else `kill` kills nobody, and a second `start` overwrites the pid of the first."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to("hold")
+    (node,) = LocalCluster.create(tmp_path / "hold", 1, 1).brokers
+    properties = str(tmp_path / started / node.name / "server.properties")
+    with subprocess.Popen(["tail", "-f", properties], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # only now its command line is that of tail
+        pid_file = tmp_path / "hold" / node.name / "node.pid"
+        pid_file.write_text(f"{process.pid}\n")
+        try:
+            found = LocalCluster.load(tmp_path / named)
+            assert found.pid(node) == process.pid
+            found.start(node)
+            assert pid_file.read_text() == f"{process.pid}\n"
+            found.signal(node, signal.SIGTERM)
+            assert process.wait(10) == -signal.SIGTERM
+        finally:
+            process.kill()
+
+
+def test_nodes_are_started_by_a_name_that_no_link_takes_away(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("hold")
+    made = LocalCluster.create(tmp_path / "link", 1, 1)
+    assert made.folder == (tmp_path / "hold").resolve()
+    assert LocalCluster.load(tmp_path / "link").folder == made.folder
+
+
 def test_ports_are_distinct_and_outside_the_range_of_outgoing_connections(tmp_path: Path) -> None:
     made = LocalCluster.create(tmp_path, 3, 3)
     ports = [port for node in made.nodes for port in (node.port, node.http_port)]
