@@ -109,7 +109,8 @@ def command(
                 Load(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
                 kills=() if no_kill else KILLS,
             )
-            code = demo.verdict()
+            verdict = demo.verdict()
+        code = verdict  # only now: a cluster that could not be stopped still needs its folder
     except ClusterError as error:
         story.say(f"FAILED: {error}")
     finally:
