@@ -19,16 +19,30 @@ SERVICES = (
     ("broker-2", "broker", 2, 29_092, 29_404),
     ("broker-3", "broker", 3, 39_092, 39_404),
 )
+#: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
+PROJECT = "holdfast-demo"
 
 
 class ComposeCluster(Nodes):
-    """Containers of one Compose project; kills are `docker kill`."""
+    """Containers of a Compose project of our own; kills are `docker kill`."""
 
-    def __init__(self, project_folder: Path, project: str = "holdfast") -> None:
+    def __init__(self, project_folder: Path) -> None:
         super().__init__([Node(role, node_id, port, http) for _, role, node_id, port, http in SERVICES])
         self.folder = project_folder
-        self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": project}
+        self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
         self._services = {node_id: service for service, _, node_id, _, _ in SERVICES}
+
+    @classmethod
+    def create(cls, project_folder: Path) -> "ComposeCluster":
+        """A cluster that is not there yet. Raises: ClusterError when it is; `down` would delete its data."""
+        cluster = cls(project_folder)
+        ours = ("-q", "--filter", f"label=com.docker.compose.project={PROJECT}")
+        if cluster._docker("ps", "-a", *ours) or cluster._docker("volume", "ls", *ours):
+            raise ClusterError(
+                f"the Compose project {PROJECT} has containers or volumes already: if nothing in them is "
+                f"needed, `docker compose -p {PROJECT} down -v` removes them"
+            )
+        return cluster
 
     def data_folder(self, node: Node) -> Path | None:
         """None: the segment files are inside a volume, not readable from here without privileges."""

@@ -100,7 +100,7 @@ def command(
     try:
         cluster: Cluster
         if driver == "compose":
-            cluster = ComposeCluster(Path.cwd())
+            cluster = ComposeCluster.create(Path.cwd())
         else:
             cluster = LocalCluster.create(folder / "cluster", 3, 3)
         with _running(cluster, story):
