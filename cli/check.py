@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask
-from cli.options import Answer, bootstrap
+from cli.options import INT32_MAX, Answer, bootstrap
 from cli.outlook import Surroundings
 from controller.can_stop import Severity, Verdict, can_stop
 from protocol.errors import ErrorCode
@@ -51,7 +51,9 @@ def command() -> None:
 
 @command.command("can-stop", cls=_CheckCommand, short_help="May this broker stop?")
 @bootstrap
-@click.option("--broker", "broker_id", type=click.IntRange(0), required=True, metavar="N", help="Its id.")
+@click.option(
+    "--broker", "broker_id", type=click.IntRange(0, INT32_MAX), required=True, metavar="N", help="Its id."
+)
 @click.option(
     "--format",
     "form",

@@ -11,7 +11,7 @@ from cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
 from cli.local_cluster import STATE_FILE, LocalCluster
 from cli.node_health import cluster_health
 from cli.nodes import ClusterError
-from cli.options import Answer, bootstrap, output, pairs, run_client
+from cli.options import INT32_MAX, Answer, bootstrap, output, pairs, run_client
 from cli.tables import table_lines
 
 
@@ -104,7 +104,9 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
 
 @cluster.command(short_help="Forget a broker for good.")
 @bootstrap
-@click.option("--id", "broker_id", type=click.IntRange(0), required=True, help="Broker that will not return.")
+@click.option(
+    "--id", "broker_id", type=click.IntRange(0, INT32_MAX), required=True, help="Broker that will not return."
+)
 @output
 def unregister(broker_id: int, **given: Any) -> None:
     """Take a broker out of the metadata (R28): move its replicas away first, and stop it."""

@@ -13,7 +13,7 @@ import click
 
 from cli.local_cluster import LocalCluster
 from cli.nodes import ClusterError, Node
-from cli.options import Answer, output
+from cli.options import INT32_MAX, Answer, output
 from cli.power_loss import PowerLoss
 
 folder_option = click.option(
@@ -23,7 +23,9 @@ folder_option = click.option(
     required=True,
     help="Where the cluster lives.",
 )
-timeout_option = click.option("--timeout-ms", type=click.IntRange(1), default=60_000, show_default=True)
+timeout_option = click.option(
+    "--timeout-ms", type=click.IntRange(1, INT32_MAX), default=60_000, show_default=True
+)
 
 
 def fail(command: str, form: str, error: ClusterError | OSError, hint: str = "") -> NoReturn:

@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask
-from cli.options import Answer, bootstrap, one_action, output, read_properties, refuse_strangers
+from cli.options import (
+    INT32_MAX,
+    Answer,
+    bootstrap,
+    one_action,
+    output,
+    read_properties,
+    refuse_strangers,
+    whole_number,
+)
 from client.admin_configs import ConfigEntry, Resource
 from client.errors import RowError
 from metadata.image import RESOURCE_BROKER
@@ -87,7 +96,7 @@ def _resource(action: str, kind: str, name: str | None, is_default: bool) -> Res
         return Resource.cluster()
     if name is None:
         raise click.UsageError("--entity-type brokers needs --entity-default (the cluster) or --entity-name")
-    if not name.isdecimal():
+    if whole_number(name, INT32_MAX) is None:
         raise click.UsageError(f"--entity-name {name}: a broker is named by its number")
     return Resource(RESOURCE_BROKER, name)
 

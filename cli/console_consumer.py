@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from cli.options import client_properties, connection, output, pairs, run_client
+from cli.options import (
+    INT32_MAX,
+    INT64_MAX,
+    client_properties,
+    connection,
+    output,
+    pairs,
+    run_client,
+    whole_number,
+)
 from client.admin import Admin
 from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from client.errors import ClientError
@@ -23,14 +32,14 @@ _FORMATTER_KEYS = frozenset({*(f"print.{name}" for name in _PRINTED), "key.separ
 @connection
 @click.option("--topic", required=True, help="An existing topic.")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record kept, not at the end.")
-@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--partition", type=click.IntRange(0, INT32_MAX), help="Only this partition.")
 @click.option("--offset", help="earliest, latest or a number (with --partition).")
 @click.option("--max-messages", type=click.IntRange(0), help="Stop after so many.")
 @click.option(
     "--timeout-ms",
     "--idle-timeout-ms",
     "idle_timeout_ms",
-    type=click.IntRange(1),
+    type=click.IntRange(1, INT32_MAX),
     help="Stop when nothing has come for so long; else wait for ever.",
 )
 @click.option(
@@ -52,7 +61,7 @@ def command(
     if given["offset"] is not None and given["partition"] is None:
         raise click.UsageError("--offset needs --partition")
     offset = given["offset"]
-    if offset not in (None, "earliest", "latest") and not offset.isdigit():
+    if offset not in (None, "earliest", "latest") and whole_number(offset, INT64_MAX) is None:
         raise click.UsageError(f"--offset {offset}: expected earliest, latest or a number")
     formatter = pairs(formatter_property, "--formatter-property")
     for key in sorted(set(formatter) - _FORMATTER_KEYS):

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cli.options import bootstrap, client_properties, pairs, run_client
+from cli.options import INT32_MAX, bootstrap, client_properties, pairs, run_client
 from client.errors import ClientError
 from client.producer import Delivery, Producer, ProducerConfig
 from protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ _READER_KEYS = frozenset({"parse.key", "key.separator", "null.marker"})
 @click.command()
 @bootstrap
 @click.option("--topic", required=True, help="An existing topic.")
-@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--partition", type=click.IntRange(0, INT32_MAX), help="Only this partition.")
 @click.option("--sync", is_flag=True, help="Wait for each acknowledgement before the next line.")
 @click.option(
     "--request-required-acks",
@@ -44,7 +44,7 @@ _READER_KEYS = frozenset({"parse.key", "key.separator", "null.marker"})
 @click.option(
     "--batch-size", type=click.IntRange(1, 4 << 20), default=256 << 10, show_default=True, help="Bytes."
 )
-@click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True)
+@click.option("--linger-ms", type=click.IntRange(0, INT32_MAX), default=5, show_default=True)
 @click.option(
     "--reader-property",
     "--property",

@@ -9,7 +9,7 @@ import click
 from cli.explain_log import UnreadableLog, fetch_log, read_folder
 from cli.explain_story import LoggedRecord, Step, Story, story_of
 from cli.explain_text import decision_row, headline, sentences, state_row
-from cli.options import Answer, checked_servers, output, run_client
+from cli.options import INT32_MAX, Answer, checked_servers, output, run_client
 from client.errors import ClientError
 from protocol.schema import SchemaError
 from runtime.api import Runtime
@@ -18,7 +18,7 @@ from storage.meta_properties import encode_id
 
 @click.command()
 @click.argument("topic")
-@click.argument("partition", type=click.IntRange(0))
+@click.argument("partition", type=click.IntRange(0, INT32_MAX))
 @click.option(
     "--bootstrap-server",
     "--bootstrap-controller",
@@ -32,9 +32,15 @@ from storage.meta_properties import encode_id
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Instead: the metadata.log.dir of a node, which may be stopped.",
 )
-@click.option("--at-epoch", type=click.IntRange(0), help="Only what began this leader epoch or was in it.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True, help="Give up after."
+    "--at-epoch", type=click.IntRange(0, INT32_MAX), help="Only what began this leader epoch or was in it."
+)
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(1, INT32_MAX),
+    default=30_000,
+    show_default=True,
+    help="Give up after.",
 )
 @output
 def command(

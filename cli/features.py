@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask
-from cli.options import Answer, bootstrap, output
+from cli.options import Answer, bootstrap, output, whole_number
 from client.admin_configs import FeatureUpdate
 from client.errors import ClientError
 
@@ -68,7 +68,7 @@ def _updates(values: tuple[str, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for value in values:
         name, separator, level = (part.strip() for part in value.partition("="))
-        if not separator or not name or not level.isdecimal() or int(level) > _LEVEL_MAX:
+        if not separator or not name or whole_number(level, _LEVEL_MAX) is None:
             raise click.UsageError(f"--feature {value}: expected name=level, such as x.version=1")
         if name in found:
             raise click.UsageError(f"--feature {name} is given twice")

@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from cli.options import Answer, bootstrap, client_properties, output, run_client
+from cli.options import (
+    INT32_MAX,
+    INT64_MAX,
+    Answer,
+    bootstrap,
+    client_properties,
+    output,
+    run_client,
+    whole_number,
+)
 from client.admin import Admin
 from client.errors import ClientError
 from protocol.errors import ErrorCode
@@ -42,9 +51,9 @@ def command(
         raise click.UsageError("--topic and --topic-partitions exclude each other")
     timestamp = _TIMES.get(when)
     if timestamp is None:
-        if not when.isdigit():
-            raise click.UsageError(f"--time {when}: expected latest, earliest or ms since the epoch")
-        timestamp = int(when)
+        timestamp = whole_number(when, INT64_MAX)
+    if timestamp is None:
+        raise click.UsageError(f"--time {when}: expected latest, earliest or ms since the epoch")
     named = _named(topic_partitions)
     matching = _pattern(topic)
     answer = Answer("get-offsets", [])
@@ -78,10 +87,11 @@ def _named(topic_partitions: str | None) -> list[tuple[str, int]] | None:
         return None
     named = []
     for item in topic_partitions.split(","):
-        name, _, partition = item.strip().rpartition(":")
-        if not name or not partition.isdigit():
+        name, _, index = item.strip().rpartition(":")
+        partition = whole_number(index, INT32_MAX)
+        if not name or partition is None:
             raise click.UsageError(f"--topic-partitions {topic_partitions}: expected topic:0,topic:1")
-        named.append((name, int(partition)))
+        named.append((name, partition))
     return named
 
 

@@ -12,7 +12,7 @@ import click
 from cli.asking import Asking, ask, described, partition_name, row_refused
 from cli.durability_view import compares_logs as is_comparing_logs
 from cli.election_trial import LOG_COMPARISONS, Trial, try_election
-from cli.options import Answer, bootstrap, output
+from cli.options import INT32_MAX, Answer, bootstrap, output
 from cli.outlook import Surroundings
 from cli.partition_files import ELECTION_SHAPE, read_elections
 from client.backoff import Backoff
@@ -48,14 +48,14 @@ def _kind(_: click.Context, __: click.Parameter, value: str) -> ElectionKind:
     help="How the leader is found; all but the first are for partitions without one.",
 )
 @click.option("--topic", help="With --partition: one partition.")
-@click.option("--partition", type=click.IntRange(0), help="With --topic: one partition.")
+@click.option("--partition", type=click.IntRange(0, INT32_MAX), help="With --topic: one partition.")
 @click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions of all topics.")
 @click.option("--path-to-json-file", "path", metavar="FILE", help=f"Partitions: {ELECTION_SHAPE}")
 @click.option(
     "--designated-leader",
     "--desired-leader",
     "designated_leader",
-    type=click.IntRange(0),
+    type=click.IntRange(0, INT32_MAX),
     metavar="N",
     help="DESIGNATION of one partition: the leader.",
 )

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from cli.options import INT32_MAX, whole_number
+
 #: Names of thousands of partitions fit.
 BODY_BYTES_MAX = 4 << 20
 
@@ -43,16 +45,28 @@ def cluster_health(host: str, port: int, timeout_s: float) -> tuple[bool, list[s
 )
 @click.option("--ready", is_flag=True, help="Ask /readyz (registered, unfenced) instead of /livez.")
 @click.option("--cluster", is_flag=True, help="Ask /v1/health: is all well in the whole cluster?")
-@click.option("--timeout-ms", type=click.IntRange(1), default=2000, show_default=True)
+@click.option("--timeout-ms", type=click.IntRange(1, INT32_MAX), default=2000, show_default=True)
 def command(address: str, ready: bool, cluster: bool, timeout_ms: int) -> None:
     """Exit 0 when the node says yes, 1 when it says no or nothing."""
-    host, _, port = address.rpartition(":")
-    if not port.isdigit():
-        raise click.UsageError(f"--http {address}: expected HOST:PORT")
+    host, port = _host_and_port(address)
     if cluster:
-        well, reasons = cluster_health(host, int(port), timeout_ms / 1000)
+        well, reasons = cluster_health(host, port, timeout_ms / 1000)
         text = "healthy" if well else "\n".join(reasons)
     else:
-        well, text = probe(host, int(port), "/readyz" if ready else "/livez", timeout_ms / 1000)
+        well, text = probe(host, port, "/readyz" if ready else "/livez", timeout_ms / 1000)
     click.echo(text)
     sys.exit(0 if well else 1)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """The value of --http. Raises: click.UsageError."""
+    host, _, digits = address.rpartition(":")
+    port = whole_number(digits, 65_535)
+    try:
+        host.encode("idna")
+        http.client.HTTPConnection(host, port)
+    except (UnicodeError, http.client.InvalidURL):
+        port = None
+    if port is None:
+        raise click.UsageError(f"--http {address}: expected HOST:PORT")
+    return host, port

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: What fields of requests hold: ids, indexes and times to wait; offsets and points in time.
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+
 
 def read_properties(path: str) -> dict[str, str]:
     """The pairs of a Java properties file. Raises: click.UsageError when it cannot be read."""
@@ -27,6 +31,12 @@ def read_properties(path: str) -> dict[str, str]:
         return dict(javaproperties.loads(Path(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
         raise click.UsageError(f"cannot read {path}: {error}") from error
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """The number from 0 to `most` that the digits 0 to 9 spell, None for any other text."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most
+    return int(text) if is_number else None
 
 
 def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
@@ -100,7 +110,11 @@ def bootstrap(function: F) -> F:
     """What belongs to every command that asks and gives up: `connection` and `--timeout-ms`."""
     return connection(
         click.option(
-            "--timeout-ms", type=click.IntRange(1), default=30_000, show_default=True, help="Give up after."
+            "--timeout-ms",
+            type=click.IntRange(1, INT32_MAX),
+            default=30_000,
+            show_default=True,
+            help="Give up after.",
         )(function)
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask, described, partition_name, row_refused
-from cli.options import Answer, bootstrap, one_action, output, refuse_strangers
+from cli.options import INT32_MAX, Answer, bootstrap, one_action, output, refuse_strangers, whole_number
 from cli.partition_files import (
     REASSIGNMENT_SHAPE,
     TOPICS_SHAPE,
@@ -162,10 +162,10 @@ async def _generate(
 
 def _broker_ids(text: str) -> list[int]:
     """The ids of --broker-list. Raises: click.UsageError."""
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words):
+    numbers = [whole_number(word.strip(), INT32_MAX) for word in text.split(",")]
+    ids = [number for number in numbers if number is not None]
+    if len(ids) < len(numbers):
         raise click.UsageError(f"--broker-list {text}: expected ids like 1,2,3")
-    ids = [int(word) for word in words]
     if len(set(ids)) != len(ids):
         raise click.UsageError(f"--broker-list {text}: Broker list contains duplicate entries")
     return ids

@@ -7,7 +7,16 @@ import click
 
 from cli.asking import Asking, ask, described, unknown_topic
 from cli.durability_view import surroundings
-from cli.options import Answer, bootstrap, one_action, output, pairs, refuse_strangers
+from cli.options import (
+    INT32_MAX,
+    Answer,
+    bootstrap,
+    one_action,
+    output,
+    pairs,
+    refuse_strangers,
+    whole_number,
+)
 from cli.outlook import outlook, outlook_as_json, outlook_lines
 from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
 from client.admin import CreatedTopic
@@ -43,8 +52,12 @@ _ACTIONS = ("create", "delete", "alter", "list", "describe")
 )
 @click.option("--topic", help="Name, or except for --create several with commas or a regular expression.")
 @click.option("--topic-id", help="--describe: the topic with this id.")
-@click.option("--partitions", type=click.IntRange(1), help="Number of partitions (--create, --alter).")
-@click.option("--replication-factor", type=click.IntRange(1), help="Replicas of each partition (--create).")
+@click.option(
+    "--partitions", type=click.IntRange(1, INT32_MAX), help="Number of partitions (--create, --alter)."
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(1, INT32_MAX), help="Replicas of each partition (--create)."
+)
 @click.option(
     "--replica-assignment",
     metavar="1:2:3,2:3:1",
@@ -62,7 +75,7 @@ _ACTIONS = ("create", "delete", "alter", "list", "describe")
 @click.option("--if-exists", is_flag=True, help="--delete, --alter, --describe: fine when it does not exist.")
 @click.option(
     "--partition-size-limit-per-response",
-    type=click.IntRange(1),
+    type=click.IntRange(1, INT32_MAX),
     default=2_000,
     show_default=True,
     help="--describe: most partitions in one answer of the cluster.",
@@ -123,10 +136,14 @@ def _assignments(text: str | None) -> list[tuple[int, ...]] | None:
     """The lists of --replica-assignment. Raises: click.UsageError."""
     if text is None:
         return None
-    try:
-        return [tuple(int(replica) for replica in part.split(":")) for part in text.split(",")]
-    except ValueError:
-        raise click.UsageError(f"--replica-assignment {text}: expected ids like 1:2:3,2:3:1") from None
+    lists = []
+    for part in text.split(","):
+        replicas = [whole_number(replica.strip(), INT32_MAX) for replica in part.split(":")]
+        ids = tuple(replica for replica in replicas if replica is not None)
+        if len(ids) < len(replicas):
+            raise click.UsageError(f"--replica-assignment {text}: expected ids like 1:2:3,2:3:1")
+        lists.append(ids)
+    return lists
 
 
 # --- which topics ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from cli.asking import Asking, ask
-from cli.options import Answer, bootstrap, output
+from cli.options import INT32_MAX, Answer, bootstrap, output
 from cli.partition_files import RECOVERY_SHAPE, read_recovery
 from cli.unclean_recovery_events import (
     AskForLogs,
@@ -44,7 +44,7 @@ from protocol.messages.elect_leaders import ElectionKind
 @bootstrap
 @click.option(
     "--recovery-duration-ms",
-    type=click.IntRange(1),
+    type=click.IntRange(1, INT32_MAX),
     default=30_000,
     show_default=True,
     help="Brokers that have not told their logs by then are no candidates.",

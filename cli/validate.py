@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import checked_servers, output
+from cli.options import INT32_MAX, checked_servers, output, whole_number
 
 
 @click.command()
@@ -45,7 +45,7 @@ from cli.options import checked_servers, output
 )
 @click.option(
     "--timeout-ms",
-    type=click.IntRange(1),
+    type=click.IntRange(1, INT32_MAX),
     default=60_000,
     show_default=True,
     help="Longest read without progress.",
@@ -93,11 +93,12 @@ def parse_log_dirs(items: tuple[str, ...]) -> dict[int, str]:
     found: dict[int, str] = {}
     for item in items:
         broker, equals, folders = item.removeprefix("replica:").partition("=")
-        if not equals or not broker.isdigit() or not folders:
+        broker_id = whole_number(broker, INT32_MAX)
+        if not equals or broker_id is None or not folders:
             raise click.UsageError(f"--log-dirs {item}: expected ID=DIR[,DIR]")
-        if int(broker) in found:
+        if broker_id in found:
             raise click.UsageError(
                 f"--log-dirs {item}: broker {broker} is named twice; separate its dirs by commas"
             )
-        found[int(broker)] = folders
+        found[broker_id] = folders
     return found

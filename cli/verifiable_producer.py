@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from cli.options import bootstrap, client_properties, run_client
+from cli.options import INT32_MAX, bootstrap, client_properties, run_client
 from client.batch import Batch
 from client.errors import ClientError, TimedOut
 from client.history import make_value
@@ -55,10 +55,10 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 )
 @click.option("--value-prefix", type=int, help="Put this number and a dot before the producer's name.")
 @click.option("--repeating-keys", type=click.IntRange(1), help="Keys 0..N-1 in turn; without: no keys.")
-@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("--partition", type=click.IntRange(0, INT32_MAX), help="Only this partition.")
 @click.option("--compression-codec", type=click.Choice(["none", "gzip", "lz4", "zstd"]), default="none")
-@click.option("--linger-ms", type=click.IntRange(0), default=5, show_default=True)
-@click.option("--delivery-timeout-ms", type=click.IntRange(1), default=120_000, show_default=True)
+@click.option("--linger-ms", type=click.IntRange(0, INT32_MAX), default=5, show_default=True)
+@click.option("--delivery-timeout-ms", type=click.IntRange(1, INT32_MAX), default=120_000, show_default=True)
 @click.option(
     "--ledger", "ledger_folder", type=click.Path(file_okay=False), help="Keep a ledger in this folder."
 )

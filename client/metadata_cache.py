@@ -60,7 +60,7 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[Address, ..
     found: list[Address] = []
     for entry in entries:
         host, colon, port = entry.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"bootstrap server {entry.strip()!r}: expected host:port")
         found.append(Address(host.strip("[]"), int(port)))
     if not found:

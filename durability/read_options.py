@@ -146,7 +146,7 @@ def _offsets(name: str, text: str, default: int) -> OffsetSpec:
             raise BadOption(f'option {name}: expected {{"topic":{{"0":23,"1":{default}}}}}, got {text}')
         for index, offset in offsets.items():
             low = LATEST if name == "endingOffsets" else EARLIEST
-            if not index.isdigit() or not isinstance(offset, int) or offset < low:
+            if not index.isdecimal() or not isinstance(offset, int) or offset < low:
                 raise BadOption(f"option {name}: {topic}-{index}: {offset} is no offset (smallest is {low})")
             made[topic, int(index)] = offset
     return made
@@ -163,7 +163,7 @@ def _json(name: str, text: str) -> dict[str, Any]:
 
 
 def _integer(name: str, text: str) -> int:
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise BadOption(f"option {name}: expected a number from 0, got {text!r}")
     return int(text)
 

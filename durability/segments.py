@@ -225,7 +225,7 @@ def parse_log_dirs(text: str) -> dict[str, int]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         head, equals, folder = item.partition("=")
         head = head.removeprefix("replica:")
-        if equals and head.isdigit():
+        if equals and head.isdecimal():
             broker, path = int(head), folder
         else:
             broker, path = _node_id(item), item
@@ -245,7 +245,7 @@ def _node_id(folder: str) -> int:
         raise ValueError(f"{folder}: give it as ID={folder}, its meta.properties cannot be read") from error
     for line in lines:
         key, _, value = line.partition("=")
-        if key.strip() in ("node.id", "broker.id") and value.strip().isdigit():
+        if key.strip() in ("node.id", "broker.id") and value.strip().isdecimal():
             return int(value.strip())
     raise ValueError(f"{path}: no node.id; give the folder as ID={folder}")
 
@@ -256,7 +256,7 @@ def replica_folders(log_dirs: dict[str, int], topics: frozenset[str] | None = No
     for log_dir, broker in sorted(log_dirs.items()):
         for folder in sorted(Path(log_dir).iterdir()):
             topic, dash, index = folder.name.rpartition("-")
-            if not dash or not index.isdigit() or not folder.is_dir() or folder.name == METADATA_FOLDER:
+            if not dash or not index.isdecimal() or not folder.is_dir() or folder.name == METADATA_FOLDER:
                 continue
             if topics is None or topic in topics:
                 found.append(ReplicaFolder(broker, topic, int(index), str(folder)))
@@ -265,7 +265,7 @@ def replica_folders(log_dirs: dict[str, int], topics: frozenset[str] | None = No
 
 def segment_paths(folder: str) -> list[Path]:
     """The segment files of a partition folder in offset order."""
-    return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdigit())
+    return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdecimal())
 
 
 def high_watermarks(log_dir: str) -> dict[tuple[str, int], int]:

@@ -154,6 +154,27 @@ def test_what_is_no_address_is_wrong_usage(arguments: list[str]) -> None:
         ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "soon"],
         ["console-consumer", "--topic", "t", "--offset", "3"],
         ["verifiable-producer", "--topic", "t", "--max-messages", "-2"],
+        # what int() refuses though it is a digit, and what no field of a request holds
+        ["get-offsets", "--time", "²"],
+        ["get-offsets", "--time", "99999999999999999999999"],
+        ["get-offsets", "--topic-partitions", "t:²"],
+        ["get-offsets", "--topic-partitions", "t:2147483648"],
+        ["get-offsets", "--timeout-ms", "99999999999999999999999"],
+        ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "²"],
+        ["console-consumer", "--topic", "t", "--partition", "0", "--offset", "9223372036854775808"],
+        ["console-consumer", "--topic", "t", "--partition", "2147483648"],
+        ["console-producer", "--topic", "t", "--partition", "2147483648"],
+        ["verifiable-producer", "--topic", "t", "--partition", "2147483648"],
+        ["topics", "--create", "--topic", "t", "--partitions", "2147483648"],
+        ["topics", "--create", "--topic", "t", "--replica-assignment", "1:2147483648"],
+        ["topics", "--create", "--topic", "t", "--replica-assignment", "1:-2"],
+        ["configs", "--describe", "--entity-type", "brokers", "--entity-name", "2147483648"],
+        [
+            *("leader-election", "--election-type", "designation", "--topic", "t", "--partition", "0"),
+            *("--designated-leader", "2147483648"),
+        ],
+        ["cluster", "unregister", "--id", "2147483648"],
+        ["validate", "--ledger", "/", "--log-dirs", "²=/"],
     ],
 )
 def test_wrong_usage_is_seen_before_anybody_is_asked(arguments: list[str]) -> None:

@@ -55,6 +55,7 @@ def test_option_names_do_not_mind_case() -> None:
         (SERVERS | {"assign": "{}"}, "at least one partition"),
         (SERVERS | {"subscribe": "t", "startingOffsets": "yesterday"}, "JSON object"),
         (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"0":-3}}'}, "smallest is -2"),
+        (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":{"²":3}}'}, "smallest is -2"),
         (SERVERS | {"subscribe": "t", "startingOffsets": '{"t":5}'}, "expected"),
         (SERVERS | {"subscribe": "t", "endingOffsets": "earliest"}, "would read nothing"),
         (SERVERS | {"subscribe": "t", "endingOffsets": '{"t":{"0":-2}}'}, "smallest is -1"),

@@ -147,7 +147,15 @@ def test_log_dirs_name_their_broker_or_know_it(tmp_path: Path) -> None:
 
 
 def test_replica_folders_are_the_partitions_of_the_topics_asked_for(tmp_path: Path) -> None:
-    for name in ("my-topic-0", "my-topic-11", "other-0", "__cluster_metadata-0", "lost+found", "stray-x"):
+    for name in (
+        "my-topic-0",
+        "my-topic-11",
+        "other-0",
+        "__cluster_metadata-0",
+        "lost+found",
+        "stray-x",
+        "t-²",
+    ):
         (tmp_path / name).mkdir()
     found = replica_folders({str(tmp_path): 2}, frozenset({"my-topic"}))
     assert found == [

@@ -1,0 +1,29 @@
+"""`holdfast node-health`: which addresses it takes; what nodes answer is in tests/e2e/test_http.py."""
+
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+from cli.__main__ import main
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["h", "h:", "h:²", "h:65536", "bad host:80", "a\n:80", "a..b:80", f"{'a' * 64}:80", "\udcff:80"],
+)
+def test_what_is_no_address_is_wrong_usage(address: str) -> None:
+    result = CliRunner().invoke(main, ["node-health", "--http", address])
+    assert result.exit_code == 2
+    assert "expected HOST:PORT" in result.output
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_where_nobody_listens_is_a_no_in_a_line(host: str) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        address = f"{host}:{silent.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["node-health", "--http", address])
+    assert result.exit_code == 1
+    assert result.output.startswith("ConnectionRefusedError: ")
+    assert len(result.output.splitlines()) == 1
