@@ -62,6 +62,10 @@ def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[Address, ..
         host, colon, port = entry.strip().rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"bootstrap server {entry.strip()!r}: expected host:port")
+        try:
+            host.encode("idna")
+        except UnicodeError as error:
+            raise ValueError(f"bootstrap server {entry.strip()!r}: expected host:port: {error}") from error
         found.append(Address(host.strip("[]"), int(port)))
     if not found:
         raise ValueError("bootstrap servers: at least one host:port is needed")

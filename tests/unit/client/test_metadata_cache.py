@@ -90,7 +90,9 @@ def test_addresses_of_an_older_image_do_not_replace_newer_ones() -> None:
     assert cache.address(1) == Address("h", 9_001)
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":9", "host:0", "host:x", "a:1,,b:2"])
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":9", "host:0", "host:x", "h:²", "a:1,,b:2", "a..b:1", "\udcff:1"]
+)
 def test_bootstrap_servers_must_be_addresses(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_addresses(text)
