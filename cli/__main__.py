@@ -69,6 +69,7 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """As click's; a full disk behind the output is told in a sentence, also when it shows at the end."""
+        _open_standard_files()
         try:
             try:
                 return super().main(*args, **kwargs)
@@ -90,7 +91,6 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="holdfast")
 def main() -> None:
     """Holdfast: a small replicated log cluster that you can pull the plug on."""
-    _open_standard_files()
 
 
 def _open_standard_files() -> None:

@@ -37,6 +37,13 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
     assert command.help
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "topics --help", "drill --list"])
+def test_a_closed_output_is_none_that_fails(words: str) -> None:
+    command = ["sh", "-c", f'"$0" -m cli {words} >&-', sys.executable]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("words", [["--help"], ["topics", "--help"], ["drill", "--list"]])
 def test_a_full_disk_behind_the_output_is_told_in_a_sentence(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
