@@ -60,6 +60,8 @@ def command(
     client_properties(command_config, command_property, frozenset())
     if given["offset"] is not None and given["partition"] is None:
         raise click.UsageError("--offset needs --partition")
+    if given["offset"] is not None and given["from_beginning"]:
+        raise click.UsageError("--from-beginning and --offset exclude each other")
     offset = given["offset"]
     if offset not in (None, "earliest", "latest") and whole_number(offset, INT64_MAX) is None:
         raise click.UsageError(f"--offset {offset}: expected earliest, latest or a number")
