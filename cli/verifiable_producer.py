@@ -130,7 +130,10 @@ class _Run:
         self._say(name="startup_complete", timestamp=self._clock.wall_ms())
         start_ms = self._clock.now_ms()
         if self._goes_on:
-            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._stdin_ready)
+            try:
+                asyncio.get_running_loop().add_reader(0, self._stdin_ready)
+            except PermissionError:
+                self._goes_on = False  # a file or /dev/null: there is no end to wait for
         try:
             await self._send_all(start_ms)
             await self._drain()
@@ -141,9 +144,9 @@ class _Run:
         return 0 if self._acked == self._sent and self._is_heard else 1
 
     def _stdin_ready(self) -> None:
-        if not os.read(sys.stdin.fileno(), 1 << 16):
+        if not os.read(0, 1 << 16):
             self._goes_on = False
-            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            asyncio.get_running_loop().remove_reader(0)
 
     async def _finish(self, start_ms: int, timeout_ms: int) -> None:
         elapsed_ms = max(1, self._clock.now_ms() - start_ms)

@@ -297,3 +297,15 @@ def test_a_broker_that_is_gone_for_good_is_forgotten(tools: Tools) -> None:
     while subprocess.run(tools.line("check", "can-stop", "--broker", "4"), capture_output=True).returncode:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("standard_input", ["</dev/null", "<pyproject.toml", "<&-"])
+def test_an_input_that_cannot_be_waited_for_has_ended(tools: Tools, standard_input: str) -> None:
+    """A producer goes on until its input ends; that of a pipe is what the demo waits for."""
+    tools.create("t", "1:2:3")
+    words = tools.line("verifiable-producer", "--topic", "t", "--max-messages", "5", "--until-eof", "--quiet")
+    command = ["sh", "-c", f'"$0" "$@" {standard_input}', *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["acked"] for row in told if row["name"] == "tool_data"] == [5]
