@@ -1,6 +1,5 @@
 """`holdfast cluster`: a cluster on this machine, without containers: up, down, status, and single nodes."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,11 @@ def up(
 
 @cluster.command(short_help="Stop all nodes cleanly.")
 @folder_option
-@click.option("--delete", is_flag=True, help="Delete the folder afterwards, with all data.")
+@click.option(
+    "--delete",
+    is_flag=True,
+    help="Delete the nodes' folders afterwards, with all data; not what else is in --dir.",
+)
 @timeout_option
 @output
 def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
@@ -96,7 +99,7 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
         made = LocalCluster.load(folder.absolute())
         made.down(timeout_ms / 1000)
         if delete:
-            shutil.rmtree(made.folder)
+            made.delete()
     except (ClusterError, OSError) as error:
         fail("cluster-down", output, error)
     Answer("cluster-down", {}).finish(output, "down")

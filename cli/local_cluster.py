@@ -12,6 +12,7 @@ import json
 import os
 import random
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -91,6 +92,10 @@ class LocalCluster(Nodes):
         written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
         for node, keys in written.items():
             cluster._check_properties(node, keys)
+            if cluster.home(node).exists():
+                raise ClusterError(
+                    f"{cluster.home(node)} exists already: remove it if nothing in it is needed"
+                )
         for node, keys in written.items():
             cluster.home(node).mkdir(parents=True, exist_ok=True)
             text = "".join(f"{key}={value}\n" for key, value in keys.items())
@@ -280,6 +285,17 @@ class LocalCluster(Nodes):
             self.signal(node, signal.SIGCONT)
         self.kill(self.nodes)
         self._detach()
+
+    def delete(self) -> None:
+        """Remove the folders of the nodes, which are down, and the cluster's when nothing else is in it."""
+        for node in self.nodes:
+            if self.home(node).is_symlink():
+                self.home(node).unlink()
+            elif self.home(node).exists():
+                shutil.rmtree(self.home(node))
+        (self.folder / STATE_FILE).unlink()  # last: who was interrupted can do it again
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
 
     def _detach(self) -> None:
         with self._alone():

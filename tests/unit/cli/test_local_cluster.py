@@ -28,6 +28,24 @@ def test_two_clusters_in_one_folder_are_refused(tmp_path: Path) -> None:
         LocalCluster.create(tmp_path, 1, 1)
 
 
+def test_what_is_in_the_way_of_a_node_is_neither_used_nor_deleted_with_it(tmp_path: Path) -> None:
+    (tmp_path / "broker-1").mkdir()
+    with pytest.raises(ClusterError, match="broker-1 exists already"):
+        LocalCluster.create(tmp_path, 1, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["broker-1"]
+
+
+def test_what_else_is_in_the_folder_outlives_the_cluster(tmp_path: Path) -> None:
+    notes = tmp_path / "c" / "notes"
+    for others in ([], [notes]):
+        LocalCluster.create(tmp_path / "c", 1, 1)
+        for file in others:
+            file.write_text("mine")
+        result = CliRunner().invoke(main, ["cluster", "down", "--delete", "--dir", str(tmp_path / "c")])
+        assert result.exit_code == 0
+        assert sorted(tmp_path.rglob("*")) == ([tmp_path / "c", notes] if others else [])
+
+
 def test_an_empty_folder_says_how_to_make_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="holdfast cluster up"):
         LocalCluster.load(tmp_path)
