@@ -26,6 +26,7 @@ from broker.events import (
     Flush,
     Flushed,
     KeepEpoch,
+    LeftOut,
     Level,
     LogOpened,
     LogsLoaded,
@@ -98,6 +99,7 @@ class Broker:
             Requested: self._on_request,
             Appended: self._on_appended,
             FetchAnswered: self._on_fetch_answered,
+            LeftOut: self._on_left_out,
             FetchedAppended: self._on_fetched_appended,
             QueueEmpty: self._on_queue_empty,
             Tick: self._on_tick,
@@ -231,6 +233,9 @@ class Broker:
         if partition is not None:
             partition.log_was_cut()
         self.fetchers.cut(event.key)
+
+    def _on_left_out(self, event: LeftOut, now_ms: int) -> None:
+        self.fetch_path.left_out(event)
 
     # --- follower ------------------------------------------------------------------------------------------
 

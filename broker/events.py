@@ -268,6 +268,14 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows that the answer to a follower had no room for; `session` is that of the AnswerFetch."""
+
+    session: object
+    keys: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FetchFailed:
     """There will be no response to a SendFetch of that identity; the connection is closed."""
 
@@ -303,11 +311,13 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFetch:
-    """Read the rows' records, at most `max_bytes` in all but always the first batch, and answer."""
+    """Read the rows' records, at most `max_bytes` in all but always the first batch, and answer. With a
+    `session`, a follower's, rows whose first batch has no room are left out: LeftOut comes back."""
 
     reply_to: object
     rows: tuple[ReadRow, ...]
     max_bytes: int
+    session: object | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +477,7 @@ Event: TypeAlias = (
     | CallAnswered
     | CallFailed
     | FetchAnswered
+    | LeftOut
     | FetchFailed
     | ShutdownWanted
 )

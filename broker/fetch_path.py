@@ -9,7 +9,7 @@ here.
 from bisect import bisect_right
 from collections.abc import Mapping
 
-from broker.events import AnswerFetch, AnswerOffsets, Effect, OffsetRow, ReadRow, Respond
+from broker.events import AnswerFetch, AnswerOffsets, Effect, LeftOut, OffsetRow, ReadRow, Respond
 from broker.fetch_session import HIGH_WATERMARK_LINGER_MS, FollowerSession, FollowerSessions, SessionRow
 from broker.leadership import Proposal
 from broker.partition import Partition, Refusal, TopicPartition
@@ -229,7 +229,8 @@ class FetchPath:
             self._sessions.high_watermark_moved(key, partition.high_watermark, now_ms)
 
     def _answer_session(self, session: FollowerSession[TopicPartition], now_ms: int) -> Effect:
-        """Everything due, as far as the answer has room; what has none stays due for the next request."""
+        """Everything due, as far as the answer has room; what has none stays due for the next request. The
+        sizes are estimates: what is too large when it is read comes back to `left_out`."""
         reply_to, session.parked = session.parked, None
         assert reply_to is not None
         rows: list[ReadRow] = []
@@ -259,7 +260,12 @@ class FetchPath:
                 rows.append(_leader_row(partition, quiet, 0))
                 quiet.sent_high_watermark = partition.high_watermark
         session.watermark_rows.clear()
-        return AnswerFetch(reply_to, tuple(rows), self._answer_max_bytes)
+        return AnswerFetch(reply_to, tuple(rows), session.max_bytes, session)
+
+    def left_out(self, event: LeftOut) -> None:
+        """These rows were not answered after all."""
+        assert isinstance(event.session, FollowerSession)
+        self._sessions.left_out(event.session, event.keys)
 
     def _follower_row(self, due: SessionRow[TopicPartition]) -> ReadRow | None:
         partition = self._partitions.get(due.key)

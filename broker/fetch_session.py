@@ -7,7 +7,7 @@ makes one after `HIGH_WATERMARK_LINGER_MS`. Never touches a partition: it is tol
 which rows are due.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 from broker.partition import Refusal
@@ -167,6 +167,18 @@ class FollowerSessions(Generic[T]):
         session = row.session
         session.due_rows[row.key] = row
         if session.parked is not None:
+            self.woken[session] = None
+
+    def left_out(self, session: FollowerSession[T], keys: Iterable[T]) -> None:
+        """The answer had no room for these: they come first in the next one, so that each has its turn."""
+        if self._sessions.get(session.replica_id) is not session:
+            return
+        rows = [row for row in map(session.rows.get, keys) if row is not None and not row.is_open]
+        for row in rows:
+            row.is_open = True
+            row.sent_high_watermark = -1
+        session.due_rows = {row.key: row for row in rows} | session.due_rows
+        if rows and session.parked is not None:
             self.woken[session] = None
 
     def high_watermark_moved(self, key: T, high_watermark: int, now_ms: int) -> None:

@@ -26,6 +26,7 @@ from broker.events import (
     Event,
     Flush,
     KeepEpoch,
+    LeftOut,
     Level,
     LogsOffline,
     MetadataCommitted,
@@ -335,13 +336,19 @@ class BrokerServer:
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
-        left = effect.max_bytes
+        left, is_first = effect.max_bytes, True
+        left_out: list[TopicPartition] = []
         rows: list[FetchPartitionResponse] = []
         for row in effect.rows:
             records: memoryview | bytes = _NO_RECORDS
             error_code = row.error_code
             if row.max_bytes:
-                error_code, records = self._read(row, left, at_least_one=left == effect.max_bytes)
+                read = None if left_out else self._read(row, left, is_first=is_first)
+                if read is None:  # full: who has not had a turn is first in the next answer
+                    left_out.append(TopicPartition(row.topic_id, row.partition_index))
+                    continue
+                error_code, records = read
+                is_first = is_first and not records
                 left -= min(left, len(records))
             diverging = row.diverging
             rows.append(
@@ -359,17 +366,21 @@ class BrokerServer:
                 )
             )
         exchange.respond(FetchResponse(0, None, tuple(rows)))
+        if left_out:
+            self.post(LeftOut(effect.session, tuple(left_out)))
 
-    def _read(self, row: ReadRow, left: int, *, at_least_one: bool) -> tuple[int, memoryview | bytes]:
+    def _read(self, row: ReadRow, left: int, *, is_first: bool) -> tuple[int, memoryview | bytes] | None:
+        """(error code, records); None when a follower's row has no room."""
         key = TopicPartition(row.topic_id, row.partition_index)
         managed = self._log_manager.managed(key)
         if managed is None:
             return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
         is_follower = row.log_end_offset >= 0
-        # A follower's row is closed by its answer, so it always gets something; the core keeps answers
-        # bounded.
-        at_least_one = at_least_one or is_follower
-        limit = row.max_bytes if is_follower else min(row.max_bytes, left)
+        limit = min(row.max_bytes, left)
+        # A follower's row is closed by its answer, so it gets a whole batch or stays due.
+        at_least_one = is_first or is_follower
+        if is_follower and not left:
+            return None
         try:
             records = managed.log.read(row.fetch_offset, limit, row.end_offset, at_least_one=at_least_one)
         except OffsetOutOfRange:
@@ -378,6 +389,8 @@ class BrokerServer:
             return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
         if is_follower and not records:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, _NO_RECORDS  # cut meanwhile: we lead no more
+        if is_follower and len(records) > left and not is_first:
+            return None
         counter = self.replication_bytes_out if is_follower else self.bytes_out
         name = managed.partition.topic
         counter[name] = counter.get(name, 0) + len(records)

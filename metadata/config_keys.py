@@ -8,6 +8,8 @@ COMMON_KEYS.
 from dataclasses import dataclass
 from enum import Enum
 
+from protocol.frames import ATTACHMENT_MAX_BYTES
+
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
@@ -186,7 +188,13 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int("replica.fetch.wait.max.ms", 500, "A follower's fetch is parked this long at most.", 0),
     _int("replica.fetch.min.bytes", 1, "Bytes that end the parking of a follower's fetch.", 0),
     _int("replica.fetch.max.bytes", 1 << 20, "Bytes per partition and follower fetch.", 1),
-    _int("replica.fetch.response.max.bytes", 10 << 20, "Bytes per follower fetch.", 1),
+    _int(
+        "replica.fetch.response.max.bytes",
+        10 << 20,
+        "Bytes per follower fetch; they must fit a frame.",
+        1,
+        ATTACHMENT_MAX_BYTES,
+    ),
     _int("replica.fetch.backoff.ms", 1000, "Pause after a failed follower fetch.", 0),
     _int("replica.socket.timeout.ms", 30_000, "A follower fetch without answer is given up.", 1),
     _int("num.replica.fetchers", 1, "Fetchers per source broker.", 1),
@@ -201,8 +209,16 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
         1,
     ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
-    _int("message.max.bytes", 1_048_588, "Largest record batch.", 61),
-    _int("fetch.max.bytes", 55 << 20, "Most bytes of one fetch answer.", 1024),
+    _int(
+        "message.max.bytes", 1_048_588, "Largest record batch; it must fit a frame.", 61, ATTACHMENT_MAX_BYTES
+    ),
+    _int(
+        "fetch.max.bytes",
+        55 << 20,
+        "Most bytes of one fetch answer; they must fit a frame.",
+        1024,
+        ATTACHMENT_MAX_BYTES,
+    ),
     _long(
         "log.flush.interval.messages",
         LONG_MAX,
@@ -250,7 +266,14 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
         -1,
         "log.retention.bytes",
     ),
-    _int("max.message.bytes", 1_048_588, "Largest record batch.", 61, synonym="message.max.bytes"),
+    _int(
+        "max.message.bytes",
+        1_048_588,
+        "Largest record batch; it must fit a frame.",
+        61,
+        ATTACHMENT_MAX_BYTES,
+        "message.max.bytes",
+    ),
     _bool(
         "unclean.leader.election.enable",
         False,

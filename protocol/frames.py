@@ -20,6 +20,8 @@ _pack = msgpack.Packer(use_bin_type=True).pack
 FRAME_MAX_BYTES = 64 << 20
 #: Most bytes of a msgpack body; record batches travel in the attachment, so bodies are small.
 BODY_MAX_BYTES = 8 << 20
+#: Attachments up to so many bytes fit a frame with any body.
+ATTACHMENT_MAX_BYTES = FRAME_MAX_BYTES - BODY_MAX_BYTES - 4
 
 
 class FrameError(ValueError):

@@ -38,6 +38,10 @@ def test_environment_wins_and_unknown_keys_warn() -> None:
         ("inter.broker.listener.name", "INSIDE"),
         ("replica.lag.time.max.ms", "0"),
         ("log.dirs", ""),
+        # an answer would outgrow its frame
+        ("fetch.max.bytes", str(60 << 20)),
+        ("replica.fetch.response.max.bytes", str(60 << 20)),
+        ("message.max.bytes", str(60 << 20)),
     ],
 )
 def test_bad_values_name_their_key(key: str, value: str) -> None:

@@ -1,8 +1,9 @@
 """Fetches of consumers and followers, and questions about offsets (R55, R80, F6, D-4)."""
 
-from broker.events import AnswerOffsets
+from broker.events import AnswerOffsets, LeftOut, Requested
 from broker.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
 from broker.fetch_session import HIGH_WATERMARK_LINGER_MS
+from broker.partition import TopicPartition
 from cli.lone_partition import MemoryLog
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
@@ -196,6 +197,30 @@ def test_answer_is_bounded_and_the_rest_comes_with_the_next_request() -> None:
     assert [row.partition_index for row in harness.answers[first].rows] == [0]
     second = harness.fetch(2, None, session=5, number=1)
     assert [row.partition_index for row in harness.answers[second].rows] == [1]
+
+
+def test_rows_that_had_no_room_come_first_in_the_next_answer() -> None:
+    """What a row takes is known for sure only once it is read."""
+    harness = CoreHarness().join(*(partition(1, index=index) for index in range(3)))
+    for index in range(3):
+        harness.produce(batch(3), acks=1, index=index)
+    listed = FetchRequest(None, 2, 0, 500, 1, 1 << 20, tuple(_row(index) for index in (0, 1)), 5, 0)
+    answer = harness.answers[harness.request(listed)]
+    assert [row.partition_index for row in answer.rows] == [0, 1]
+    harness.fetch(2, None, session=5, number=1)
+    listed = FetchRequest(None, 2, 0, 500, 1, 1 << 20, (_row(2),), 5, 2)
+    harness.core.handle(Requested("next", listed), harness.now_ms)
+    harness.post(LeftOut(answer.session, (TopicPartition(TOPIC, 1),)))
+    assert [row.partition_index for row in harness.answers["next"].rows] == [1, 2]
+
+
+def test_a_row_without_room_is_forgotten_with_its_session() -> None:
+    harness = leader()
+    harness.produce(batch(3), acks=1)
+    answer = harness.answers[harness.fetch(2, 0, session=7)]
+    name = harness.fetch(2, None, session=8)
+    harness.post(LeftOut(answer.session, (KEY,)))
+    assert name not in harness.answers
 
 
 def _row(index: int) -> FetchPartition:

@@ -25,6 +25,7 @@ from protocol.messages.configs import (
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
 from protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from protocol.messages.fetch import FetchPartition, FetchRequest
 from protocol.messages.metadata import DescribeClusterRequest
 from protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -189,3 +190,38 @@ async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwar
         assert isinstance(error, CallRefused)
         assert error.error_code is ErrorCode.BROKER_NOT_AVAILABLE
     channel.abort()
+
+
+async def test_an_answer_to_a_follower_takes_no_more_than_it_may_however_large_batches_are() -> None:
+    """Rows of one batch each could outgrow a frame, again and again: it would never catch up."""
+    cluster = await Cluster(replica_fetch_max_bytes="100").boot()
+    await cluster.topic(9)
+    await cluster[3].kill()
+    await cluster.advance(200)
+    core = cluster[1].node.core
+    led = [key.partition_index for key, partition in core.partitions.items() if partition.is_serving]
+    assert len(led) > 2
+    for index in led:
+        await cluster.produce(1, batch("x" * 900), index=index)
+    rows = tuple(FetchPartition(cluster.topic_id, index, -1, 0, -1, -1, 100) for index in led)
+    epoch = cluster.image.brokers[3].broker_epoch
+    got: list[int] = []
+    for number in range(len(led)):
+        listed = () if number else rows
+        request = FetchRequest(None, 3, epoch, 500, 1, 1500, listed, 1 << 40, number)
+        answer = await cluster.call(1, request)
+        assert sum(len(row.records) for row in answer.partitions) <= 1500
+        got += [row.partition_index for row in answer.partitions if len(row.records)]
+    assert got == led
+    await cluster.end()
+
+
+async def test_a_consumer_that_wants_no_bytes_gets_one_batch_not_one_a_partition(cluster: Cluster) -> None:
+    await cluster.topic(9)
+    core = cluster[1].node.core
+    led = [key.partition_index for key, partition in core.partitions.items() if partition.is_serving]
+    for index in led:
+        await cluster.produce(1, batch("x"), index=index)
+    rows = tuple(FetchPartition(cluster.topic_id, index, -1, 0, -1, -1, 1 << 20) for index in led)
+    answer = await cluster.call(1, FetchRequest(None, -1, -1, 100, 1, 0, rows))
+    assert [len(row.records) > 0 for row in answer.partitions] == [True, *([False] * (len(led) - 1))]
