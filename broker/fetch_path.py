@@ -31,6 +31,9 @@ SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
 PLENTY_BYTES = 1 << 40
 
+_NAMED_TWICE = "name each partition once a request"
+_NEW_SESSION = "start a new session with session_epoch 0 and all partitions"
+
 
 class RecentSizes:
     """Sizes of the last appends of a partition."""
@@ -82,11 +85,11 @@ class FetchPath:
 
     def consumer_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> list[Effect]:
         """Answer at once when there is data enough, an error, or no wish to wait; else wait."""
+        keys = _keys_of(request)
+        if keys is None:
+            return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)]
         wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-        if wait_ms > 0 and request.partitions and not self._purgatory.is_full and not self._is_ready(request):
-            keys = tuple(
-                dict.fromkeys(TopicPartition(p.topic_id, p.partition_index) for p in request.partitions)
-            )
+        if wait_ms > 0 and keys and not self._purgatory.is_full and not self._is_ready(request):
             self._purgatory.add(DelayedFetch(reply_to, request, keys), now_ms + wait_ms)
             return []
         return [self._answer_consumer(reply_to, request)]
@@ -158,19 +161,21 @@ class FetchPath:
         """Take the rows of a follower's request in: what they prove is counted at once. Returns the answers
         that must go out first, the partitions with a follower that moved, and ISR proposals. The answer to
         this request comes from `settle`."""
+        if _keys_of(request) is None:
+            return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)], [], []
         effects: list[Effect] = []
         session = self._sessions.get(request.replica_id)
         if request.session_epoch == 0:
             if session is not None and (request.broker_epoch, request.session_id) < session.identity:
                 # It was overtaken by a newer connection: what it proves may be gone by now (A-5, D-4).
-                return [_refuse_session(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)], [], []
+                return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
             session = self._sessions.open(request.replica_id, request.broker_epoch, request.session_id)
         elif session is None or (request.broker_epoch, request.session_id) != session.identity:
-            return [_refuse_session(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)], [], []
+            return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
         elif session.next_epoch != request.session_epoch:
-            return [_refuse_session(reply_to, ErrorCode.INVALID_FETCH_SESSION_EPOCH)], [], []
+            return [_refuse(reply_to, ErrorCode.INVALID_FETCH_SESSION_EPOCH, _NEW_SESSION)], [], []
         else:
             session.next_epoch += 1
             if session.parked is not None:
@@ -430,7 +435,12 @@ def _error_row(key: TopicPartition, partition: Partition | None, code: ErrorCode
     )
 
 
-def _refuse_session(reply_to: object, code: ErrorCode) -> Effect:
-    return Respond(
-        reply_to, FetchResponse(code, "start a new session with session_epoch 0 and all partitions", ())
-    )
+def _keys_of(request: FetchRequest) -> tuple[TopicPartition, ...] | None:
+    """The partitions, None when one is named twice: the work for a request, and what it keeps while it
+    waits, are bounded by what is here."""
+    keys = dict.fromkeys([TopicPartition(p.topic_id, p.partition_index) for p in request.partitions])
+    return tuple(keys) if len(keys) == len(request.partitions) else None
+
+
+def _refuse(reply_to: object, code: ErrorCode, text: str) -> Effect:
+    return Respond(reply_to, FetchResponse(code, text, ()))

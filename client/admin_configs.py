@@ -90,7 +90,8 @@ async def describe_configs(
 ) -> dict[Resource, list[ConfigEntry] | RowError]:
     """See `Admin.describe_configs`."""
     wanted = None if keys is None else tuple(keys)
-    request = DescribeConfigsRequest(tuple(ConfigResource(*resource, wanted) for resource in resources))
+    asked = tuple(ConfigResource(*resource, wanted) for resource in dict.fromkeys(resources))
+    request = DescribeConfigsRequest(asked)
     answer: DescribeConfigsResponse
     answer, _ = await ask_whole(cluster, request, timeout_ms, "DescribeConfigs")
     found: dict[Resource, list[ConfigEntry] | RowError] = {}

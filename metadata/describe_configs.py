@@ -31,8 +31,17 @@ def describe_configs_response(
     image: MetadataImage, request: DescribeConfigsRequest, static: Mapping[str, Any]
 ) -> DescribeConfigsResponse:
     """One row a resource, in order of the request; `static` holds the values of this node's file by key."""
-    rows = tuple(_described(image, asked, static) for asked in request.resources)
-    return DescribeConfigsResponse(ErrorCode.NONE, None, rows)
+    rows: list[DescribeConfigsResult] = []
+    named: set[ConfigResource] = set()
+    for asked in request.resources:
+        resource = (asked.resource_type, asked.resource_name)
+        if resource in named:
+            text = "it is named twice in this request"
+            rows.append(DescribeConfigsResult(ErrorCode.INVALID_REQUEST, text, *resource, ()))
+        else:
+            named.add(resource)
+            rows.append(_described(image, asked, static))
+    return DescribeConfigsResponse(ErrorCode.NONE, None, tuple(rows))
 
 
 def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[ErrorCode, str] | None:

@@ -47,7 +47,7 @@ class ConfigResource:
 class DescribeConfigsRequest:
     """Every key with its value, and where that comes from."""
 
-    resources: tuple[ConfigResource, ...] = field(array_of(ConfigResource), "Resources.")
+    resources: tuple[ConfigResource, ...] = field(array_of(ConfigResource), "Resources, each once.")
 
 
 @message

@@ -60,7 +60,7 @@ class FetchRequest:
         int32, "Most bytes in the answer; the first batch is sent whole whatever its size."
     )
     partitions: tuple[FetchPartition, ...] = field(
-        array_of(FetchPartition), "Partitions, in order of preference."
+        array_of(FetchPartition), "Partitions, in order of preference, each once."
     )
     session_id: int = field(
         int64, "A follower's number for its present connection, -1 for no session.", default=NO_SESSION

@@ -170,6 +170,21 @@ def test_forgotten_row_is_not_answered() -> None:
     assert name not in harness.answers
 
 
+def test_a_request_that_names_a_partition_twice_is_refused_and_counts_for_nothing() -> None:
+    harness = leader()
+    harness.produce(batch(3), acks=1)
+    twice = (_row(0), _row(0))
+    refused = harness.request(FetchRequest(None, 2, 0, 500, 1, 1 << 20, twice, 5, 0))
+    assert harness.answers[refused].error_code == ErrorCode.INVALID_REQUEST
+    assert progress_of_broker_2(harness) == -1
+    harness.fetch(2, 0, session=5)
+    refused = harness.request(FetchRequest(None, 2, 0, 500, 1, 1 << 20, twice, 5, 1))
+    assert harness.answers[refused].error_code == ErrorCode.INVALID_REQUEST
+    refused = harness.request(FetchRequest(None, -1, -1, 500, 1, 1 << 20, twice))
+    assert harness.answers[refused].error_code == ErrorCode.INVALID_REQUEST
+    assert harness.core.fetch_path.waiting_count == 0
+
+
 def test_lost_leadership_wakes_the_followers() -> None:
     harness = leader()
     name = harness.fetch(2, 0)

@@ -136,3 +136,10 @@ def test_resources_are_answered_in_order_and_keys_by_name_once() -> None:
     answer = describe_configs_response(make_image(), DescribeConfigsRequest(asked), {})
     assert [row.resource_name for row in answer.results] == ["", "x", "t"]
     assert [config.name for config in answer.results[2].configs] == ["flush.ms", "segment.ms"]
+
+
+def test_a_resource_that_is_named_twice_is_described_once() -> None:
+    asked = tuple(ConfigResource(*resource, None) for resource in (TOPIC, CLUSTER_RESOURCE, TOPIC))
+    answer = describe_configs_response(make_image(), DescribeConfigsRequest(asked), {})
+    assert [row.error_code for row in answer.results] == [0, 0, ErrorCode.INVALID_REQUEST]
+    assert [len(row.configs) > 0 for row in answer.results] == [True, True, False]
