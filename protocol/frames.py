@@ -25,7 +25,8 @@ ATTACHMENT_MAX_BYTES = FRAME_MAX_BYTES - BODY_MAX_BYTES - 4
 
 
 class FrameError(ValueError):
-    """The bytes are no frame, or exceed a limit. The connection cannot go on: frame borders are lost."""
+    """The bytes are no frame, or exceed a limit. The connection cannot go on: frame borders are lost, or the
+    peer is not one of ours."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -38,10 +39,15 @@ class FrameTooLarge(ValueError):
 
 
 class Frame(NamedTuple):
-    """One frame. `attachment` is a view of the received bytes."""
+    """One frame. Both parts are views of the received bytes: a body unpacked may take sixty times as much."""
 
-    body: Any
+    packed_body: memoryview
     attachment: memoryview
+
+    @property
+    def body(self) -> Any:
+        """The body, unpacked anew. Raises: FrameError; the peer is not one of ours then."""
+        return unpack_body(self.packed_body)
 
 
 def encode_frame(body: Any, attachment: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -79,7 +85,10 @@ def unpack_body(packed: Buffer) -> Any:
 
 
 class FrameDecoder:
-    """Cuts a byte stream into frames. Keeps chunks as they came and joins them once a frame is complete."""
+    """Cuts a byte stream into frames. Keeps chunks as they came and joins them once a frame is complete.
+
+    Looks at lengths only: a body is judged when it is read.
+    """
 
     __slots__ = ("_body_max_bytes", "_chunks", "_frame_max_bytes", "_held", "_need")
 
@@ -114,9 +123,8 @@ class FrameDecoder:
                     self._need = 4 + frame_length
                     break
                 body_end = position + 8 + body_length
-                body = unpack_body(view[position + 8 : body_end])
-                position += 4 + frame_length
-                frames.append(Frame(body, view[body_end:position]))
+                body_start, position = position + 8, position + 4 + frame_length
+                frames.append(Frame(view[body_start:body_end], view[body_end:position]))
                 left = len(view) - position
         except FrameError as error:
             error.frames = frames

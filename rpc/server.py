@@ -316,7 +316,7 @@ class ServerConnection:
         self._clock = server.runtime.clock
         self._connection: Connection | None = None
         self._decoder = FrameDecoder(server.limits.frame_max_bytes, server.limits.body_max_bytes)
-        #: whole frames that may not be started yet, with when they arrived
+        #: whole frames that may not be started yet, still packed, with when they arrived
         self._waiting: deque[tuple[Frame, int]] = deque()
         self._out: list[Buffer] = []
         #: (API, when the request arrived, when it was answered) of the answers in `_out`
@@ -465,6 +465,9 @@ class ServerConnection:
     def _start(self, frame: Frame, arrived_ns: int) -> None:
         try:
             parts = parse_request(frame.body)
+        except FrameError as error:
+            self._hang_up(str(error))
+            return
         except MalformedRequest as error:
             self._refuse_and_hang_up(error.correlation_id, str(error))
             return

@@ -108,8 +108,18 @@ def test_bodies_that_are_no_msgpack_or_exceed_its_limits_are_frame_errors(packed
 def test_whole_frames_before_the_bad_one_are_not_lost() -> None:
     good = b"".join(encode_frame([1]))
     with pytest.raises(FrameError) as caught:
-        FrameDecoder().feed(good + good + struct.pack(">II", 5, 1) + b"\xc1")
+        FrameDecoder().feed(good + good + struct.pack(">II", 0, 0))
     assert [frame.body for frame in caught.value.frames] == [[1], [1]]
+
+
+def test_a_body_is_unpacked_when_it_is_read() -> None:
+    """Unpacked it takes up to sixty times as much, and a frame may have to wait."""
+    good = b"".join(encode_frame([1]))
+    first, bad, last = FrameDecoder().feed(good + struct.pack(">II", 5, 1) + b"\xc1" + good)
+    assert (first.body, last.body) == ([1], [1])
+    assert bytes(bad.packed_body) == b"\xc1"
+    with pytest.raises(FrameError, match="body is not msgpack within our limits"):
+        _ = bad.body
 
 
 def test_a_sender_stays_below_the_limits() -> None:

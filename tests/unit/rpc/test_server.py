@@ -369,6 +369,19 @@ async def test_bytes_that_are_no_request_close_the_connection_and_disturb_nobody
     await served(node, other)
 
 
+async def test_a_frame_that_may_not_be_started_yet_waits_packed_and_unjudged() -> None:
+    """Unpacked it would take up to sixty times as much, for as long as requests are parked."""
+    node = Node(ServerLimits(in_flight_max=1))
+    peer = await node.raw_peer()
+    await peer.send(request_frame(1) + struct.pack(">II", 5, 1) + b"\xc1" + request_frame(2))
+    assert not peer.is_lost
+    node.parked[0].respond(answer_to(node.parked[0]))
+    await settle()
+    assert [correlation_id for correlation_id, _ in peer.answers] == [7]
+    assert peer.is_lost
+    assert node.parked_ids == [1]
+
+
 async def test_an_answer_larger_than_a_frame_is_refused_instead() -> None:
     node = Node()
     channel = await node.channel()
