@@ -312,7 +312,7 @@ class Broker:
             case AlterPartitionResponse():
                 self._alter_answered(response, now_ms)
             case AllocateProducerIdsResponse():
-                self._effects += self._link.producer_ids_answered(response)
+                self._effects += self._link.producer_ids_answered(response, now_ms)
             case BrokerRegistrationResponse():
                 self._registration_answered(response, now_ms)
             case BrokerHeartbeatResponse():

@@ -65,7 +65,7 @@ class ControllerLink:
         request = self.alter.next_request(self._broker_id, epoch, self.controller_epoch, now_ms)
         if request is not None:
             effects.append(self._call(Purpose.ALTER_PARTITION, request))
-        if self._producer_ids.wants_block:
+        if self._producer_ids.wants_block(now_ms):
             self._producer_ids.is_allocating = True
             request = AllocateProducerIdsRequest(self._broker_id, epoch)
             effects.append(self._call(Purpose.PRODUCER_IDS, request))
@@ -89,7 +89,7 @@ class ControllerLink:
         elif purpose is Purpose.ALTER_PARTITION:
             self.alter.failed(now_ms)
         elif purpose is Purpose.PRODUCER_IDS:
-            return self._refuse_producers(event.text)
+            return self._refuse_producers(event.text, now_ms)
         return []
 
     def changed(self, controller_id: int | None, raft_epoch: int, now_ms: int) -> list[Effect]:
@@ -103,7 +103,7 @@ class ControllerLink:
         if self.alter.is_in_flight:
             self.alter.retry(self.alter.take_in_flight().items(), now_ms)
         if self._producer_ids.is_allocating:
-            return self._refuse_producers("the active controller has changed")
+            return self._refuse_producers("the active controller has changed", now_ms)
         return []
 
     def drop_proposals(self) -> None:
@@ -127,21 +127,21 @@ class ControllerLink:
         response = self._producer_ids.request(reply_to, request)
         return [] if response is None else [Respond(reply_to, response)]
 
-    def producer_ids_answered(self, response: AllocateProducerIdsResponse) -> list[Effect]:
+    def producer_ids_answered(self, response: AllocateProducerIdsResponse, now_ms: int) -> list[Effect]:
         """Take a block in."""
         if response.error_code != ErrorCode.NONE:
-            return self._refuse_producers(response.error_message or "refused")
+            return self._refuse_producers(response.error_message or "refused", now_ms)
         return [Respond(reply_to, granted) for reply_to, granted in self._producer_ids.allocated(response)]
 
-    def _refuse_producers(self, text: str) -> list[Effect]:
-        return [Respond(reply_to, refused) for reply_to, refused in self._producer_ids.failed(text)]
+    def _refuse_producers(self, text: str, now_ms: int) -> list[Effect]:
+        return [Respond(reply_to, refused) for reply_to, refused in self._producer_ids.failed(text, now_ms)]
 
     def next_deadline_ms(self) -> int:
         """When to look at `requests` or at the lifecycle's time limits again."""
         may_send = self.is_started and self.controller_id is not None
         deadline_ms = self.lifecycle.next_deadline_ms(may_send)
         if may_send and self.lifecycle.is_registered:
-            alter_ms = self.alter.next_deadline_ms()
-            if alter_ms is not None:
-                return min(deadline_ms, alter_ms)
+            for part in (self.alter.next_deadline_ms(), self._producer_ids.next_deadline_ms()):
+                if part is not None and part < deadline_ms:
+                    deadline_ms = part
         return deadline_ms

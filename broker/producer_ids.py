@@ -19,25 +19,33 @@ WAITING_MAX = 1000
 EPOCH_MAX = (1 << 15) - 1
 #: A block is asked for when fewer ids are left.
 REFILL_BELOW = 10
+#: Pause after an allocation that was refused or failed.
+RETRY_MS = 50
 
 
 class ProducerIds:
     """The block in use. Answers come out as (reply_to, response)."""
 
-    __slots__ = ("_end", "_next", "_waiting", "is_allocating")
+    __slots__ = ("_end", "_next", "_not_before_ms", "_waiting", "is_allocating")
 
     def __init__(self) -> None:
         self._next = 0
         #: exclusive
         self._end = 0
         self._waiting: deque[object] = deque()
+        self._not_before_ms = 0
         #: an AllocateProducerIds is under way
         self.is_allocating = False
 
-    @property
-    def wants_block(self) -> bool:
+    def wants_block(self, now_ms: int) -> bool:
         """An allocation should be started."""
-        return not self.is_allocating and (bool(self._waiting) or self._next + REFILL_BELOW > self._end > 0)
+        due_ms = self.next_deadline_ms()
+        return due_ms is not None and due_ms <= now_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """When an allocation should be started, None when no block is wanted."""
+        is_short = bool(self._waiting) or self._next + REFILL_BELOW > self._end > 0
+        return self._not_before_ms if is_short and not self.is_allocating else None
 
     def request(self, reply_to: object, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
         """A fresh id, or the next epoch of a known one; None when the request waits for a block."""
@@ -61,9 +69,10 @@ class ProducerIds:
             answers.append((self._waiting.popleft(), _granted(self._take(), 0)))
         return answers
 
-    def failed(self, text: str) -> list[tuple[object, InitProducerIdResponse]]:
-        """No block could be had: the waiting requests are told to try again."""
+    def failed(self, text: str, now_ms: int) -> list[tuple[object, InitProducerIdResponse]]:
+        """No block could be had: the waiting requests are told to try again, and we do after RETRY_MS."""
         self.is_allocating = False
+        self._not_before_ms = now_ms + RETRY_MS
         waiting, self._waiting = self._waiting, deque()
         return [
             (reply_to, _refused(f"no producer id could be had ({text}); try again")) for reply_to in waiting

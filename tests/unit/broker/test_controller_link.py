@@ -7,9 +7,10 @@ from broker.events import CallAnswered, CallController, CallFailed, Effect, Fail
 from broker.leadership import Proposal
 from broker.lifecycle import Lifecycle
 from broker.partition import TopicPartition
+from broker.producer_ids import RETRY_MS
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerRegistrationResponse
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.producer_ids import AllocateProducerIdsResponse, InitProducerIdRequest
 from tests.unit.broker.test_lifecycle import IDENTITY
 
 KEY = TopicPartition(b"t" * 16, 0)
@@ -98,3 +99,17 @@ def test_waiting_producers_are_told_when_the_call_fails() -> None:
     assert isinstance(answer, Respond)
     response: Any = answer.message
     assert ErrorCode(response.error_code).is_retriable
+
+
+def test_a_refused_block_of_producer_ids_is_asked_for_again_with_a_pause() -> None:
+    made = link()
+    made.init_producer_id("client", InitProducerIdRequest(-1, -1))
+    made.requests(0, 10)
+    refusal = AllocateProducerIdsResponse(ErrorCode.NOT_CONTROLLER, "not yet", -1, 0)
+    assert len(made.producer_ids_answered(refusal, 20)) == 1
+    assert made.next_deadline_ms() > 20 + RETRY_MS
+    made.init_producer_id("client", InitProducerIdRequest(-1, -1))
+    assert made.requests(0, 20) == []
+    assert made.next_deadline_ms() == 20 + RETRY_MS
+    assert kinds(made.requests(0, 20 + RETRY_MS)) == ["AllocateProducerIdsRequest"]
+    assert made.next_deadline_ms() > 20 + RETRY_MS
