@@ -17,7 +17,14 @@ from protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.record_batch import BatchHeader, CorruptBatch, check_batch
+from protocol.record_batch import (
+    HEADER_SIZE,
+    NO_COMPRESSION,
+    RECORD_SIZE_MIN,
+    BatchHeader,
+    CorruptBatch,
+    check_batch,
+)
 
 #: Longest that a client may ask to wait.
 TIMEOUT_MS_MAX = 600_000
@@ -131,6 +138,12 @@ class ProducePath:
                 ErrorCode.INVALID_RECORD,
                 f"{header.record_count} records with last offset delta {header.last_offset_delta}; "
                 "number the records from 0 on without gap",
+            )
+        room = (size_bytes - HEADER_SIZE) // RECORD_SIZE_MIN
+        if header.record_count > room and header.compression == NO_COMPRESSION:
+            return (
+                ErrorCode.INVALID_RECORD,
+                f"{header.record_count} records in a batch of {size_bytes} bytes, which holds {room} at most",
             )
         if header.is_control or header.is_transactional:
             return ErrorCode.INVALID_RECORD, "control batches and transactions are not accepted from clients"

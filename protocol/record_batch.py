@@ -21,6 +21,8 @@ _HEAD = struct.Struct(">qii")
 _BEHIND_CRC = struct.Struct(">hiqqqhii")
 
 HEADER_SIZE = 61
+#: Bytes of an uncompressed record without key, value and headers: a length, attributes, five more varints.
+RECORD_SIZE_MIN = 7
 #: Bytes of base offset and batch length, which `batch_length` does not count.
 LENGTH_PREFIX_SIZE = 12
 #: Bytes that the leader rewrites: base offset, batch length, leader epoch. The crc covers none of them.

@@ -1,10 +1,21 @@
 """Produce requests: checks, acks, waiting, duplicates (F5, R90-R92, A-18, D12)."""
 
+import struct
+
+import google_crc32c
 import pytest
 
 from metadata.records import FenceBrokerRecord
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProducePartition, ProduceRequest
+from protocol.record_batch import (
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    RECORD_SIZE_MIN,
+    ZSTD,
+    Record,
+    encode_batch,
+)
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
 
 LEADER = partition(1)
@@ -190,6 +201,28 @@ def test_damaged_and_strange_batches_are_refused() -> None:
     two = memoryview(bytes(batch()) + bytes(batch()))
     assert harness.row(harness.produce(two))[0] == "INVALID_RECORD"
     assert harness.partition.log.log_end_offset == 0
+
+
+def test_a_batch_cannot_claim_more_records_than_its_bytes_could_hold() -> None:
+    """Each takes an offset and a sequence: two batches of nothing would use up a partition's."""
+    harness = caught_up_leader()
+    smallest = encode_batch([Record(n, 1, None, None) for n in range(64)], base_offset=0, leader_epoch=-1)
+    assert len(smallest) == HEADER_SIZE + 64 * RECORD_SIZE_MIN
+    assert harness.row(harness.produce(memoryview(smallest), acks=1)) == ("NONE", 0)
+    for honest, count in ((smallest, 65), (smallest[:HEADER_SIZE], (1 << 31) - 1)):
+        assert harness.row(harness.produce(claiming(honest, count), acks=1))[0] == "INVALID_RECORD"
+    assert harness.partition.log.log_end_offset == 64
+    assert harness.row(harness.produce(claiming(smallest, 65, compression=ZSTD), acks=1)) == ("NONE", 64)
+
+
+def claiming(batch: bytes, count: int, *, compression: int = 0) -> memoryview:
+    """The batch with this count of records, and a true crc."""
+    changed = bytearray(batch)
+    struct.pack_into(">i", changed, 8, len(batch) - LENGTH_PREFIX_SIZE)
+    struct.pack_into(">hi", changed, 21, compression, count - 1)
+    struct.pack_into(">i", changed, 57, count)
+    struct.pack_into(">I", changed, 17, google_crc32c.value(bytes(changed[21:])))
+    return memoryview(changed)
 
 
 def test_batch_above_the_topics_limit_is_too_large() -> None:
