@@ -5,7 +5,7 @@ never answers anybody: the node does. Rules K6, K7, K10, K12, K13, K16.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocol.messages.quorum import QuorumReplica
 from raft.progress import NEVER_MS, UNKNOWN_OFFSET, ParkedFetch, Progress
@@ -28,6 +28,8 @@ class Leader:
     #: BeginQuorumEpoch to the others
     calls: VoterCalls
     observers: dict[int, Progress]
+    #: fetches of observers that lost their seats, to be answered at once
+    evicted: list[ParkedFetch] = field(default_factory=list)
 
     @staticmethod
     def elected(
@@ -44,8 +46,9 @@ class Leader:
             return progress
         if len(self.observers) >= OBSERVERS_MAX:
             silent_id = min(sorted(self.observers), key=lambda id: self.observers[id].last_fetch_ms)
-            # Its parked fetch, if any, ends by the client's own timeout.
-            del self.observers[silent_id]
+            parked = self.observers.pop(silent_id).parked
+            if parked is not None:
+                self.evicted.append(parked)
         progress = self.observers[replica_id] = Progress()
         return progress
 
@@ -77,8 +80,9 @@ class Leader:
         yield from self.observers.values()
 
     def take_parked(self, log_end_offset: int, high_watermark: int, now_ms: int) -> list[ParkedFetch]:
-        """Remove and return the parked fetches for which there is news, or whose time is over (K10)."""
-        taken: list[ParkedFetch] = []
+        """Remove and return the parked fetches for which there is news, or whose time or seat is gone
+        (K10)."""
+        taken, self.evicted = self.evicted, []
         for progress in self.replicas():
             parked = progress.parked
             if parked is not None and (
@@ -93,7 +97,8 @@ class Leader:
 
     def take_all_parked(self) -> list[ParkedFetch]:
         """Remove and return every parked fetch: this node leads no more."""
-        taken = [progress.parked for progress in self.replicas() if progress.parked is not None]
+        taken, self.evicted = self.evicted, []
+        taken += [progress.parked for progress in self.replicas() if progress.parked is not None]
         for progress in self.replicas():
             progress.parked = None
         return taken

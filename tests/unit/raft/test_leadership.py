@@ -82,6 +82,21 @@ def test_observers_have_a_limit_and_the_most_silent_makes_room() -> None:
     assert 101 not in leader.observers
 
 
+def test_whoever_loses_its_seat_is_answered() -> None:
+    """Its fetch would never be answered, and keep its place on the connection for ever."""
+    leader = make_leader()
+    fetches = [ParkedFetch(number, 10, 100, deadline_ms=500) for number in range(OBSERVERS_MAX)]
+    for number, parked in enumerate(fetches):
+        observer = leader.progress_of(100 + number)
+        observer.parked, observer.last_fetch_ms, observer.told_high_watermark = parked, number, 8
+    leader.progress_of(7).last_fetch_ms = 9_000
+    leader.progress_of(8).last_fetch_ms = 9_000
+    assert leader.take_parked(10, 8, 499) == fetches[:2]
+    leader.progress_of(9)
+    assert leader.take_all_parked() == fetches[2:]
+    assert leader.take_all_parked() == []
+
+
 def test_a_voter_is_no_observer() -> None:
     leader = make_leader()
     assert leader.progress_of(2) is leader.voters[2]
