@@ -41,7 +41,7 @@ class SessionRow(Generic[T]):
         self.max_bytes = 0
         #: why the row as listed gets no records, None when it may get some
         self.refusal: Refusal | None = None
-        #: high watermark of the last answer for this row, -1 before the first
+        #: high watermark of the last answer for this row, -1 before the first and when that may not count
         self.sent_high_watermark = -1
         #: the follower waits for news of this row
         self.is_open = False
@@ -120,6 +120,9 @@ class FollowerSessions(Generic[T]):
         if row is None:
             row = session.rows[key] = SessionRow(session, key)
             self._by_key.setdefault(key, {})[session.replica_id] = row
+        if row.is_open:
+            # It had something else to do with the row, and has passed over what it was told meanwhile.
+            row.sent_high_watermark = -1
         row.fetch_offset = fetch_offset
         row.leader_epoch = leader_epoch
         row.max_bytes = max_bytes

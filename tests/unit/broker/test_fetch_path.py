@@ -80,6 +80,21 @@ def test_high_watermark_rides_along_or_goes_alone_after_a_moment() -> None:
     assert harness.fetch_rows(parked) == [("NONE", 3, 3, 4)]
 
 
+def test_a_row_that_is_listed_again_unanswered_is_told_the_high_watermark_again() -> None:
+    """The follower may have been busy with it when it was told, and have passed it over: it flushes first
+    once only durable records count (D6)."""
+    harness = leader()
+    replicated(harness, 0, 0)
+    harness.produce(batch(3), acks=1)
+    told = harness.fetch(2, 3, flushed=0, number=1)
+    harness.fetch(3, 3, number=1)
+    harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert harness.fetch_rows(told) == [("NONE", 3, -1, -1)]
+    again = harness.fetch(2, 3, number=2)
+    harness.tick(HIGH_WATERMARK_LINGER_MS)
+    assert harness.fetch_rows(again) == [("NONE", 3, -1, -1)]
+
+
 def test_diverging_row_is_told_where_the_logs_part_and_gets_no_records() -> None:
     """R80, KAFKA-13141: and it is no progress."""
     harness = CoreHarness()
