@@ -23,3 +23,7 @@ PARTS = dict(
         strict=True,
     )
 )
+
+# In the order of the parts, whichever module was imported first.
+for _one in sorted(MUTANTS.values(), key=lambda one: list(PARTS).index(one.part)):
+    MUTANTS[_one.name] = MUTANTS.pop(_one.name)
