@@ -59,6 +59,7 @@ class Batch:
         "error_text",
         "in_flight",
         "leader_epoch",
+        "number",
         "outcome",
         "partition",
         "payload",
@@ -100,6 +101,8 @@ class Batch:
         #: the encoded batch once it was sealed
         self.payload: bytearray | None = None
         self.base_sequence = -1
+        #: place among the batches that its partition was sent, one for each sequence given
+        self.number = -1
         #: number of times sent
         self.attempt = 0
         #: attempts that may have appended: sent, and not answered by a refusal before the append

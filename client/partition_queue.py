@@ -1,11 +1,12 @@
 """The producer's batches of one partition, from the first record to the outcome.
 
-Owns order, sequences and epochs (R90-R93, D12): at most five batches in flight, sent and sent again in the
-order of their sequences. Never knows brokers, requests or other partitions.
+Owns order, sequences and epochs (R90-R93, D12): no batch is sent more than five behind one without answer,
+and all are sent and sent again in the order of their sequences. Never knows brokers, requests or other
+partitions.
 
   state of the queue      may send
   nothing sent            the oldest batch, after taking an identity if it has none or its own is retired
-  proven, all in flight   the next batch, up to the limit
+  proven, all in flight   the next batch, up to the limit from the oldest without answer
   not proven              nothing while one is in flight: a log without state takes any first sequence (R93)
   head to be repeated     the head alone, until it is acknowledged
   retired                 only repetitions; a new epoch starts when nothing sent is left
@@ -27,6 +28,7 @@ class PartitionQueue:
     __slots__ = (
         "_in_flight",
         "_limit",
+        "_next_number",
         "_next_sequence",
         "_proven",
         "broken",
@@ -65,6 +67,8 @@ class PartitionQueue:
         #: under which `sent` was and will be sent
         self.identity: Identity | None = None if idempotent else NO_IDENTITY
         self._next_sequence = 0
+        #: of the next batch that is sent for the first time under its sequence
+        self._next_number = 0
         #: a batch of this identity was acknowledged here
         self._proven = not idempotent
         #: no new batch under this identity: a sent one ended without acknowledgement
@@ -128,7 +132,9 @@ class PartitionQueue:
                 return self._mark(head, leader_epoch, is_head=True)
             if self.retired or self._in_flight < len(sent) or head.attempt > 1:
                 return None
-            if self._in_flight >= (self._limit if self._proven else 1):
+            # A broker that has the head must still know it when it comes again, whatever came after it (R90).
+            reach = self._next_number - head.number if self.idempotent else self._in_flight
+            if reach >= (self._limit if self._proven else 1):
                 return None
         if not self.ready:
             if self.open is None or not self.due:
@@ -149,6 +155,8 @@ class PartitionQueue:
             self._next_sequence = (self._next_sequence + batch.count) % SEQUENCE_MODULUS
         else:
             batch.seal(NO_IDENTITY, -1)
+        batch.number = self._next_number
+        self._next_number += 1
         sent.append(batch)
         return self._mark(batch, leader_epoch, is_head=len(sent) == 1)
 

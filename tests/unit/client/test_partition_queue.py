@@ -70,6 +70,18 @@ def test_at_most_five_batches_are_in_flight() -> None:
     assert len(take_all(queue)) == 1
 
 
+def test_none_is_sent_five_behind_one_without_answer() -> None:
+    """Brokers know a producer's last five batches (R90): the head must be among them when it comes again."""
+    queue = queue_of(*[1] * 9)
+    prove(queue)
+    head, *behind = take_all(queue)
+    for batch in behind:
+        queue.acknowledged(batch)  # the head's own request waits for another partition
+    assert take_all(queue) == []
+    queue.acknowledged(head)
+    assert len(take_all(queue)) == 3
+
+
 def test_until_the_first_acknowledgement_of_an_epoch_batches_go_one_by_one() -> None:
     queue = queue_of(1, 1, 1)
     first = take(queue)
