@@ -60,9 +60,9 @@ from protocol.messages.fetch import (
     FetchResponse,
 )
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
-from rpc.channel import CallRefused
+from rpc.channel import CallRefused, was_surely_not_done
 from rpc.server import Exchange
-from runtime.api import ConnectionRefused, ConnectTimeout, DiskError, NetworkError, Runtime, Timer
+from runtime.api import DiskError, NetworkError, Runtime, Timer
 from storage.log import OffsetOutOfRange
 
 #: What only the active controller, or the quorum's leader, can answer.
@@ -307,7 +307,7 @@ class BrokerServer:
                     response = await self.peers.ask_controller(controller_id, exchange.message, left_ms)
                 except (NetworkError, CallRefused) as error:
                     text = f"{error}; look whether it was carried out before you try again"
-                    if not _was_surely_not_done(error):
+                    if not was_surely_not_done(error):
                         code = ErrorCode.NETWORK_EXCEPTION
                         break
                 else:
@@ -430,8 +430,3 @@ class BrokerServer:
 def _reads_metadata(request: FetchRequest) -> bool:
     """A tool reads the metadata log: what the quorum's leader has is committed, the copy here may lag."""
     return bool(request.partitions) and request.partitions[0].topic_id == METADATA_TOPIC_ID
-
-
-def _was_surely_not_done(error: Exception) -> bool:
-    # Sent and then silence or a broken connection says nothing; a refused one was never sent.
-    return isinstance(error, CallRefused | ConnectionRefused | ConnectTimeout)

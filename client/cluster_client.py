@@ -20,7 +20,7 @@ from client.metadata_cache import (
 )
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from rpc.channel import CallRefused, Channel, Pool
+from rpc.channel import CallRefused, Channel, Pool, was_surely_not_done
 from runtime.api import NetworkError, Runtime, Timer
 
 #: Repetitions of a metadata request that brought no news: fast, since someone waits for a leader (D9).
@@ -250,7 +250,8 @@ class ClusterClient:
                 problem = f"{address} answered {code.name}: {getattr(response, 'error_message', None) or ''}"
             except NetworkError as error:
                 self._chooser.failed(address, self._clock.now_ms())
-                maybe_done, code, problem = True, ErrorCode.NETWORK_EXCEPTION, str(error)
+                maybe_done = maybe_done or not was_surely_not_done(error)
+                code, problem = ErrorCode.NETWORK_EXCEPTION, str(error)
             except CallRefused as error:
                 if not error.error_code.is_retriable:
                     raise ClientError(f"{address} refused {what}: {error}", error.error_code) from error

@@ -16,7 +16,7 @@ from protocol.messages import API_OF_REQUEST, APIS, Api
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.schema import SchemaError, decode_message
 from rpc.correlation import InFlight, UnknownCorrelation
-from runtime.api import Connection, ConnectTimeout, NetworkError, Runtime, Task, Timer
+from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Task, Timer
 
 SOFTWARE = "holdfast"
 _NOT_UNDERSTOOD = "an answer cannot be understood"
@@ -38,6 +38,12 @@ class CallRefused(Exception):
         super().__init__(f"{error_code.name}: {text}")
         self.error_code = error_code
         self.text = text
+
+
+def was_surely_not_done(error: Exception) -> bool:
+    """True when the request that ended so cannot have been carried out by the node that was called."""
+    # Sent and then silence or a broken connection says nothing; a refused one was never sent.
+    return isinstance(error, CallRefused | ConnectionRefused | ConnectTimeout)
 
 
 class _Call:

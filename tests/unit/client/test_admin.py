@@ -73,6 +73,19 @@ async def test_a_refusal_is_raised_with_its_code(play: Play, admin: Admin) -> No
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_node_that_only_refuses_the_connection_has_done_nothing(play: Play, admin: Admin) -> None:
+    play.cluster.add_topic("t", 1)
+    play.cluster.kill(1)
+    with pytest.raises(ClientError) as caught:
+        await play.until(admin.create_topic("t", 7, 1))
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    other = Admin(play.cluster.runtime, play.cluster.bootstrap_servers)
+    with pytest.raises(ClientError) as caught:
+        await play.until(other.delete_topic("missing"))
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    other.close()
+
+
 async def test_a_controller_that_is_not_active_is_no_failure(play: Play, admin: Admin) -> None:
     for broker in play.cluster.brokers.values():
         broker.errors[ApiKey.CREATE_TOPICS] = [ErrorCode.NOT_CONTROLLER] * 2
