@@ -119,11 +119,14 @@ class PartitionFetch:
         "request_id",
         "sent_epoch",
         "stale_epoch",
+        "topic_id",
         "topic_partition",
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
+        #: of which topic of this name the position and all epochs are; None: of whichever is met first
+        self.topic_id: bytes | None = None
         #: next offset to hand out; None until it was looked up
         self.position: int | None = None
         #: next offset to fetch, behind everything in `buffer`
@@ -207,7 +210,9 @@ class Fetcher:
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`."""
         assert offset >= 0
-        self._move(self._parts[topic_partition], offset)
+        part = self._parts[topic_partition]
+        self._move(part, offset)
+        part.topic_id = self._topic_id(part)
 
     def seek_to(self, topic_partition: TopicPartition, end: ResetPolicy) -> None:
         """Go on at the first or the last offset, looked up when it is needed."""
@@ -227,8 +232,27 @@ class Fetcher:
             part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
             return
         self._move(part, 0)
+        part.topic_id = self._topic_id(part)
         part.position = None
         part.lookup = EARLIEST_TIMESTAMP if policy is ResetPolicy.EARLIEST else LATEST_TIMESTAMP
+
+    def _topic_id(self, part: PartitionFetch) -> bytes | None:
+        view = self._cache.topic(part.topic_partition.topic)
+        return None if view is None else view.topic_id
+
+    def _is_left_over(self, part: PartitionFetch) -> bool:
+        """True when its topic was deleted and made again."""
+        topic_id = self._topic_id(part)
+        return None not in (topic_id, part.topic_id) and topic_id != part.topic_id
+
+    def _begin_anew(self, part: PartitionFetch) -> None:
+        # Offsets and epochs of the old topic mean nothing in the new one.
+        part.high_watermark = part.log_start_offset = -1
+        part.stale_epoch = part.request_id = None
+        self._reset(part, self._config.reset)
+        if self._config.reset is ResetPolicy.NONE:
+            text = f"topic {part.topic_partition.topic} was deleted and made again: seek"
+            part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
 
     def take(self) -> FetchedBatch | None:
         """The next batch that was fetched ahead, partitions in turn; its position moves behind it.
@@ -260,6 +284,12 @@ class Fetcher:
         loads: dict[int, list[PartitionFetch]] = {}
         lookups: list[PartitionFetch] = []
         for part in self._parts.values():
+            if self._is_left_over(part):
+                if part.buffer:
+                    continue  # what is there is read first
+                self._begin_anew(part)
+            if part.topic_id is None:
+                part.topic_id = self._topic_id(part)
             if part.request_id is not None or part.error is not None or part.hold_until_ms > now_ms:
                 continue
             if part.lookup is not None:

@@ -29,6 +29,7 @@ class Bench:
     def __init__(self, reset: ResetPolicy = ResetPolicy.NONE, buffer_bytes_max: int = 1_000) -> None:
         self.cache = MetadataCache()
         self.leaders = [(1, 1), (1, 1)]
+        self.topic_id = ID
         self.offset = 1
         self.now_ms = 0
         config = FetcherConfig(
@@ -49,7 +50,7 @@ class Bench:
     def tell(self) -> None:
         rows = tuple(MetadataPartition(0, i, *at, (1, 2), (1, 2), ()) for i, at in enumerate(self.leaders))
         brokers = tuple(MetadataBroker(n, "h", n, None) for n in (1, 2))
-        topic = MetadataTopic(0, "t", ID, rows)
+        topic = MetadataTopic(0, "t", self.topic_id, rows)
         self.cache.update(MetadataResponse("c", 101, self.offset, brokers, (topic,)))
         self.offset += 1
 
@@ -60,6 +61,11 @@ class Bench:
         for partition, offset in zip(partitions, offsets.values(), strict=True):
             self.fetcher.seek(partition, offset)
         return self
+
+    def make_topic_again(self) -> None:
+        self.topic_id, self.leaders = b"\x02" * 16, [(1, 0), (1, 0)]
+        self.tell()
+        self.fetcher.metadata_changed()
 
     def plan(self, advance_ms: int = 0) -> list[Effect]:
         self.now_ms += advance_ms
@@ -80,7 +86,9 @@ class Bench:
         leader: tuple[int, int] = (1, 1),
     ) -> list[Effect]:
         data = memoryview(b"".join(records))
-        row = FetchPartitionResponse(ID, partition, code, watermark, 0, -1, diverging, *leader, data)
+        row = FetchPartitionResponse(
+            self.topic_id, partition, code, watermark, 0, -1, diverging, *leader, data
+        )
         return self.fetcher.answered(fetch.request_id, FetchResponse(0, None, (row,)), self.now_ms)
 
     def taken(self) -> list[tuple[int, int]]:
@@ -334,6 +342,52 @@ def test_what_was_only_fetched_ahead_of_a_truncation_is_dropped_silently() -> No
     bench.answer(bench.fetch(), diverging=EpochEndOffset(1, 6))
     assert bench.taken() == []
     assert offsets(bench.fetch()) == [(0, 0)]
+
+
+# --- a topic that is made again ------------------------------------------------------------------------
+
+
+def test_in_a_topic_made_again_reading_begins_where_the_policy_says() -> None:
+    """What the new leader would refuse for ever: an epoch of the old topic, later than all of its own."""
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=5)
+    bench.answer(bench.fetch(), batch(5, 3), watermark=8)
+    parked = bench.fetch()
+    bench.make_topic_again()
+    assert bench.plan() == [], "what was read of the old topic is handed out first"
+    assert bench.taken() == [(5, 8)]
+    (lookup,) = (e for e in bench.plan() if isinstance(e, LookupOffsets))
+    assert lookup.timestamps == ((P0, -2),)
+    bench.fetcher.failed(parked.request_id, bench.now_ms)  # too late to matter
+    bench.fetcher.found(lookup.request_id, {P0: 0})
+    fetch = bench.fetch()
+    (row,) = fetch.request.partitions
+    assert (row.topic_id, row.fetch_offset, row.last_fetched_epoch) == (bench.topic_id, 0, -1)
+    bench.answer(fetch, batch(0, 2, epoch=0), watermark=2)
+    assert bench.taken() == [(0, 2)]
+    assert bench.fetcher.parts[P0].high_watermark == 2
+
+
+def test_without_a_policy_a_topic_made_again_is_an_error_until_a_seek() -> None:
+    bench = Bench().at(p0=5)
+    bench.fetch()
+    bench.make_topic_again()
+    for _ in range(2):
+        bench.plan()
+        with pytest.raises(NoSuchOffset, match="made again"):
+            bench.fetcher.take()
+    bench.fetcher.seek(P0, 0)
+    assert offsets(bench.fetch()) == [(0, 0)]
+
+
+def test_an_offset_looked_up_in_the_old_topic_is_looked_up_again() -> None:
+    bench = Bench(ResetPolicy.LATEST)
+    bench.fetcher.assign([P0])
+    (lookup,) = bench.plan()
+    assert isinstance(lookup, LookupOffsets)
+    bench.make_topic_again()
+    bench.fetcher.found(lookup.request_id, {P0: 700})
+    (again,) = bench.plan()
+    assert isinstance(again, LookupOffsets)
 
 
 def test_bytes_that_are_no_batches_are_an_error_and_the_position_stays() -> None:
