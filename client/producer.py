@@ -510,11 +510,11 @@ class Producer:
     def _metadata_changed(self) -> None:
         for topic, known in self._topics.items():
             view = self._cluster.cache.topic(topic)
-            if view is not None:
-                known.queues.extend(
-                    self._sender.queue(topic, partition)
-                    for partition in range(len(known.queues), len(view.leaders))
-                )
+            if view is not None and len(view.leaders) != len(known.queues):
+                # More were added, or the topic was made again.
+                known.queues = [self._sender.queue(topic, index) for index in range(len(view.leaders))]
+                if known.sticky not in known.queues:
+                    known.sticky = known.queues[0]
         self._run(self._sender.metadata_changed(self._clock.now_ms()))
         self._pump()
 

@@ -373,6 +373,7 @@ class Sender:
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         """A metadata answer was merged into the cache, or none could be had."""
         effects: list[Effect] = []
+        self._end_homeless(effects)
         for queue in list(self._stuck):
             if queue.is_idle:
                 del self._stuck[queue]
@@ -394,6 +395,20 @@ class Sender:
             for request in list(self._requests.values()):
                 self._leave_old_leader(request, effects)
         return effects
+
+    def _end_homeless(self, effects: list[Effect]) -> None:
+        # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
+        for batch in list(self._incomplete.values()):
+            view = self._cache.topic(batch.topic)
+            if batch.is_done or view is None or batch.partition < len(view.leaders):
+                continue
+            queue = self._queues[batch.topic, batch.partition]
+            queue.gave_up(batch)
+            text = f"{queue.topic} was made again with {len(view.leaders)} partitions, without {queue.partition}"
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
+            self._settle(queue, effects)
+            self._look_again(queue)
 
     def _leave_old_leader(self, request: _Request, effects: list[Effect]) -> None:
         # The leader's silence ends here: it cannot commit any more, and the sequence makes repeating safe.

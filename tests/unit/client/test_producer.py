@@ -104,6 +104,21 @@ async def test_keys_choose_the_partition_that_kafka_would_choose(play: Play) -> 
     assert delivery.topic_partition.partition == (murmur2(b"holdfast") & 0x7FFFFFFF) % 3
 
 
+async def test_in_a_topic_made_again_with_fewer_partitions_keys_and_turns_count_only_those(play: Play) -> None:
+    await play.begin()
+    await play.wait([await play.producer.send("t", b"old", partition=2), await play.producer.send("t", b"old")])
+    for count in (1, 2):
+        play.cluster.add_topic("t", count)
+        play.producer._cluster.refresh()
+        await play.world.clock.advance(100)
+        keyed = [await play.producer.send("t", b"v", key=b"k%d" % number) for number in range(9)]
+        keyless = [await play.producer.send("t", b"v") for _ in range(3)]
+        await play.wait(keyed + keyless)
+        assert {delivery.topic_partition.partition for delivery in keyed} == set(range(count))
+        with pytest.raises(ClientError, match=f"partitions 0 to {count - 1}"):
+            await play.producer.send("t", b"v", partition=2)
+
+
 async def test_records_without_key_avoid_a_partition_without_leader(play: Play) -> None:
     play.cluster.topics["t"][1].leader_id = -1
     await play.begin()

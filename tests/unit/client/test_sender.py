@@ -21,6 +21,7 @@ class Bench:
     def __init__(self, *, linger_ms: int = 0, acks: int = -1, request_size_bytes_max: int = 1 << 20) -> None:
         self.cache = MetadataCache()
         self.leaders = [(1 + index % 3, 1) for index in range(6)]
+        self.topic_id = ID
         self.offset = 1
         self.tell()
         config = SenderConfig(
@@ -43,7 +44,7 @@ class Bench:
             MetadataPartition(0, i, *at, (1, 2, 3), (1, 2, 3), ()) for i, at in enumerate(self.leaders)
         )
         brokers = tuple(MetadataBroker(n, "h", n, None) for n in (1, 2, 3))
-        topic = MetadataTopic(0, "t", ID, rows)
+        topic = MetadataTopic(0, "t", self.topic_id, rows)
         self.cache.update(MetadataResponse("c", 101, self.offset, brokers, (topic,)))
         self.offset += 1
 
@@ -398,6 +399,28 @@ def test_a_request_that_was_never_written_proves_that_nothing_was_appended() -> 
     bench.sender.request_failed(sent.request_id, 0, "gone", was_sent=False)
     (batch,) = completed(bench.drain(10_000))
     assert batch.outcome is Outcome.FAIL
+
+
+def test_what_waits_for_a_partition_that_is_gone_ends_at_once_with_the_outcome_it_deserves() -> None:
+    """The topic was made again with fewer partitions; the others go on."""
+    bench = Bench(linger_ms=10).ready()
+    bench.put(4)
+    (sent,) = bench.sends(10)
+    bench.put(4)
+    bench.sender.close_batch(bench.put(5))
+    bench.put(1)
+    bench.topic_id, bench.leaders = b"\x02" * 16, [(1, 0), (2, 0)]
+    bench.tell()
+    ended = completed(bench.sender.metadata_changed(bench.now_ms))
+    assert [(batch.partition, batch.outcome) for batch in ended] == [
+        (4, Outcome.INFO),
+        (4, Outcome.FAIL),
+        (5, Outcome.FAIL),
+    ]
+    assert {batch.error for batch in ended} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert bench.answer(sent) == [], "too late"
+    (going_on,) = bench.sends(10)
+    assert [batch.partition for batch in going_on.batches] == [1]
 
 
 def test_closing_ends_everything_with_the_outcome_it_deserves() -> None:
