@@ -29,11 +29,11 @@ async def list_offsets(
 ) -> dict[TopicPartition, FoundOffset]:
     """The offset for each partition's timestamp (-1 latest, -2 earliest). Raises: ClientError, TimedOut."""
     deadline_ms = clock.now_ms() + int(timeout_ms)
-    for topic in dict.fromkeys(topic for topic, _ in wanted):
-        await cluster.topic(topic, timeout_ms)
     found: dict[TopicPartition, FoundOffset] = {}
     repetitions = 0
     while True:
+        for topic in dict.fromkeys(topic for topic, _ in wanted):
+            await cluster.topic(topic, max(0, deadline_ms - clock.now_ms()))
         problem, code = "no leader", ErrorCode.LEADER_NOT_AVAILABLE
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in wanted:
@@ -42,9 +42,14 @@ async def list_offsets(
         for broker_id in sorted(by_leader):
             if broker_id < 0:
                 continue
-            asked = by_leader[broker_id]
             try:
                 channel = await cluster.connect(broker_id)
+                asked = [p for p in by_leader[broker_id] if cluster.cache.topic(p.topic) is not None]
+                if len(asked) < len(by_leader[broker_id]):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    problem = "a topic was deleted meanwhile"
+                    if not asked:
+                        continue
                 left_ms = min(_CALL_TIMEOUT_MS, max(1, deadline_ms - clock.now_ms()))
                 response = await channel.call(_request(cluster, asked, wanted), left_ms)
             except (NetworkError, ClientError) as error:

@@ -1,5 +1,6 @@
 """The consumer against brokers that keep their promises: every record once, in order, whoever leads."""
 
+import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
@@ -234,6 +235,34 @@ async def test_offsets_are_asked_of_the_new_leader_after_a_change(play: Play) ->
     play.cluster.kill(1)
     play.cluster.move_leader("t", 0, 3)
     assert await play.until(consumer.end_offsets([("t", 0)])) == {("t", 0): 0}
+
+
+async def test_a_topic_deleted_while_its_leader_is_connected_to_is_unknown(play: Play) -> None:
+    consumer = play.begin()
+    await play.until(consumer.partitions("t"))
+    network, port = play.world.network, play.cluster.brokers[2].port
+    kept: list[Any] = []
+    lookup = play.cluster.runtime.tasks.start("lookup", _keep(consumer.end_offsets([("t", 1)]), kept))
+    while not any(connection.port == port for connection in network._connections):
+        await asyncio.sleep(0)
+    network.cut_off(port)  # accepted, and not a word yet
+    play.cluster.topics.clear()
+    play.cluster.offset += 1
+    consumer.assign([("t", 0)])  # asks for metadata
+    await play.world.clock.advance(100)
+    network.mend(port)
+    await play.world.clock.advance(5_000)
+    assert lookup.is_done
+    (error,) = kept
+    assert isinstance(error, ClientError)
+    assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def _keep(work: Coroutine[Any, Any, Any], kept: list[Any]) -> None:
+    try:
+        kept.append(await work)
+    except (ClientError, AssertionError) as error:
+        kept.append(error)
 
 
 async def test_a_closed_consumer_says_so_at_once(play: Play) -> None:
