@@ -57,7 +57,11 @@ async def list_offsets(
                 problem, code = str(error), ErrorCode.NETWORK_EXCEPTION
                 continue
             except CallRefused as error:
-                raise ClientError(f"ListOffsets was refused: {error}", error.error_code) from error
+                problem, code = f"ListOffsets was refused: {error}", error.error_code
+                if not code.is_retriable:
+                    raise ClientError(problem, code) from error
+                cluster.suspect(broker_id)  # it starts, stops or is overloaded: others know who leads
+                continue
             failure = _sort_out(response, asked, found)
             if failure is not None:
                 problem, code = failure

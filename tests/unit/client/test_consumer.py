@@ -237,6 +237,19 @@ async def test_offsets_are_asked_of_the_new_leader_after_a_change(play: Play) ->
     assert await play.until(consumer.end_offsets([("t", 0)])) == {("t", 0): 0}
 
 
+async def test_a_leader_that_is_starting_or_stopping_is_asked_again(play: Play) -> None:
+    consumer = play.begin()
+    await play.until(consumer.partitions("t"))
+    leader = play.cluster.brokers[1]
+    leader.is_starting = True
+    play.world.clock.call_later(300, lambda: setattr(leader, "is_starting", False))
+    assert await play.until(consumer.end_offsets([("t", 0)])) == {("t", 0): 0}
+    leader.is_starting = True
+    with pytest.raises(TimedOut, match="starting") as caught:
+        await play.until(consumer.end_offsets([("t", 0)], timeout_ms=1_000))
+    assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
 async def test_a_topic_deleted_while_its_leader_is_connected_to_is_unknown(play: Play) -> None:
     consumer = play.begin()
     await play.until(consumer.partitions("t"))
