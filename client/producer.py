@@ -444,8 +444,12 @@ class Producer:
             self._sender.disconnected(effect.broker_id)
             self._not_sent(effect, str(error))
             return
-        self._run(self._sender.written(effect.request_id))
-        self._pump()  # no answer will: what waited behind these batches goes now
+        if channel.is_writable:
+            self._run(self._sender.written(effect.request_id))
+            self._pump()  # no answer will: what waited behind these batches goes now
+        else:
+            # A slow broker: these records keep their place in the buffer, so that `send` waits.
+            channel.writable().add_done_callback(partial(self._written, effect))
 
     def _request(self, effect: SendBatches) -> ProduceRequest:
         rows = []
@@ -470,13 +474,26 @@ class Producer:
         elif isinstance(error, CallRefused):
             effects = self._sender.request_failed(effect.request_id, now_ms, str(error), was_sent=False)
         else:
-            assert isinstance(error, NetworkError), error
-            if isinstance(error, Disconnected):
-                self._sender.disconnected(effect.broker_id)
-            self._cluster.suspect(effect.broker_id)
-            effects = self._sender.request_failed(effect.request_id, now_ms, str(error), was_sent=True)
+            effects = self._unanswered(effect, error)
         self._run(effects)
         self._pump()
+
+    def _written(self, effect: SendBatches, writable: "asyncio.Future[None]") -> None:
+        error = writable.exception()
+        if self._is_closed:
+            return
+        if error is None:
+            self._run(self._sender.written(effect.request_id))
+        else:
+            self._run(self._unanswered(effect, error))
+        self._pump()
+
+    def _unanswered(self, effect: SendBatches, error: BaseException) -> list[Effect]:
+        assert isinstance(error, NetworkError), error
+        if isinstance(error, Disconnected):
+            self._sender.disconnected(effect.broker_id)
+        self._cluster.suspect(effect.broker_id)
+        return self._sender.request_failed(effect.request_id, self._clock.now_ms(), str(error), was_sent=True)
 
     async def _connect(self, broker_id: int) -> None:
         try:

@@ -444,10 +444,12 @@ class Sender:
     # --- events: answers ------------------------------------------------------------------------------
 
     def written(self, request_id: int) -> list[Effect]:
-        """acks 0: the bytes are on their way, and that is all that will ever be known."""
+        """acks 0: the bytes are on their way, not kept here any more, and that is all that will ever be known."""
         assert self._config.acks == 0
         effects: list[Effect] = []
         for queue, batch, _ in self._requests.pop(request_id).parts:
+            if batch.is_done:
+                continue  # a slow connection: its time was over before it was written
             queue.acknowledged(batch)
             self._finish(batch, Outcome.OK1, effects)
             self._dirty[queue] = None

@@ -79,6 +79,9 @@ class Channel:
         #: highest common version by API; what is missing cannot be called
         self._versions: dict[ApiKey, int] = {ApiKey.API_VERSIONS: APIS[ApiKey.API_VERSIONS].max_version}
         self._is_connected = False
+        self._is_writing_paused = False
+        #: who waits for room in the connection
+        self._writers: list[asyncio.Future[None]] = []
         self._lost: NetworkError | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0
@@ -93,6 +96,11 @@ class Channel:
     def is_connected(self) -> bool:
         """Connected, versions agreed, not lost."""
         return self._is_connected
+
+    @property
+    def is_writable(self) -> bool:
+        """Connected, and not more queued than the connection's write limit."""
+        return self._is_connected and not self._is_writing_paused
 
     @property
     def in_flight_count(self) -> int:
@@ -172,6 +180,17 @@ class Channel:
             raise CallRefused(ErrorCode.MESSAGE_TOO_LARGE, f"the request is {error}") from None
         self._connection.write(buffers)
 
+    def writable(self) -> "asyncio.Future[None]":
+        """Done once less than the write limit is queued; fails with Disconnected when the channel is lost."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_writable:
+            future.set_result(None)
+        elif not self._is_connected:
+            future.set_exception(self._not_connected())
+        else:
+            self._writers.append(future)
+        return future
+
     def close(self) -> None:
         """Send what is queued, then end the connection. Unanswered calls fail with Disconnected at once."""
         if self._lost is None:
@@ -201,11 +220,15 @@ class Channel:
             self._give_up(Disconnected(f"{self.address}: {_NOT_UNDERSTOOD}: {error}"))
 
     def pause_writing(self) -> None:
-        # What may be queued is bounded by what callers keep in flight.
-        pass
+        # What calls queue is bounded by what callers keep in flight; who only sends asks for room.
+        self._is_writing_paused = True
 
     def resume_writing(self) -> None:
-        pass
+        self._is_writing_paused = False
+        writers, self._writers = self._writers, []
+        for writer in writers:
+            if not writer.done():
+                writer.set_result(None)
 
     def connection_lost(self, error: NetworkError | None) -> None:
         reason = "the peer closed it" if error is None else str(error)
@@ -273,11 +296,12 @@ class Channel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for call in self._in_flight.drain():
-            if not call.future.done():
-                call.future.set_exception(_copy(error))
+        writers, self._writers = self._writers, []
+        for future in (*writers, *(call.future for call in self._in_flight.drain())):
+            if not future.done():
+                future.set_exception(_copy(error))
                 # Who closed the channel itself may not be waiting any more; that is not worth a complaint.
-                call.future.exception()
+                future.exception()
 
 
 def common_versions(response: ApiVersionsResponse) -> dict[ApiKey, int]:

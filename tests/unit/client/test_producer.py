@@ -12,6 +12,7 @@ from client.partitioner import murmur2
 from client.producer import Delivery, Producer, ProducerConfig
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from runtime.api import Connection
 from runtime.memory import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 
@@ -43,6 +44,12 @@ class Play:
                 break
             await self.world.clock.advance(5)
         return [delivery.result().offset for delivery in deliveries]
+
+    def connections_of(self, broker_id: int) -> list[Connection]:
+        """The broker's ends of its connections."""
+        server = self.cluster.brokers[broker_id].server
+        assert server is not None
+        return [peer._connection for peer in server._connections.values() if peer._connection is not None]
 
     def log(self, partition: int = 0) -> list[str]:
         return [value.decode() for value in self.cluster.values("t", partition)]
@@ -104,9 +111,13 @@ async def test_keys_choose_the_partition_that_kafka_would_choose(play: Play) -> 
     assert delivery.topic_partition.partition == (murmur2(b"holdfast") & 0x7FFFFFFF) % 3
 
 
-async def test_in_a_topic_made_again_with_fewer_partitions_keys_and_turns_count_only_those(play: Play) -> None:
+async def test_in_a_topic_made_again_with_fewer_partitions_keys_and_turns_count_only_those(
+    play: Play,
+) -> None:
     await play.begin()
-    await play.wait([await play.producer.send("t", b"old", partition=2), await play.producer.send("t", b"old")])
+    await play.wait(
+        [await play.producer.send("t", b"old", partition=2), await play.producer.send("t", b"old")]
+    )
     for count in (1, 2):
         play.cluster.add_topic("t", count)
         play.producer._cluster.refresh()
@@ -350,6 +361,46 @@ async def test_with_acks_0_all_that_waits_goes_without_another_word(play: Play) 
     await play.world.clock.advance(50)
     await settle()
     assert len(play.log()) == 61
+
+
+async def test_with_acks_0_a_broker_that_reads_slowly_slows_the_sender_down(play: Play) -> None:
+    """Else everything would pile up in the connection, whatever buffer_memory_bytes says."""
+    producer = await play.begin(acks=0, buffer_memory_bytes=100_000, batch_size_bytes=50_000)
+    await play.wait(await play.send("warm"))
+    peers = play.connections_of(1)
+    for peer in peers:
+        peer.pause_reading()
+    sent = 0
+    while producer.buffered_bytes < 100_000:
+        producer.send_nowait("t", bytes(50_000), partition=0)
+        await settle()
+        sent += 1
+        assert sent < 1_000
+    for peer in peers:
+        peer.resume_reading()
+    await producer.flush()
+    await settle()
+    assert len(play.log()) == 1 + sent
+    assert {batch.outcome for batch in play.batches} == {Outcome.OK1}
+
+
+async def test_with_acks_0_what_was_not_written_when_the_connection_broke_is_sent_again(play: Play) -> None:
+    producer = await play.begin(acks=0, buffer_memory_bytes=100_000, batch_size_bytes=50_000)
+    await play.wait(await play.send("warm"))
+    for peer in play.connections_of(1):
+        peer.pause_reading()
+    for _ in range(1_000):
+        if producer.buffered_bytes >= 100_000:
+            break
+        producer.send_nowait("t", bytes(50_000), partition=0)
+        await settle()
+    waiting = producer.buffered_bytes // 50_000
+    assert waiting > 0
+    play.cluster.world.network.reset_connections(play.cluster.brokers[1].port)
+    for _ in range(200):
+        await play.world.clock.advance(5)
+    assert producer.buffered_bytes == 0
+    assert len(play.log()) == 1 + waiting
 
 
 async def test_acks_1_successes_promise_less_and_acks_0_has_no_offset(play: Play) -> None:

@@ -331,6 +331,15 @@ def test_an_answer_after_expiry_changes_nothing() -> None:
     assert bench.answer(sent) == []
 
 
+def test_with_acks_0_what_expires_before_it_is_written_keeps_its_outcome() -> None:
+    bench = Bench(acks=0).ready()
+    bench.put(0)
+    (sent,) = bench.sends()
+    (ended,) = completed(bench.drain(10_000))
+    assert ended.outcome is Outcome.INFO
+    assert bench.sender.written(sent.request_id) == []
+
+
 def test_expiry_after_sending_asks_for_a_new_epoch_and_other_partitions_go_on_meanwhile() -> None:
     bench = Bench().ready().prove(0, 1)
     bench.put(0)

@@ -235,6 +235,33 @@ async def test_send_expects_no_answer() -> None:
     assert channel.is_connected
 
 
+async def test_who_only_sends_hears_when_too_much_is_queued_and_when_there_is_room_again() -> None:
+    town = Town()
+    channel, _ = await town.channel()
+    await channel.writable()
+    channel.pause_writing()
+    assert not channel.is_writable
+    room = channel.writable()
+    await settle()
+    assert not room.done()
+    channel.resume_writing()
+    assert channel.is_writable
+    await room
+
+
+async def test_who_waits_for_room_hears_of_the_loss() -> None:
+    town = Town()
+    channel, peer = await town.channel()
+    channel.pause_writing()
+    room = channel.writable()
+    assert peer.connection is not None
+    peer.connection.abort()
+    for waiter in (room, channel.writable()):
+        with pytest.raises(Disconnected):
+            await waiter
+    assert not channel.is_writable
+
+
 async def test_more_calls_than_the_limit_are_refused_here() -> None:
     town = Town()
     channel, _ = await town.channel()
