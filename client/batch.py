@@ -1,16 +1,16 @@
-"""One record batch of the producer: filling, sealing with a sequence, giving it a new sequence.
+"""One record batch of the producer: filling, sealing with a sequence, giving it a new one, splitting it.
 
 Owns the bytes; encoding and compression are done by aiokafka's C codec (design D1, D4). A batch knows how
 often it was sent and how many of those attempts nobody has disproved, and never decides about sending.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import google_crc32c
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from client.outcomes import Outcome
 from protocol.errors import ErrorCode
@@ -57,6 +57,7 @@ class Batch:
         "deadline_ms",
         "error",
         "error_text",
+        "halves",
         "in_flight",
         "leader_epoch",
         "number",
@@ -85,7 +86,7 @@ class Batch:
     ) -> None:
         self.topic = topic
         self.partition = partition
-        #: order of creation in this producer
+        #: order of creation in this producer; halves have that of the whole
         self.serial = serial
         self.created_ms = created_ms
         #: when to give up
@@ -95,8 +96,10 @@ class Batch:
         self.size_bytes = HEADER_SIZE
         #: one a record if the sender gave tags, else empty
         self.tags: list[Any] = []
-        #: who waits for the outcome; the shell's, unused here
-        self.waiters: list[Any] = []
+        #: who waits for the outcome of which record; called by the shell
+        self.waiters: list[tuple[int, Callable[[], None]]] = []
+        #: what stands for it since it was split: it will never have an outcome itself
+        self.halves: tuple[Batch, Batch] | None = None
         self._builder: Any = DefaultRecordBatchBuilder(MAGIC, compression, 0, -1, -1, -1, limit_bytes)
         #: the encoded batch once it was sealed
         self.payload: bytearray | None = None
@@ -148,6 +151,31 @@ class Batch:
         _PRODUCER.pack_into(self.payload, _PRODUCER_POSITION, *identity, base_sequence)
         crc = google_crc32c.value(bytes(memoryview(self.payload)[_CRC_START:]))
         _CRC.pack_into(self.payload, _CRC_POSITION, crc)
+
+    def split(self) -> "tuple[Batch, Batch]":
+        """Two batches that stand for this one from now on, unsealed. Only for one that no log holds."""
+        assert self.count > 1 and self.unanswered == 0 and not self.is_done
+        assert self.payload is not None, "only what was refused is split"
+        records = DefaultRecordBatch(bytes(self.payload))
+        first, second = self.halves = (self._empty_half(records), self._empty_half(records))
+        middle = self.count // 2
+        for index, record in enumerate(records):
+            half = first if index < middle else second
+            size = half.append(record.timestamp, record.key, record.value, record.headers)
+            assert size > 0, "half of the records fit where all would"
+        first.tags, second.tags = self.tags[:middle], self.tags[middle:]
+        for index, waiter in self.waiters:
+            half, at = (first, index) if index < middle else (second, index - middle)
+            half.waiters.append((at, waiter))
+        self.payload = None
+        return first, second
+
+    def _empty_half(self, records: Any) -> "Batch":
+        # Timestamps are encoded relative to the first one, so half of the records may take more than half.
+        limit_bytes = 2 * self.size_bytes
+        compression = Compression(records.compression_type)
+        times = self.created_ms, self.deadline_ms
+        return Batch(self.topic, self.partition, self.serial, limit_bytes, compression, *times)
 
     @property
     def is_done(self) -> bool:

@@ -35,6 +35,8 @@ class Reaction(Enum):
     GAP = "gap"
     #: refused because the log has seen a newer epoch of this producer (R93)
     FENCED = "fenced"
+    #: refused before the append: its records may get through in smaller batches
+    TOO_LARGE = "too large"
     #: refused before the append and no repetition can help
     HOPELESS = "hopeless"
 
@@ -60,8 +62,8 @@ _REACTIONS = {
     ErrorCode.UNKNOWN_PRODUCER_ID: Reaction.GAP,
     ErrorCode.INVALID_PRODUCER_EPOCH: Reaction.FENCED,
     ErrorCode.PRODUCER_FENCED: Reaction.FENCED,
-    ErrorCode.MESSAGE_TOO_LARGE: Reaction.HOPELESS,
-    ErrorCode.RECORD_LIST_TOO_LARGE: Reaction.HOPELESS,
+    ErrorCode.MESSAGE_TOO_LARGE: Reaction.TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: Reaction.TOO_LARGE,
     ErrorCode.INVALID_RECORD: Reaction.HOPELESS,
     ErrorCode.INVALID_REQUEST: Reaction.HOPELESS,
     ErrorCode.INVALID_REQUIRED_ACKS: Reaction.HOPELESS,
@@ -85,7 +87,14 @@ def refused_before_append(reaction: Reaction) -> bool:
 
 
 _REFUSALS = frozenset(
-    {Reaction.REFUSED, Reaction.REFUSED_BY_OTHER, Reaction.GAP, Reaction.FENCED, Reaction.HOPELESS}
+    {
+        Reaction.REFUSED,
+        Reaction.REFUSED_BY_OTHER,
+        Reaction.GAP,
+        Reaction.FENCED,
+        Reaction.TOO_LARGE,
+        Reaction.HOPELESS,
+    }
 )
 
 

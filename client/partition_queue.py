@@ -9,6 +9,7 @@ partitions.
   proven, all in flight   the next batch, up to the limit from the oldest without answer
   not proven              nothing while one is in flight: a log without state takes any first sequence (R93)
   head to be repeated     the head alone, until it is acknowledged
+  head refused as too large  its halves one by one, in its place and under its sequences
   retired                 only repetitions; a new epoch starts when nothing sent is left
   broken                  nothing until no batch is in flight; then `settle`
 """
@@ -18,6 +19,7 @@ from collections import deque
 from client.batch import NO_IDENTITY, Batch, Identity
 from protocol.record_batch import SEQUENCE_MODULUS
 
+BATCH_SIZE_BYTES = 256 << 10
 #: R90: brokers remember the last five batches of a producer in each partition.
 IN_FLIGHT_MAX = 5
 
@@ -31,6 +33,7 @@ class PartitionQueue:
         "_next_number",
         "_next_sequence",
         "_proven",
+        "batch_size_bytes",
         "broken",
         "due",
         "failures",
@@ -48,13 +51,21 @@ class PartitionQueue:
     )
 
     def __init__(
-        self, topic: str, partition: int, *, idempotent: bool, in_flight_max: int = IN_FLIGHT_MAX
+        self,
+        topic: str,
+        partition: int,
+        *,
+        idempotent: bool,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        batch_size_bytes: int = BATCH_SIZE_BYTES,
     ) -> None:
         assert 1 <= in_flight_max <= IN_FLIGHT_MAX or not idempotent
         self.topic = topic
         self.partition = partition
         self.idempotent = idempotent
         self._limit = in_flight_max
+        #: for new batches; less than was asked for once one was refused as too large
+        self.batch_size_bytes = batch_size_bytes
         #: the batch that records are added to
         self.open: Batch | None = None
         #: the open batch need not wait for more records
@@ -203,6 +214,21 @@ class PartitionQueue:
             self.due = False
         else:
             self.ready.remove(batch)
+
+    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+        """It was refused as too large, by every node that was asked: its halves take its place."""
+        assert not batch.in_flight
+        at, sequence = self.sent.index(batch), batch.base_sequence
+        assert self.identity is not None
+        halves = batch.split()
+        for half in halves:
+            half.seal(self.identity, sequence)
+            half.number = batch.number
+            if self.idempotent:
+                sequence = (sequence + half.count) % SEQUENCE_MODULUS
+        self.sent[at : at + 1] = halves
+        self.batch_size_bytes = min(self.batch_size_bytes, batch.size_bytes // 2)
+        return halves
 
     def settle(self) -> list[Batch]:
         """After a gap: queue again what no log holds, under the next epoch; returns the batches whose fate is

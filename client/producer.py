@@ -98,11 +98,22 @@ class RecordMetadata(NamedTuple):
 class Delivery:
     """The future of one record: `await` it, or ask. Costs next to nothing until somebody waits."""
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ("_index", "_whole")
 
     def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
+        self._whole = batch
         self._index = index
+
+    @property
+    def _batch(self) -> Batch:
+        # Look behind splits, once: the record is in one of the halves.
+        while self._whole.halves is not None:
+            first, second = self._whole.halves
+            if self._index < first.count:
+                self._whole = first
+            else:
+                self._whole, self._index = second, self._index - first.count
+        return self._whole
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -129,13 +140,13 @@ class Delivery:
         if self._batch.is_done:
             callback(self)
         else:
-            self._batch.waiters.append(partial(callback, self))
+            self._batch.waiters.append((self._index, partial(callback, self)))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._batch.is_done:
             # One future for each waiter: cancelling one must not cancel the others.
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._batch.waiters.append(partial(_wake, waiter))
+            self._batch.waiters.append((self._index, partial(_wake, waiter)))
             yield from waiter
         return self.result()
 
@@ -358,7 +369,7 @@ class Producer:
             return queues[partition_of_key(key, len(queues))]
         queue = known.sticky
         batch = queue.open
-        if batch is None or batch.size_bytes + size + _RECORD_OVERHEAD > self.config.batch_size_bytes:
+        if batch is None or batch.size_bytes + size + _RECORD_OVERHEAD > queue.batch_size_bytes:
             self._sender.close_batch(queue)
             # A batch's worth for each partition in turn, past those without a leader that answers.
             start = queue.partition + 1
@@ -551,7 +562,7 @@ class Producer:
                 )
             except DiskError as disk_error:
                 self._fail(disk_error)
-        for waiter in batch.waiters:
+        for _, waiter in batch.waiters:
             waiter()
         batch.waiters.clear()
         if self._on_batch is not None:

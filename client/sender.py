@@ -60,8 +60,8 @@ class Sender:
         #: bytes of all records without outcome, before compression
         self.buffered_bytes = 0
         self._serial = 0
-        #: batches without outcome by serial, so oldest first
-        self._incomplete: dict[int, Batch] = {}
+        #: batches without outcome, oldest first
+        self._incomplete: dict[Batch, None] = {}
         #: open batches in order of their linger deadline
         self._lingering: deque[tuple[int, PartitionQueue, Batch]] = deque()
         #: queues that may have something to send
@@ -96,8 +96,8 @@ class Sender:
     @property
     def oldest_incomplete_serial(self) -> int:
         """Serial of the oldest batch without outcome; above `newest_serial` when there is none."""
-        for serial in self._incomplete:
-            return serial
+        for batch in self._incomplete:
+            return batch.serial
         return self._serial + 1
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
@@ -106,7 +106,11 @@ class Sender:
         if found is None:
             config = self._config
             found = self._queues[topic, partition] = PartitionQueue(
-                topic, partition, idempotent=config.idempotent, in_flight_max=config.in_flight_max
+                topic,
+                partition,
+                idempotent=config.idempotent,
+                in_flight_max=config.in_flight_max,
+                batch_size_bytes=config.batch_size_bytes,
             )
         return found
 
@@ -145,7 +149,7 @@ class Sender:
             queue.topic,
             queue.partition,
             self._serial,
-            config.batch_size_bytes,
+            queue.batch_size_bytes,
             config.compression,
             now_ms,
             now_ms + config.delivery_timeout_ms,
@@ -153,7 +157,7 @@ class Sender:
         if queue.open is not None:
             self._dirty[queue] = None
         queue.roll(batch)
-        self._incomplete[self._serial] = batch
+        self._incomplete[batch] = None
         if config.linger_ms > 0:
             self._lingering.append((now_ms + config.linger_ms, queue, batch))
         else:
@@ -177,7 +181,7 @@ class Sender:
     def give_up_all(self, text: str) -> list[Effect]:
         """End every batch without acknowledgement: the producer closes."""
         effects: list[Effect] = []
-        for batch in list(self._incomplete.values()):
+        for batch in list(self._incomplete):
             self._queues[batch.topic, batch.partition].gave_up(batch)
             code = batch.error or ErrorCode.REQUEST_TIMED_OUT
             self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
@@ -217,7 +221,7 @@ class Sender:
             self._lingering.popleft()
         if self._lingering:
             deadlines.append(self._lingering[0][0])
-        for batch in self._incomplete.values():
+        for batch in self._incomplete:
             deadlines.append(batch.deadline_ms)
             break
         deadlines.extend(queue.hold_until_ms for queue in self._held)
@@ -231,7 +235,7 @@ class Sender:
     def _expire(self, now_ms: int, effects: list[Effect]) -> None:
         # All batches have the same time to live, so the oldest expires first.
         while self._incomplete:
-            batch = next(iter(self._incomplete.values()))
+            batch = next(iter(self._incomplete))
             if batch.deadline_ms > now_ms:
                 return
             queue = self._queues[batch.topic, batch.partition]
@@ -398,13 +402,15 @@ class Sender:
 
     def _end_homeless(self, effects: list[Effect]) -> None:
         # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
-        for batch in list(self._incomplete.values()):
+        for batch in list(self._incomplete):
             view = self._cache.topic(batch.topic)
             if batch.is_done or view is None or batch.partition < len(view.leaders):
                 continue
             queue = self._queues[batch.topic, batch.partition]
             queue.gave_up(batch)
-            text = f"{queue.topic} was made again with {len(view.leaders)} partitions, without {queue.partition}"
+            text = (
+                f"{queue.topic} was made again with {len(view.leaders)} partitions, without {queue.partition}"
+            )
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
             self._settle(queue, effects)
@@ -523,7 +529,9 @@ class Sender:
         batch.error, batch.error_text = code, row.error_message or code.name
         if not was_last:
             return
-        if reaction is Reaction.HOPELESS:
+        if reaction is Reaction.TOO_LARGE and batch.count > 1 and batch.unanswered == 0:
+            self._split(queue, batch)
+        elif reaction in (Reaction.TOO_LARGE, Reaction.HOPELESS):
             queue.gave_up(batch)
             self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, batch.error_text)
         elif reaction is Reaction.FENCED:
@@ -544,6 +552,15 @@ class Sender:
         else:
             self._trouble(queue, now_ms, effects, stale_epoch=-1)
         self._after_return(queue, effects)
+
+    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
+        halves = queue.split(batch)
+        self.buffered_bytes -= batch.size_bytes - _EMPTY_BATCH_BYTES
+        self.buffered_bytes += sum(half.size_bytes - _EMPTY_BATCH_BYTES for half in halves)
+        # They are as old as the whole was: time-outs and `flush` rely on the order.
+        self._incomplete = {
+            part: None for other in self._incomplete for part in (halves if other is batch else (other,))
+        }
 
     def _trouble(
         self, queue: PartitionQueue, now_ms: int, effects: list[Effect], *, stale_epoch: int
@@ -587,7 +604,7 @@ class Sender:
     ) -> None:
         self.buffered_bytes -= batch.size_bytes - _EMPTY_BATCH_BYTES
         assert self.buffered_bytes >= 0
-        del self._incomplete[batch.serial]
+        del self._incomplete[batch]
         batch.finish(
             outcome, base_offset=base_offset, leader_epoch=leader_epoch, error=error, error_text=error_text
         )

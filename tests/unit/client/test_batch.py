@@ -50,6 +50,41 @@ def test_size_is_that_of_the_encoded_bytes() -> None:
     assert len(batch.payload or b"") == size
 
 
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_halves_have_the_records_in_order_with_their_tags_and_who_waits_for_them(
+    compression: Compression,
+) -> None:
+    whole = batch_of(b"a", b"b", b"c", compression=compression)
+    whole.tags = [10, 11, 12]
+    woken: list[str] = []
+    whole.waiters = [(2, lambda: woken.append("c")), (0, lambda: woken.append("a"))]
+    whole.seal(Identity(9, 2), 40)
+    records = decode_records(whole.payload or b"")
+    first, second = halves = whole.split()
+    assert whole.halves == halves
+    found = []
+    for half, sequence in ((first, 40), (second, 41)):
+        half.seal(Identity(9, 2), sequence)
+        assert check_batch(half.payload or b"").compression == compression
+        found += decode_records(half.payload or b"")
+    assert [r._replace(offset=0) for r in found] == [r._replace(offset=0) for r in records]
+    assert [(half.tags, half.serial, half.deadline_ms) for half in halves] == [
+        ([10], 1, 20),
+        ([11, 12], 1, 20),
+    ]
+    ((index, wake),) = second.waiters
+    wake()
+    assert (index, woken) == (1, ["c"])
+
+
+def test_what_may_be_in_a_log_is_not_split() -> None:
+    batch = batch_of(b"a", b"b")
+    batch.seal(Identity(9, 2), 40)
+    batch.unanswered = 1
+    with pytest.raises(AssertionError):
+        batch.split()
+
+
 def test_an_outcome_never_changes() -> None:
     batch = batch_of(b"a")
     batch.finish(Outcome.OK, base_offset=5)

@@ -16,6 +16,7 @@ def filled(serial: int, count: int = 1) -> Batch:
     batch = Batch("t", 0, serial, 10_000, Compression.NONE, 0, 1_000)
     for _ in range(count):
         assert batch.append(5, None, b"v%d" % serial, ())
+    batch.tags = [(serial, index) for index in range(count)]
     return batch
 
 
@@ -165,6 +166,22 @@ def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     assert not queue.retired
 
 
+def test_halves_go_one_by_one_in_the_place_and_under_the_sequences_of_the_whole() -> None:
+    queue = queue_of(1, 5, 2, 1)
+    prove(queue)
+    whole, behind, last = take_all(queue)
+    for batch in (whole, behind, last):
+        queue.returned(batch, 1, refused=True)
+    first, second = queue.split(whole)
+    assert [(half.count, half.base_sequence) for half in (first, second)] == [(2, 1), (3, 3)]
+    for batch in (first, second, behind, last):
+        assert take_all(queue) == [batch]
+        assert check_batch(batch.payload or b"").base_sequence == batch.base_sequence
+        queue.acknowledged(batch)
+    assert queue.is_idle
+    assert queue.batch_size_bytes == whole.size_bytes // 2
+
+
 def test_after_a_gap_refused_batches_are_renumbered_and_unknown_ones_end() -> None:
     queue = queue_of(1, 2, 3, 1)
     prove(queue)
@@ -216,7 +233,7 @@ class Log:
     """R90-R93 in a few lines, for a broker whose answers may get lost."""
 
     def __init__(self) -> None:
-        self.values: list[int] = []
+        self.values: list[tuple[int, int]] = []
         self.epoch = -1
         self.last: list[tuple[int, int]] = []
 
@@ -234,14 +251,14 @@ class Log:
         if self.last and span[0] != self.last[-1][1] + 1:
             return False
         self.last.append(span)
-        self.values.append(batch.serial)
+        self.values += batch.tags
         return True
 
 
-@given(st.lists(st.sampled_from(["ok", "lost", "refused", "expired", "late"]), max_size=60))
+@given(st.lists(st.sampled_from(["ok", "lost", "refused", "too large", "expired", "late"]), max_size=60))
 def test_whatever_happens_each_batch_is_written_at_most_once_and_in_order(fates: list[str]) -> None:
-    """Answers are lost, refused, late; batches expire. The log never shows a repetition or a step back."""
-    queue = queue_of(*[1] * 12)
+    """Answers are lost or late, batches expire or are split. The log shows no repetition and no step back."""
+    queue = queue_of(*[4] * 12)
     log, identity, acknowledged = Log(), FIRST, []
     lingering: list[Batch] = []
     for fate in fates:
@@ -262,13 +279,18 @@ def test_whatever_happens_each_batch_is_written_at_most_once_and_in_order(fates:
         elif fate == "lost":
             log.append(batch)
             queue.returned(batch, batch.attempt, refused=False)
-        elif fate == "refused" or not log.append(batch):
-            as_head = batch.sent_as_head
+        elif fate in ("refused", "too large") and batch in lingering:
+            lingering.remove(batch)  # a copy that was refused is not appended later
             queue.returned(batch, batch.attempt, refused=True)
-            if fate != "refused" and as_head:
-                queue.broken = True
+            if fate == "too large" and batch.count > 1 and batch.unanswered == 0:
+                queue.split(batch)
+        elif not log.append(batch):
+            if batch in lingering:
+                lingering.remove(batch)
+            queue.returned(batch, batch.attempt, refused=True)
+            queue.broken = queue.broken or batch.sent_as_head
         else:
-            acknowledged.append(batch.serial)
+            acknowledged += batch.tags
             queue.acknowledged(batch)
         if queue.broken and queue.in_flight == 0:
             queue.settle()

@@ -343,6 +343,36 @@ async def test_on_batch_may_send_more_and_order_holds(play: Play) -> None:
     assert play.log() == list("abcdefgh")
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_records_get_through_where_batches_are_too_large(play: Play, idempotent: bool) -> None:
+    """max.message.bytes of the topic is below batch_size_bytes; one record is larger than that."""
+    await play.begin(idempotent=idempotent, linger_ms=5)
+    play.cluster.brokers[1].judge = lambda _, row: (
+        ErrorCode.MESSAGE_TOO_LARGE if len(row.records) > 1_000 else None
+    )
+    called: list[int] = []
+    values = [str(number) * 100 for number in range(10)]
+    values[6:6] = ["x" * 2_000]
+    deliveries = await play.send(*values)
+    for number, delivery in enumerate(deliveries):
+        delivery.add_done_callback(lambda done, number=number: called.append(number))  # type: ignore[misc]
+    awaited: list[Any] = []
+    waiting = play.cluster.runtime.tasks.start("wait", _result(deliveries[9], awaited))
+    too_large = deliveries.pop(6)
+    assert await play.wait(deliveries) == list(range(10))
+    with pytest.raises(ProduceFailed, match="MESSAGE_TOO_LARGE"):
+        too_large.result()
+    await waiting.wait()
+    assert awaited == [deliveries[8].result()]
+    assert sorted(called) == list(range(11))
+    assert play.log() == values[:6] + values[7:]
+    assert play.producer.buffered_bytes == 0
+
+
+async def _result(delivery: Delivery, results: list[Any]) -> None:
+    results.append(await delivery)
+
+
 async def test_tags_come_back_in_the_order_of_the_offsets(play: Play) -> None:
     producer = await play.begin(linger_ms=5)
     await producer.partition_count("t")

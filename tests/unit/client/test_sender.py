@@ -301,6 +301,48 @@ def test_the_old_leaders_late_success_still_counts() -> None:
 # --- time and outcomes ---------------------------------------------------------------------------------
 
 
+def test_a_batch_that_is_too_large_is_split_and_later_ones_are_made_smaller() -> None:
+    bench = Bench().ready().prove(0)
+    for _ in range(5):
+        bench.put(0, 100)
+    buffered = bench.sender.buffered_bytes
+    (whole,) = bench.sends()
+    bench.put(1)  # a younger one
+    oldest = bench.sender.oldest_incomplete_serial
+    assert completed(bench.answer(whole, ErrorCode.MESSAGE_TOO_LARGE)) == []
+    assert bench.sender.buffered_bytes == buffered + 17  # that of partition 1
+    counts = []
+    for _ in range(2):
+        assert bench.sender.oldest_incomplete_serial == oldest
+        (half,) = (sent for sent in bench.sends() if sent.batches[0].partition == 0)
+        counts.append(half.batches[0].count)
+        bench.answer(half)
+    assert counts == [2, 3]
+    assert bench.sender.oldest_incomplete_serial > oldest
+    for _ in range(5):
+        bench.put(0, 100)
+    assert len(bench.sender.queue("t", 0).ready) == 2, "two records fill a batch now"
+
+
+def test_a_single_record_that_is_too_large_fails() -> None:
+    bench = Bench().ready()
+    bench.put(0, 100)
+    (sent,) = bench.sends()
+    (ended,) = completed(bench.answer(sent, ErrorCode.MESSAGE_TOO_LARGE))
+    assert (ended.outcome, ended.error) == (Outcome.FAIL, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def test_what_an_earlier_attempt_may_have_appended_is_not_split() -> None:
+    bench = Bench().ready()
+    bench.put(0)
+    bench.put(0)
+    (sent,) = bench.sends()
+    bench.sender.request_failed(sent.request_id, bench.now_ms, "reset", was_sent=True)
+    (again,) = bench.sends(1_000)
+    (ended,) = completed(bench.answer(again, ErrorCode.MESSAGE_TOO_LARGE))
+    assert (ended.outcome, ended.count) == (Outcome.INFO, 2)
+
+
 def test_each_partition_of_an_answer_is_judged_alone() -> None:
     bench = Bench(linger_ms=5).ready()
     bench.put(0)
