@@ -24,7 +24,7 @@ SCHEMA = (
 #: Strings are keys only: an aggregate over a string would make Spark sort instead of hash. Of several answers
 #: the strongest counts (1 ok, 2 ok1, 3 info, 4 fail).
 SENDS_SQL = """
-SELECT run, producer, pseq, topic, partition, offset, value_crc32c,
+SELECT run, producer, pseq, topic, partition, offset, leader_epoch, value_crc32c,
        coalesce(outcome = 1 AND acks = -1, false) AS acked,
        coalesce(outcome IN (1, 2) AND acks <> -1, false) AS weakly_acked,
        coalesce(outcome = 4, false) AS refused,
@@ -33,6 +33,7 @@ SELECT run, producer, pseq, topic, partition, offset, value_crc32c,
 FROM (SELECT run, producer, pseq, topic,
              max(partition) AS partition,
              max(CASE WHEN outcome IN ('ok', 'ok1') AND offset >= 0 THEN offset END) AS offset,
+             max(leader_epoch) AS leader_epoch,
              max(value_crc32c) AS value_crc32c,
              max(acks) AS acks,
              min(nullif(array_position(array('ok', 'ok1', 'info', 'fail'), outcome), 0)) AS outcome,

@@ -31,6 +31,7 @@ class Send:
     outcome: Outcome | None = Outcome.OK
     offset: int = -1
     acks: int = -1
+    leader_epoch: int = 3
     value_crc32c: int | None = None
 
     @property
@@ -67,7 +68,7 @@ class Story:
             crc = value_crc32c(send.value) if send.value_crc32c is None else send.value_crc32c
             lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, 1))
             if send.outcome is not None:
-                epoch = 3 if send.offset >= 0 else -1
+                epoch = send.leader_epoch if send.offset >= 0 else -1
                 error = None if send.outcome in (Outcome.OK, Outcome.OK1) else "REQUEST_TIMED_OUT"
                 place = (self.topic, send.partition, send.outcome, send.offset, epoch, error, 2)
                 lines.append(rows.complete([send.pseq], *place))

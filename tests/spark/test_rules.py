@@ -71,6 +71,14 @@ def byte_flipped_in_the_log(story: Story) -> None:
     story.log[0][3] = damaged_value(story.log[0][3])
 
 
+def lost_and_its_offset_given_again_and_damaged(story: Story) -> None:
+    # an unclean election: the leader of epoch 4 gave offset 3 to another record, and that one is damaged
+    late = story.send("a_late_one", 0, 0, leader_epoch=4)
+    story.change(-1, offset=3)
+    story.log[0].pop()
+    story.log[0][3] = damaged_value(late.value)
+
+
 def other_checksum_in_the_ledger(story: Story) -> None:
     story.change(4, value_crc32c=12345)
 
@@ -116,6 +124,7 @@ CASES: dict[Callable[[Story], None], dict[str, int]] = {
     refused_but_there: {"unexpected": 1},
     copied_into_the_other_partition: {"unexpected": 1},
     byte_flipped_in_the_log: {"corrupt": 1},
+    lost_and_its_offset_given_again_and_damaged: {"lost": 1, "corrupt": 1},
     other_checksum_in_the_ledger: {"corrupt": 1},
     later_send_at_smaller_offset: {"reordered": 1},
     no_definite_answer_but_there: {"recovered": 2},
@@ -257,8 +266,8 @@ def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> No
     assert dict(planted.verdict.counts) == totals
     assert {name: len(rows) for name, rows in planted.verdict.samples.items()} == totals
     facts = planted.verdict.facts
-    # lost 2, moved 1, and 2 that are in their places but damaged
-    assert facts["acked"] - facts["ok"] == 5
+    # lost 3, moved 1, and 3 that are in their places but damaged
+    assert facts["acked"] - facts["ok"] == 7
     assert planted.verdict.exit_code == 4
 
 
@@ -274,6 +283,12 @@ def test_samples_say_where_to_look(planted: Judged) -> None:
     details = {row["topic"]: row["detail"] for row in planted.verdict.samples["unexpected"]}
     assert details["never_sent"] == "never sent"
     assert details["copied_into_the_other_partition"] == "was sent to copied_into_the_other_partition-0"
+
+
+def test_of_two_records_of_a_damaged_offset_the_earlier_is_lost(planted: Judged) -> None:
+    topic = "lost_and_its_offset_given_again_and_damaged"
+    (lost,) = [row for row in planted.verdict.samples["lost"] if row["topic"] == topic]
+    assert (lost["producer"], lost["offset"]) == (f"p1.{topic}", 3)
 
 
 def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp_path: Path) -> None:
