@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from drills.settings import Expectation, Loss, Settings
+from durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN
 
 
 class Result(Enum):
@@ -38,8 +39,8 @@ _EXIT_CODES = {
     Result.VOID: 8,
     Result.UNTOLD: 9,
 }
-#: exit codes of `durability.verdict`
-_VERDICT_LOST, _VERDICT_ANOMALY, _VERDICT_INCONCLUSIVE = 4, 5, 6
+#: Classes that a loss brings about by itself: whoever goes on where records were lost gets offsets again.
+_OF_A_LOSS = ("lost", "reordered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,12 @@ class Run:
 def judge(expectation: Expectation, evidence: Evidence, shows: Sequence[str] = ()) -> tuple[Result, str]:
     """The result and its reason. `shows`: classes of the verdict of which there must be some."""
     lost = evidence.counts.get("lost", 0)
-    if evidence.verdict_code == _VERDICT_INCONCLUSIVE:
+    if evidence.verdict_code == EXIT_INCONCLUSIVE:
         return Result.INCONCLUSIVE, "; ".join(evidence.notes)
     if expectation.loss is Loss.NONE and lost:
         return Result.LOST, f"{lost} lost; {expectation.rule}"
-    if evidence.verdict_code == _VERDICT_ANOMALY or (
-        # an anomaly beside a loss that is allowed
-        evidence.verdict_code == _VERDICT_LOST and evidence.counts.get("corrupt", 0)
-    ):
+    excused = _OF_A_LOSS if lost else ()
+    if any(evidence.counts.get(name, 0) for name in FORBIDDEN if name not in excused):
         return Result.ANOMALY, "see the table"
     if evidence.complaints:
         return Result.BROKEN, "; ".join(evidence.complaints)

@@ -4,6 +4,7 @@ import pytest
 
 from drills.outcome import Election, Evidence, Result, Run, judge, predicted_loss, worst
 from drills.settings import Expectation, Loss, Settings
+from durability.verdict import FORBIDDEN
 
 NONE = Expectation(Loss.NONE, "R1")
 CERTAIN = Expectation(Loss.CERTAIN, "R2")
@@ -32,9 +33,9 @@ def evidence(
         # a drill that expects loss fails if there is none
         (CERTAIN, evidence(), Result.NOT_LOST),
         (CERTAIN, evidence(4, lost=7), Result.PASSED),
-        # who writes again where records were lost breaks the order; damage is never part of a story
+        # who writes again where records were lost breaks the order; nothing else follows from a loss
         (CERTAIN, evidence(4, lost=7, reordered=7), Result.PASSED),
-        (CERTAIN, evidence(4, lost=7, corrupt=1), Result.ANOMALY),
+        (NONE, evidence(5, reordered=7), Result.ANOMALY),
         (CERTAIN, evidence(6), Result.INCONCLUSIVE),
         # R68: a loss that is possible is told, and not too small
         (TOLD, evidence(), Result.PASSED),
@@ -50,6 +51,15 @@ def test_the_verdict_is_held_against_the_expectation(
     expectation: Expectation, found: Evidence, result: Result
 ) -> None:
     assert judge(expectation, found)[0] is result
+
+
+@pytest.mark.parametrize("name", sorted(set(FORBIDDEN) - {"lost", "reordered"}))
+def test_an_anomaly_beside_an_allowed_loss_is_one(name: str) -> None:
+    """Of an unclean election the log of the new leader is a prefix of what was sent, and the others truncate
+    to it: each record is where it was or nowhere, once, and behind the prefix offsets are given again."""
+    assert judge(CERTAIN, evidence(4, lost=7, reordered=7, **{name: 1}))[0] is Result.ANOMALY
+    allowed = {"recovered": 3, "lost_weakly_acked": 3}
+    assert judge(CERTAIN, evidence(4, lost=7, reordered=7, **allowed))[0] is Result.PASSED
 
 
 def test_a_story_that_shows_nothing_of_what_it_is_about_did_not_take_place() -> None:
