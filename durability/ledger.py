@@ -151,13 +151,13 @@ def totals_of(spark: Any, torn_lines: int) -> Totals:
     for name, what in (
         ("lines_without_key", "lines without run, producer, pseq or topic"),
         ("answers_without_send", "answers to sends that were never written down"),
-        ("repeated_sends", "sends written down more than once: (run, producer, pseq) must be unique"),
+        ("repeated_sends", "sends written down more than once: (run, producer, topic, pseq) must be unique"),
         ("acks_without_place", "acknowledgements without partition, offset or value_crc32c"),
     ):
         if sums[name]:
             raise UnreadableLedger(f"{sums[name]} {what}")
     written = [row for row in rows if row.sent]
-    _check_names([(row.producer, row.run, row.first_pseq, row.last_pseq) for row in written])
+    _check_names([(row.topic, row.producer, row.first_pseq, row.last_pseq, row.run) for row in written])
     return Totals(
         sent=sums["sent"],
         acked=sums["acked"],
@@ -172,17 +172,13 @@ def totals_of(spark: Any, torn_lines: int) -> Totals:
     )
 
 
-def _check_names(writers: list[tuple[str, str, int, int]]) -> None:
-    """Values name (producer, pseq) but no run, so two runs must not share names. Raises: UnreadableLedger."""
-    ranges: dict[tuple[str, str], tuple[int, int]] = {}
-    for producer, run, first, last in writers:
-        low, high = ranges.get((producer, run), (first, last))
-        ranges[producer, run] = (min(low, first), max(high, last))
-    ordered = sorted((producer, first, last, run) for (producer, run), (first, last) in ranges.items())
-    for before, after in pairwise(ordered):
-        if before[0] == after[0] and after[1] <= before[2]:
+def _check_names(writers: list[tuple[str, str, int, int, str]]) -> None:
+    """Values name (producer, pseq) but no run, so two runs must not share names in a topic. `writers` is
+    [(topic, producer, first and last pseq, run)]. Raises: UnreadableLedger."""
+    for before, after in pairwise(sorted(writers)):
+        if before[:2] == after[:2] and after[2] <= before[3]:
             raise UnreadableLedger(
-                f"producer {before[0]} has the same numbers in runs {before[3]} and {after[3]}, and values "
+                f"producer {before[1]} has the same numbers in runs {before[4]} and {after[4]}, and values "
                 "do not say their run: give producers other names, or each run a topic of its own"
             )
 

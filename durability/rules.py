@@ -7,7 +7,7 @@ Views that the queries read:
 - `sends`: one row a send (durability.ledger). A send is *acked* when acks=all was promised and answered.
 - `log`: topic, partition, offset, state, producer, pseq, value_crc32c: one row a record that the cluster
   serves. `state` is `good`; `damaged` (its own checksum does not hold, so its name cannot be trusted);
-  `foreign` (no value of a ledger's producer). A value names (producer, pseq), which is unique in a ledger.
+  `foreign` (no value of a ledger's producer). A value names (producer, pseq), unique in a topic.
 - `odd`: every send with each log row that bears its name, without the perfect pairs (`PAIRS_SQL`): of a good
   cluster nothing is left. `near`: all log rows of the sends in `odd`, the perfect ones too.
 - `replica`, `marks`: batches of replica segment files, and each replica's high watermark.
@@ -20,10 +20,10 @@ SELECT s.run, coalesce(s.producer, l.producer) AS producer, coalesce(s.pseq, l.p
        s.pseq IS NOT NULL AS known,
        l.topic AS log_topic, l.partition AS log_partition, l.offset AS log_offset, l.state,
        l.topic IS NOT NULL AND s.value_crc32c IS NOT NULL AND l.value_crc32c <> s.value_crc32c AS differs,
-       coalesce((s.acked OR s.weakly_acked) AND l.topic = s.topic AND l.partition = s.partition
-                AND l.offset = s.offset AND l.value_crc32c = s.value_crc32c, false) AS perfect
+       coalesce((s.acked OR s.weakly_acked) AND l.partition = s.partition AND l.offset = s.offset
+                AND l.value_crc32c = s.value_crc32c, false) AS perfect
 FROM (SELECT * FROM sends WHERE pseq IS NOT NULL) s
-FULL OUTER JOIN log l ON s.producer = l.producer AND s.pseq = l.pseq
+FULL OUTER JOIN log l ON s.producer = l.producer AND s.pseq = l.pseq AND s.topic = l.topic
 """
 
 NEAR_SQL = """
@@ -84,7 +84,7 @@ RULES: dict[str, str] = {
                     ELSE concat('was sent to ', topic, '-', partition) END AS detail
         FROM odd
         WHERE log_topic IS NOT NULL AND state <> 'damaged'
-          AND (NOT known OR refused OR log_topic <> topic OR log_partition <> partition)""",
+          AND (NOT known OR refused OR log_partition <> partition)""",
     # Rule 20. A value's own checksum does not hold, or is not the ledger's; also damaged batches of replicas.
     "corrupt": """
         SELECT log_topic AS topic, log_partition AS partition, log_offset AS offset, run, producer, pseq,
@@ -132,7 +132,7 @@ RULES: dict[str, str] = {
                'sent, not acknowledged, there' AS detail
         FROM odd
         WHERE known AND NOT acked AND NOT weakly_acked AND NOT refused AND NOT differs
-          AND log_topic = topic AND log_partition = coalesce(partition, log_partition)
+          AND log_partition = coalesce(partition, log_partition)
         GROUP BY ALL""",
 }
 

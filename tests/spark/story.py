@@ -44,6 +44,7 @@ class Story:
     """Mutable: tests plant into it, then write the ledger and make the log's rows."""
 
     topic: str
+    run: str = RUN
     sends: list[Send] = field(default_factory=list)
     #: partition -> values by offset
     log: dict[int, list[bytes]] = field(default_factory=lambda: {0: [], 1: []})
@@ -64,7 +65,7 @@ class Story:
         """Invoke and complete rows as `client.ledger` writes them."""
         lines = []
         for send in self.sends:
-            rows = RowWriter(RUN, send.producer)
+            rows = RowWriter(self.run, send.producer)
             crc = value_crc32c(send.value) if send.value_crc32c is None else send.value_crc32c
             lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, 1))
             if send.outcome is not None:
@@ -101,7 +102,7 @@ def write_ledger(folder: Path, stories: Iterable[Story]) -> Path:
     """One file for each story."""
     folder.mkdir(exist_ok=True)
     for story in stories:
-        (folder / f"{RUN}.{story.topic}.0.jsonl").write_text("".join(story.ledger_lines()))
+        (folder / f"{story.run}.{story.topic}.0.jsonl").write_text("".join(story.ledger_lines()))
     return folder
 
 

@@ -16,7 +16,7 @@ from durability.rules import RULES
 from durability.segment_source import BATCH_SCHEMA
 from durability.validate import MARKS_SCHEMA, judge
 from durability.verdict import SAMPLES_MAX, Verdict
-from tests.spark.story import LOG_SCHEMA, Story, clean_story, damaged_value, write_ledger
+from tests.spark.story import LOG_SCHEMA, Send, Story, clean_story, damaged_value, write_ledger
 
 pytestmark = [pytest.mark.spark]
 
@@ -297,6 +297,18 @@ def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp
     assert not any(verdict.counts.values())
     assert verdict.exit_code == 0
     assert (verdict.facts["acked"], verdict.facts["ok"], verdict.facts["served"]) == (40, 40, 40)
+
+
+@pytest.mark.parametrize("runs", [("demo", "demo"), ("demo", "again")], ids=["one run", "two runs"])
+def test_a_name_belongs_to_its_topic(spark: Any, tmp_path: Path, runs: tuple[str, str]) -> None:
+    stories = [Story("good", runs[0]), Story("bad", runs[1])]
+    for story in stories:
+        for number in range(10):
+            send = Send("p", number, 0, offset=number)
+            story.sends.append(send)
+            story.log[0].append(send.value)
+    stories[1].log[0].pop()
+    assert judged(spark, stories, tmp_path).found == {"bad": {"lost": 1}}, "what `good` has is not in `bad`"
 
 
 def test_counts_are_exact_and_samples_bounded(spark: Any, tmp_path: Path) -> None:
