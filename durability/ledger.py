@@ -109,15 +109,17 @@ class Totals:
 def ledger_files(path: str) -> list[str]:
     """The ledger files at `path`, a file or a folder that is searched all the way down; sorted.
 
-    Raises: UnreadableLedger when there are none.
+    Raises: UnreadableLedger when there are none, or some that Spark passes over without a word.
     """
     root = Path(path)
-    if root.is_file():
-        return [str(root)]
-    found = sorted(str(item) for item in root.rglob("*") if item.suffix in SUFFIXES and item.is_file())
-    if not found:
+    found = [root] if root.is_file() else sorted(root.rglob("*"))
+    files = [file for file in found if file == root or (file.suffix in SUFFIXES and file.is_file())]
+    if not files:
         raise UnreadableLedger(f"{path}: no ledger file ({', '.join('*' + s for s in SUFFIXES)}) there")
-    return found
+    for file in files:
+        if file.name.startswith(("_", ".")):
+            raise UnreadableLedger(f"{file}: Spark reads no file whose name begins with _ or . (rename it)")
+    return [str(file) for file in files]
 
 
 def read_sends(spark: Any, path: str) -> tuple[Any, Totals]:

@@ -48,10 +48,12 @@ def test_rows_without_acknowledgement_have_no_offset_but_a_reason() -> None:
     ] * 2
 
 
-@pytest.mark.parametrize("name", ["", 'a"b', "a b", "x" * 65])
-def test_names_that_need_escapes_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["", 'a"b', "a b", "x" * 65, "_a", ".a", "-a"])
+def test_names_that_need_escapes_or_make_hidden_files_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         RowWriter("run", name)
+    with pytest.raises(ValueError, match="expected"):
+        RowWriter(name, "p")
 
 
 @pytest.mark.parametrize("line", ['{"kind":"invoke","run":', "[1]", json.dumps({"kind": "other"})])

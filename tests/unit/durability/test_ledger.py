@@ -22,6 +22,15 @@ def test_a_folder_without_ledgers_proves_nothing(tmp_path: Path) -> None:
         ledger_files(str(tmp_path / "missing"))
 
 
+@pytest.mark.parametrize("name", ["_run.p.jsonl", ".run.p.jsonl"])
+def test_a_file_that_spark_would_pass_over_makes_the_ledger_unreadable(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("")
+    (tmp_path / "run.p.jsonl").write_text("")
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(UnreadableLedger, match=f"{name}: Spark reads no file"):
+            ledger_files(str(path))
+
+
 @pytest.mark.parametrize(
     ("tail", "torn"),
     [
