@@ -34,7 +34,9 @@ class RowWriter:
     def __init__(self, run: str, producer: str) -> None:
         for name in (run, producer):
             if not _NAME.fullmatch(name):
-                raise ValueError(f"ledger name {name!r}: expected 1 to 64 of A-Z a-z 0-9 . _ -, first no . _ -")
+                raise ValueError(
+                    f"ledger name {name!r}: expected 1 to 64 of A-Z a-z 0-9 . _ -, first no . _ -"
+                )
         self._invoke = f'{{"kind":"invoke","run":"{run}","producer":"{producer}","pseq":'
         self._complete = f'{{"kind":"complete","run":"{run}","producer":"{producer}","pseq":'
 

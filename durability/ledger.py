@@ -11,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from durability.session import local_source
+
 #: What a ledger file is called.
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -132,7 +134,7 @@ def read_sends(spark: Any, path: str) -> tuple[Any, Totals]:
     lines = (
         spark.read.schema(SCHEMA)
         .options(mode="PERMISSIVE", columnNameOfCorruptRecord="unreadable", lineSep="\n")
-        .json([Path(file).resolve().as_uri() for file in files])
+        .json([local_source(Path(file)) for file in files])
     )
     lines.createOrReplaceTempView("ledger_lines")
     sends = spark.sql(SENDS_SQL).cache()

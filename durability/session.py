@@ -30,6 +30,16 @@ def is_on_loopback(master: str) -> bool:
     return master.startswith("local") or re.match(r"spark://(127\.|localhost[:/])", master) is not None
 
 
+def local_path(path: Path) -> str:
+    """How Spark names a local file or folder: no URI, for its escapes would become part of the name."""
+    return f"file:{path.resolve()}"
+
+
+def local_source(path: Path) -> str:
+    """As `local_path`, for readers: they take names for patterns."""
+    return re.sub(r"([\\{}\[\]*?^,])", r"\\\1", local_path(path))
+
+
 def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_short: bool = False) -> Any:
     """A SparkSession on `master`, with Holdfast's data sources registered.
 

@@ -16,6 +16,7 @@ from durability.ledger import Totals, UnreadableLedger, read_sends
 from durability.read_options import parse_options
 from durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
 from durability.segments import high_watermarks, parse_log_dirs, replica_folders
+from durability.session import local_source
 from durability.source import plan_ranges, read_range
 from durability.validate import MARKS_SCHEMA, judge
 from durability.verdict import Verdict, inconclusive
@@ -89,8 +90,10 @@ def judge_all(spark: Any, ledger: Path, folders: Sequence[Path]) -> dict[str, Ve
         sends, totals = read_sends(spark, str(ledger))
     except UnreadableLedger as error:
         return {"": inconclusive(f"ledger: {error}")}
-    log = spark.read.schema(LOG_SCHEMA).parquet(*[str(folder / _SERVED) for folder in folders])
-    batches = spark.read.schema(BATCH_SCHEMA).parquet(*[str(folder / _BATCHES) for folder in folders])
+    log = spark.read.schema(LOG_SCHEMA).parquet(*[local_source(folder / _SERVED) for folder in folders])
+    batches = spark.read.schema(BATCH_SCHEMA).parquet(
+        *[local_source(folder / _BATCHES) for folder in folders]
+    )
     marks = [tuple(row) for folder in folders for row in json.loads((folder / _MARKS).read_text())]
     judge(
         spark,

@@ -24,7 +24,7 @@ from durability.read_options import BadOption, OffsetRange, parse_options
 from durability.rules import COMPARED_SQL, NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
 from durability.segment_source import BATCH_SCHEMA
 from durability.segments import high_watermarks
-from durability.session import start_session
+from durability.session import local_path, start_session
 from durability.source import plan_ranges
 from durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
@@ -252,8 +252,7 @@ def _write_report(spark: Any, folder: Path, verdict: Verdict) -> None:
     (folder / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
     (folder / "verdict.txt").write_text(verdict.as_text() + "\n", encoding="utf-8")
     if any(verdict.counts.values()):
-        target = (folder / "violations").resolve().as_uri()
-        spark.table("violations").write.mode("overwrite").parquet(target)
+        spark.table("violations").write.mode("overwrite").parquet(local_path(folder / "violations"))
 
 
 # --- small things --------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ _SEEDS_PER_TASK = 4
 
 def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) -> list[Row]:
     """Play `seeds` on the executors of `master` and write their rows to the folder `target`, replacing it."""
-    from durability.session import start_session
+    from durability.session import local_path, start_session
 
     spark = start_session(master, "holdfast sim swarm")
     try:
@@ -36,7 +36,7 @@ def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) 
             lambda seed: _columns(play_seed(recipe, seed))
         )
         table = spark.createDataFrame(rows, SCHEMA, verifySchema=False)
-        table.write.mode("overwrite").parquet(target.resolve().as_uri())
+        table.write.mode("overwrite").parquet(local_path(target))
     finally:
         spark.stop()
     return sorted((from_mapping(row) for row in read_parquet(target)), key=lambda row: row.seed)

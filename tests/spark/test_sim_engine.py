@@ -29,7 +29,7 @@ def swarm(folder: Path, *engine: str) -> dict[str, object]:
 
 
 def test_both_engines_give_equal_rows_for_equal_seeds(tmp_path: Path) -> None:
-    local, spark = tmp_path / "local", tmp_path / "spark"
+    local, spark = tmp_path / "local", tmp_path / "by spark"
     sums = [swarm(local, "--jobs", "2"), swarm(spark, "--engine", "spark", "--master", "local[2]")]
     assert list(spark.glob("rows-0-5.parquet/*.parquet"))
     rows = [

@@ -17,8 +17,8 @@ def snapshot(folder: Path, story: Story) -> Path:
     logs = story_batches(story)
     log_dir = write_log_dir(folder / story.topic, logs, high_watermark=10)
     with PlantedLogs(logs) as node:
-        take(node.address, story.topic, {1: str(log_dir)}, folder / f"{story.topic}.snapshot")
-    return folder / f"{story.topic}.snapshot"
+        take(node.address, story.topic, {1: str(log_dir)}, folder / f"{story.topic} [snapshot]")
+    return folder / f"{story.topic} [snapshot]"
 
 
 def test_what_one_cluster_has_lost_is_no_loss_of_the_others(spark: Any, tmp_path: Path) -> None:
