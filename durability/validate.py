@@ -5,6 +5,7 @@ acknowledged in it must lie below them. Rules are SQL in `durability.rules`; wor
 """
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -62,11 +63,12 @@ def run(options: ValidateOptions) -> Verdict:
         with _timed(seconds, "spark start"):
             spark = start_session(options.master, "holdfast validate", is_short=is_short)
     except UnreadableLedger as error:
-        return inconclusive(f"ledger: {error}")
+        return _reported(None, options, inconclusive(f"ledger: {error}"))
     except NoJava as error:
-        return inconclusive(str(error))
+        return _reported(None, options, inconclusive(str(error)))
     except (PySparkException, Py4JError) as error:
-        return inconclusive(f"Spark does not start on {options.master}: {_reason(error)}", seconds=seconds)
+        reason = f"Spark does not start on {options.master}: {_reason(error)}"
+        return _reported(None, options, inconclusive(reason))
     try:
         return validate(spark, options, seconds)
     finally:
@@ -76,29 +78,28 @@ def run(options: ValidateOptions) -> Verdict:
 def validate(spark: Any, options: ValidateOptions, seconds: dict[str, float] | None = None) -> Verdict:
     """Compare in a session that stands already."""
     seconds = {} if seconds is None else seconds
+    verdict = replace(_compared(spark, options, seconds), seconds=seconds)
+    return _reported(spark, options, verdict)
+
+
+def _compared(spark: Any, options: ValidateOptions, seconds: dict[str, float]) -> Verdict:
     try:
         with _timed(seconds, "ledger"):
             sends, totals = read_sends(spark, options.ledger)
         if totals.acked == 0:
-            return inconclusive(
-                "the ledger has no acknowledged send (acks=all): nothing to check", seconds=seconds
-            )
+            return inconclusive("the ledger has no acknowledged send (acks=all): nothing to check")
         with _timed(seconds, "offsets"):
             ranges = _plan(options, totals)
         log = served_log(spark, options, ranges)
         tables = replicas(spark, options.log_dirs, totals.topics)
         with _timed(seconds, "compare"):
-            verdict = judge(spark, sends, log, totals, partitions=len(ranges), **tables)
+            return judge(spark, sends, log, totals, partitions=len(ranges), **tables)
     except UnreadableLedger as error:
-        return inconclusive(f"ledger: {error}", seconds=seconds)
+        return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
-        return inconclusive(f"cluster: {error}", seconds=seconds)
+        return inconclusive(f"cluster: {error}")
     except (PySparkException, Py4JError) as error:
-        return inconclusive(f"reading failed: {_reason(error)}", seconds=seconds)
-    verdict = replace(verdict, seconds=seconds)
-    if options.report is not None:
-        _write_report(spark, Path(options.report), verdict)
-    return verdict
+        return inconclusive(f"reading failed: {_reason(error)}")
 
 
 # --- reading -------------------------------------------------------------------------------------------
@@ -247,12 +248,34 @@ def _notes(totals: Totals, facts: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _write_report(spark: Any, folder: Path, verdict: Verdict) -> None:
+# --- the report ----------------------------------------------------------------------------------------
+
+
+def _reported(spark: Any | None, options: ValidateOptions, verdict: Verdict) -> Verdict:
+    """The verdict, after its report was written; with a note when that failed. `spark` may be missing where
+    there are no violations."""
+    if options.report is None:
+        return verdict
+    try:
+        _write_report(spark, Path(options.report), verdict)
+    except (OSError, PySparkException, Py4JError) as error:
+        note = f"the report in {options.report} is not whole: {_reason(error)}"
+        return replace(verdict, notes=(*verdict.notes, note))
+    return verdict
+
+
+def _write_report(spark: Any | None, folder: Path, verdict: Verdict) -> None:
+    """Nothing of an earlier run is left there, and a verdict is there only when all of it is."""
+    as_json, as_text, violations = folder / "verdict.json", folder / "verdict.txt", folder / "violations"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
-    (folder / "verdict.txt").write_text(verdict.as_text() + "\n", encoding="utf-8")
-    if any(verdict.counts.values()):
-        spark.table("violations").write.mode("overwrite").parquet(local_path(folder / "violations"))
+    for path in (as_json, as_text):
+        path.unlink(missing_ok=True)
+    if violations.exists():
+        shutil.rmtree(violations)
+    if spark is not None and any(verdict.counts.values()):
+        spark.table("violations").write.parquet(local_path(violations))
+    as_json.write_text(json.dumps(verdict.as_json(), indent=2) + "\n", encoding="utf-8")
+    as_text.write_text(verdict.as_text() + "\n", encoding="utf-8")
 
 
 # --- small things --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from client.outcomes import Outcome
-from durability.validate import ValidateOptions, validate
+from durability.validate import ValidateOptions, run, validate
 from durability.verdict import Verdict
 from tests.spark.planted_log import PlantedLogs, damaged
 from tests.spark.story import Story, clean_story, story_batches, write_ledger, write_log_dir
@@ -91,6 +91,43 @@ def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) 
     assert verdict.exit_code == 0, verdict.as_text()
     assert (verdict.facts["acked"], verdict.facts["unanswered"], verdict.counts["recovered"]) == (39, 1, 1)
     assert any("cut line" in note for note in verdict.notes)
+
+
+# --- the report ----------------------------------------------------------------------------------------
+
+
+def test_a_report_is_of_the_last_run_alone(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t")
+    logs = story_batches(story)
+    report = tmp_path / "report"
+
+    def codes(served: dict[tuple[str, int], list[bytes]]) -> tuple[int, int, bool]:
+        with PlantedLogs(served) as node:
+            found = verdict_of(spark, tmp_path, node, story, report=str(report)).exit_code
+        kept = json.loads((report / "verdict.json").read_text())["data"]["exit_code"]
+        return found, kept, (report / "violations").exists()
+
+    assert codes({**logs, ("t", 0): logs["t", 0][:-1]}) == (4, 4, True)
+    assert codes(logs) == (0, 0, False)
+    assert codes({("other", 0): []}) == (6, 6, False)
+    assert "INCONCLUSIVE" in (report / "verdict.txt").read_text()
+
+
+def test_a_verdict_before_spark_was_started_is_reported(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    verdict = run(ValidateOptions(str(tmp_path), "127.0.0.1:1", report=str(report)))
+    assert verdict.exit_code == 6
+    assert json.loads((report / "verdict.json").read_text()) == verdict.as_json()
+
+
+def test_a_report_that_cannot_be_written_is_a_note(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t", 4)
+    (tmp_path / "file").write_text("")
+    with PlantedLogs(story_batches(story)) as node:
+        verdict = verdict_of(spark, tmp_path, node, story, report=str(tmp_path / "file" / "report"))
+    assert verdict.exit_code == 0
+    (note,) = verdict.notes
+    assert re.search("the report in .* is not whole: .*Not a directory", note)
 
 
 # --- inconclusive --------------------------------------------------------------------------------------
