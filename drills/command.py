@@ -82,20 +82,29 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     keep: Path | None = given["keep"]
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
+    report: Path | None = given["report"]
+    if report is not None and not report.absolute().parent.is_dir():
+        raise click.UsageError(f"--report {report}: {report.parent} is no folder")
     _check_spark()
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
+    runs: list[Run] = []
+    failure = ""
     try:
         runs = _play_all(plan, folder, is_quiet=output == "json", keeps=keep is not None)
+        result = worst(runs, forgives_void=bool(given["seeds"]))
     except ClusterError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(Result.INCONCLUSIVE.exit_code)
-    if given["report"] is not None:
-        given["report"].write_text(json.dumps(_as_json(runs), indent=2) + "\n", encoding="utf-8")
-    result = worst(runs, forgives_void=bool(given["seeds"]))
+        result, failure = Result.INCONCLUSIVE, str(error)
+        click.echo(f"error: {failure}", err=True)
+    found = _as_json(runs, result, failure)
     if output == "json":
-        click.echo(json.dumps({**_as_json(runs), "ok": result is Result.PASSED}))
-    else:
+        click.echo(json.dumps(found))
+    elif runs:
         click.echo("\n".join(_lines(runs, plan[0].drill, given)))
+    if report is not None:
+        try:
+            report.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            click.echo(f"error: --report {report}: {error.strerror}", err=True)
     if keep is None and result is Result.PASSED:
         shutil.rmtree(folder, ignore_errors=True)
     else:
@@ -226,15 +235,18 @@ def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str
     return run_lines(runs[0])
 
 
-def _as_json(runs: Sequence[Run]) -> dict[str, Any]:
-    errors = [
-        {"code": run.result.name, "seed": run.settings.seed, "message": run.reason or run.result.value}
-        for run in runs
-        if run.result is not Result.PASSED
-    ]
+def _as_json(runs: Sequence[Run], result: Result, failure: str) -> dict[str, Any]:
+    """`result` is that of all runs, `failure` why there is no verdict on them."""
+    errors: list[dict[str, Any]] = [{"code": result.name, "message": failure}] if failure else []
+    if result is not Result.PASSED:  # else what did not pass is forgiven
+        errors += [
+            {"code": run.result.name, "seed": run.settings.seed, "message": run.reason or run.result.value}
+            for run in runs
+            if run.result is not Result.PASSED
+        ]
     return {
         "schema": "holdfast.drill/1",
-        "ok": not errors,
+        "ok": result is Result.PASSED,
         "data": {"totals": totals(runs), "runs": [run_row(run) for run in runs]},
         "errors": errors,
     }

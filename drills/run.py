@@ -74,7 +74,7 @@ def play(drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path,
 
 
 def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> list[Run]:
-    """Every run with its result, in order. Raises: ClusterError when Spark does not start."""
+    """Every run with its result, in order. Raises: ClusterError when Spark fails."""
     snapshots = [one.snapshot for one in played if one.snapshot is not None]
     found, lost = judging.verdicts(ledger, snapshots) if snapshots else ({}, {})
     runs = []

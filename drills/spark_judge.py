@@ -58,13 +58,17 @@ class SparkJudge:
         if self._error is not None:
             raise ClusterError(f"Spark does not start: {self._error}") from self._error
         from durability.snapshots import judge_all
+        from durability.validate import SPARK_ERRORS, reason_of
 
-        verdicts = judge_all(self._spark, ledger, snapshots)
         lost: dict[str, list[LostRecord]] = {}
-        if any(verdict.counts.get("lost", 0) for verdict in verdicts.values()):
-            for row in self._spark.sql(_LOST_SQL).collect():
-                record = LostRecord(row.topic, row.partition, row.offset, _name(row.producer, row.pseq))
-                lost.setdefault(row.topic, []).append(record)
+        try:
+            verdicts = judge_all(self._spark, ledger, snapshots)
+            if any(verdict.counts.get("lost", 0) for verdict in verdicts.values()):
+                for row in self._spark.sql(_LOST_SQL).collect():
+                    record = LostRecord(row.topic, row.partition, row.offset, _name(row.producer, row.pseq))
+                    lost.setdefault(row.topic, []).append(record)
+        except SPARK_ERRORS as error:
+            raise ClusterError(f"Spark failed while it compared: {reason_of(error)}") from error
         return verdicts, lost
 
     def close(self) -> None:
@@ -72,7 +76,9 @@ class SparkJudge:
         if self._thread.ident is not None:
             self._thread.join()
         if self._spark is not None:
-            self._spark.stop()
+            from durability.session import stop_session
+
+            stop_session(self._spark)
 
 
 def _name(producer: str, pseq: int) -> str:

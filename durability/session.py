@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,14 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
     for source in (HoldfastSource, SegmentsSource):
         spark.dataSource.register(source)
     return spark
+
+
+def stop_session(spark: Any) -> None:
+    """End a session; a Java that has died already needs no telling."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from durability.read_options import BadOption, OffsetRange, parse_options
 from durability.rules import COMPARED_SQL, NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
 from durability.segment_source import BATCH_SCHEMA
 from durability.segments import high_watermarks
-from durability.session import local_path, start_session
+from durability.session import local_path, start_session, stop_session
 from durability.source import plan_ranges
 from durability.verdict import SAMPLES_MAX, Verdict, inconclusive
 
@@ -34,6 +34,8 @@ MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
 #: Rules that look at sends and log rows which are no perfect pairs; without such rows they find nothing.
 _PAIR_RULES = ("lost", "moved", "duplicated", "unexpected", "lost_weakly_acked", "recovered")
 _REASON_CHARS = 400
+#: What a call of Spark may raise; the last one when its Java has died.
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 #: Ledgers below this (some 400 000 records) are a short job, see durability.session.
 SHORT_JOB_BYTES = 128 << 20
 
@@ -66,13 +68,13 @@ def run(options: ValidateOptions) -> Verdict:
         return _reported(None, options, inconclusive(f"ledger: {error}"))
     except NoJava as error:
         return _reported(None, options, inconclusive(str(error)))
-    except (PySparkException, Py4JError) as error:
-        reason = f"Spark does not start on {options.master}: {_reason(error)}"
+    except SPARK_ERRORS as error:
+        reason = f"Spark does not start on {options.master}: {reason_of(error)}"
         return _reported(None, options, inconclusive(reason))
     try:
         return validate(spark, options, seconds)
     finally:
-        spark.stop()
+        stop_session(spark)
 
 
 def validate(spark: Any, options: ValidateOptions, seconds: dict[str, float] | None = None) -> Verdict:
@@ -98,8 +100,8 @@ def _compared(spark: Any, options: ValidateOptions, seconds: dict[str, float]) -
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
         return inconclusive(f"cluster: {error}")
-    except (PySparkException, Py4JError) as error:
-        return inconclusive(f"reading failed: {_reason(error)}")
+    except SPARK_ERRORS as error:
+        return inconclusive(f"reading failed: {reason_of(error)}")
 
 
 # --- reading -------------------------------------------------------------------------------------------
@@ -258,8 +260,8 @@ def _reported(spark: Any | None, options: ValidateOptions, verdict: Verdict) -> 
         return verdict
     try:
         _write_report(spark, Path(options.report), verdict)
-    except (OSError, PySparkException, Py4JError) as error:
-        note = f"the report in {options.report} is not whole: {_reason(error)}"
+    except (OSError, *SPARK_ERRORS) as error:
+        note = f"the report in {options.report} is not whole: {reason_of(error)}"
         return replace(verdict, notes=(*verdict.notes, note))
     return verdict
 
@@ -288,7 +290,7 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     seconds[phase] = round(time.monotonic() - start, 2)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """The line of a Spark error that says what happened on the Python side, else its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("durability.", "client.", "protocol.", "runtime."))]
