@@ -101,7 +101,7 @@ class Stage:
         end = self.load.acked_end
         folders = [str(self.cluster.data_folder(node)) for node in self.cluster.brokers]
         self.wait_until(
-            lambda: all(high_watermarks(folder).get((self.topic, 0), 0) >= end for folder in folders),
+            lambda: all((high_watermarks(folder) or {}).get((self.topic, 0), 0) >= end for folder in folders),
             f"not every broker has stored the high watermark {end}",
         )
         self.say(f"every broker has stored the high watermark {end}")

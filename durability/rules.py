@@ -10,7 +10,8 @@ Views that the queries read:
   `foreign` (no value of a ledger's producer). A value names (producer, pseq), unique in a topic.
 - `odd`: every send with each log row that bears its name, without the perfect pairs (`PAIRS_SQL`): of a good
   cluster nothing is left. `near`: all log rows of the sends in `odd`, the perfect ones too.
-- `replica`, `marks`: batches of replica segment files, and each replica's high watermark.
+- `replica`, `marks`: batches of replica segment files, and each replica's high watermark. A row with a
+  `problem` cannot be read; an empty segment is a row with nothing but its first offset.
 """
 
 #: Sends with the log rows that bear their name. Rows of `damaged` and `foreign` state name nobody.
@@ -95,7 +96,7 @@ RULES: dict[str, str] = {
         SELECT r.topic, r.partition, r.base_offset, NULL, NULL, NULL,
                concat('batch on replica ', r.broker, ', ', r.segment, ' at byte ', r.position)
         FROM replica r JOIN marks m USING (broker, topic, partition)
-        WHERE NOT r.crc_ok AND r.base_offset < m.high_watermark""",
+        WHERE r.damaged AND r.base_offset < m.high_watermark""",
     # Rule 7. Of one producer's acknowledged sends to one partition, a later one got a smaller offset.
     "reordered": """
         SELECT topic, partition, offset, run, producer, pseq,
@@ -111,7 +112,7 @@ RULES: dict[str, str] = {
                concat('replicas ', array_join(array_sort(collect_set(broker)), ', '),
                       ' hold different batches') AS detail
         FROM replica JOIN marks USING (broker, topic, partition)
-        WHERE last_offset < high_watermark
+        WHERE last_offset < high_watermark AND problem IS NULL
         GROUP BY topic, partition, base_offset
         HAVING min(struct(leader_epoch, crc, last_offset)) <> max(struct(leader_epoch, crc, last_offset))
         UNION ALL
@@ -120,7 +121,7 @@ RULES: dict[str, str] = {
         FROM (SELECT *, lag(last_offset) OVER (PARTITION BY broker, topic, partition
                                                ORDER BY base_offset, position) + 1 AS next_offset
               FROM replica JOIN marks USING (broker, topic, partition))
-        WHERE next_offset <> base_offset AND base_offset < high_watermark""",
+        WHERE next_offset <> base_offset AND base_offset < high_watermark AND problem IS NULL""",
     # Allowed by acks=1 and acks=0, which promise less.
     "lost_weakly_acked": f"""
         {_SENT}, 'acks=1 or acks=0: may be lost with its leader' AS detail FROM odd o
@@ -139,6 +140,17 @@ RULES: dict[str, str] = {
 #: How much of the replicas the comparison could see.
 COMPARED_SQL = """
 SELECT count(*) FROM replica JOIN marks USING (broker, topic, partition) WHERE last_offset < high_watermark
+"""
+
+#: Replicas that end below their own high watermark; `log_end` is NULL without a log. No violation: a power
+#: cut may take what was not flushed, and the others still have it.
+SHORT_SQL = """
+SELECT broker, topic, partition, high_watermark,
+       max(coalesce(CASE WHEN problem IS NULL THEN last_offset + 1 END, base_offset)) AS log_end
+FROM marks LEFT JOIN replica USING (broker, topic, partition)
+GROUP BY broker, topic, partition, high_watermark
+HAVING log_end IS NULL AND high_watermark > 0 OR log_end < high_watermark
+ORDER BY topic, partition, broker
 """
 
 _COLUMNS = "topic, partition, offset, run, producer, pseq, detail"

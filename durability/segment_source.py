@@ -2,7 +2,7 @@
 
 Options: `path` (comma list of `replica:<id>=<log dir>`, `<id>=<log dir>` or log dirs), `rows` (records or
 batches), `topics` (comma list, all by default). Decoding is `durability.segments`, which shares nothing with
-the broker. A torn tail is a row with a `problem`, so that it is reported and nothing else suffers.
+the broker. What cannot be read is a row with a `problem`, so that it is reported and nothing else suffers.
 """
 
 import mmap
@@ -23,6 +23,7 @@ from durability.segments import (
     batch_records,
     parse_log_dirs,
     read_segment,
+    recovery_points,
     replica_folders,
     segment_paths,
 )
@@ -33,7 +34,7 @@ RECORD_SCHEMA = (
 )
 BATCH_SCHEMA = (
     "broker int, topic string, partition int, base_offset long, last_offset long, leader_epoch int, "
-    "crc long, crc_ok boolean, records int, segment string, position long, problem string"
+    "crc long, crc_ok boolean, damaged boolean, records int, segment string, position long, problem string"
 )
 _TYPES = {
     "int": pa.int32(),
@@ -42,6 +43,7 @@ _TYPES = {
     "binary": pa.binary(),
     "boolean": pa.bool_(),
 }
+_CRC_PROBLEM = "crc does not hold"
 #: Rows of one Arrow batch.
 _ROWS_MAX = 10_000
 
@@ -109,29 +111,64 @@ def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any,
     if not folder.path:
         return
     place = (folder.broker, folder.topic, folder.partition)
-    make = _batch_rows if by_batch else _record_rows
-    for path in segment_paths(folder.path):
+    if by_batch:
+        # first: what is flushed from now on is none of ours
+        flushed = recovery_points(str(Path(folder.path).parent)).get((folder.topic, folder.partition), 0)
+        yield from _batch_rows(place, _read(folder.path), flushed)
+    else:
+        for path, found in _read(folder.path):
+            yield from _record_rows(place, found, path.name)
+
+
+def _read(folder: str) -> Iterator[tuple[Path, Batch | Torn | None]]:
+    """What is in the segments in log order, None for an empty one."""
+    for path in segment_paths(folder):
         with path.open("rb") as file:
             if Path(path).stat().st_size == 0:
+                yield path, None
                 continue
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                for found in read_segment(data):
-                    yield from make(place, found, path.name)
+                for found in read_segment(data, int(path.stem)):
+                    yield path, found
 
 
-def _batch_rows(place: tuple[Any, ...], found: Batch | Torn, segment: str) -> Iterator[tuple[Any, ...]]:
-    if isinstance(found, Torn):
-        yield (*place, None, None, None, None, None, None, segment, found.position, found.reason)
-    else:
-        identity = (found.base_offset, found.last_offset, found.leader_epoch, found.crc, found.crc_ok)
-        yield (*place, *identity, found.record_count, segment, found.position, None)
+def _batch_rows(
+    place: tuple[Any, ...], log: Iterator[tuple[Path, Batch | Torn | None]], flushed: int
+) -> Iterator[tuple[Any, ...]]:
+    """A row for each batch, unreadable stretch and empty segment. What cannot be read is *damaged* when a
+    batch behind it can, or when it was `flushed`; else it is the tail that a power cut may leave."""
+    unreadable: list[tuple[Any, ...]] = []
+    end = 0
+    for path, found in log:
+        end = max(end, int(path.stem))
+        if found is None:
+            yield (*place, end, None, None, None, None, False, 0, path.name, 0, None)
+            continue
+        if isinstance(found, Torn):
+            of_batch: tuple[Any, ...] = (end, None, None, None, None)
+            count: int | None = None
+            problem: str | None = found.reason
+        else:
+            of_batch = (found.base_offset, found.last_offset, found.leader_epoch, found.crc, found.crc_ok)
+            count, problem = found.record_count, None if found.crc_ok else _CRC_PROBLEM
+        rest = (count, path.name, found.position, problem)
+        if problem is not None:
+            unreadable.append((of_batch, rest))
+            continue
+        yield from ((*place, *before, True, *after) for before, after in unreadable)
+        unreadable.clear()
+        yield (*place, *of_batch, False, *rest)
+        end = max(end, of_batch[1] + 1)
+    yield from ((*place, *before, before[0] < flushed, *after) for before, after in unreadable)
 
 
-def _record_rows(place: tuple[Any, ...], found: Batch | Torn, segment: str) -> Iterator[tuple[Any, ...]]:
+def _record_rows(
+    place: tuple[Any, ...], found: Batch | Torn | None, segment: str
+) -> Iterator[tuple[Any, ...]]:
     if isinstance(found, Torn):
         yield (*place, None, None, None, None, None, segment, found.position, found.reason)
         return
-    if found.is_control:
+    if found is None or found.is_control:
         return
     problem, rows = None, []
     if found.crc_ok:
@@ -140,7 +177,7 @@ def _record_rows(place: tuple[Any, ...], found: Batch | Torn, segment: str) -> I
         except Undecodable as error:
             problem = str(error)
     else:
-        problem = "crc does not hold"
+        problem = _CRC_PROBLEM
     if problem is not None:
         offsets = range(found.base_offset, found.last_offset + 1)
         rows = [Row(offset, found.base_timestamp_ms, None, None) for offset in offsets]

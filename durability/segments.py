@@ -1,7 +1,7 @@
 """Reads replica segment files without the broker's help: a second decoder of Kafka's v2 batch (D4).
 
 Shares no code with `protocol` or `storage` on purpose, so that a mistake there cannot hide itself here
-(verification §2.1, table `replica`). Reads only; a torn tail is reported and ends the segment, no error.
+(verification §2.1, table `replica`). Reads only; what cannot be read is reported and passed over, no error.
 """
 
 import gzip
@@ -20,6 +20,11 @@ _HEADER_BYTES = 61
 _PREFIX_BYTES = 12
 _CRC_COVERS_FROM = 21
 _MAGIC = 2
+_MAGIC_AT = 16
+_MAGIC_BYTE = bytes((_MAGIC,))
+_BASE_OFFSET = struct.Struct(">q")
+#: Offsets of one segment lie no further apart.
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _COMPRESSION_BITS = 0x07
 _CONTROL_BIT = 0x20
 #: Most bytes that one compressed batch may unpack to.
@@ -27,6 +32,7 @@ UNPACKED_BYTES_MAX = 256 << 20
 
 #: Folder of the metadata log, which is no topic.
 METADATA_FOLDER = "__cluster_metadata-0"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 
 class Undecodable(ValueError):
@@ -56,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """Where a segment stops being batches: a write that was cut, or damage to a header."""
+    """Bytes that are no batch, up to the next one or the segment's end: a write that was cut, or damage."""
 
     position: int
     reason: str
@@ -82,39 +88,64 @@ class ReplicaFolder:
     path: str
 
 
-def read_segment(data: bytes | mmap.mmap) -> Iterator[Batch | Torn]:
-    """The batches of one segment in file order; a `Torn` ends it early."""
-    position, end = 0, len(data)
-    while position < end:
-        if end - position < _HEADER_BYTES:
-            yield Torn(position, f"{end - position} bytes are shorter than a header")
-            return
-        (base, length, epoch, magic, crc, attributes, last_delta, base_timestamp, _, _, _, _, count) = (
-            _HEADER.unpack_from(data, position)
-        )
-        size = _PREFIX_BYTES + length
-        if magic != _MAGIC or size < _HEADER_BYTES or last_delta < 0 or count < 0:
-            yield Torn(position, f"no batch header: magic {magic}, length {length}, {count} records")
-            return
-        if position + size > end:
-            yield Torn(position, f"a batch of {size} bytes of which {end - position} are there")
-            return
-        body = data[position + _CRC_COVERS_FROM : position + size]
-        yield Batch(
-            base_offset=base,
-            last_offset=base + last_delta,
-            leader_epoch=epoch,
-            crc=crc,
-            crc_ok=google_crc32c.value(body) == crc,
-            record_count=count,
-            is_control=bool(attributes & _CONTROL_BIT),
-            base_timestamp_ms=base_timestamp,
-            compression=attributes & _COMPRESSION_BITS,
-            position=position,
-            size_bytes=size,
-            payload=body[_HEADER_BYTES - _CRC_COVERS_FROM :],
-        )
-        position += size
+def read_segment(data: bytes | mmap.mmap, base_offset: int = 0) -> Iterator[Batch | Torn]:
+    """The batches of one segment in file order, and what between or behind them cannot be read.
+
+    `base_offset`: no batch of the segment begins before it.
+    """
+    position: int | None = 0
+    next_offset = base_offset
+    while position is not None and position < len(data):
+        found = _batch_at(data, position)
+        yield found
+        if isinstance(found, Batch):
+            next_offset = max(next_offset, found.last_offset + 1)
+            position += found.size_bytes
+        else:
+            position = _next_batch(data, position + 1, next_offset)
+
+
+def _batch_at(data: bytes | mmap.mmap, position: int) -> Batch | Torn:
+    left = len(data) - position
+    if left < _HEADER_BYTES:
+        return Torn(position, f"{left} bytes are shorter than a header")
+    (base, length, epoch, magic, crc, attributes, last_delta, base_timestamp, _, _, _, _, count) = (
+        _HEADER.unpack_from(data, position)
+    )
+    size = _PREFIX_BYTES + length
+    if magic != _MAGIC or size < _HEADER_BYTES or last_delta < 0 or count < 0:
+        return Torn(position, f"no batch header: magic {magic}, length {length}, {count} records")
+    if size > left:
+        return Torn(position, f"a batch of {size} bytes of which {left} are there")
+    body = data[position + _CRC_COVERS_FROM : position + size]
+    return Batch(
+        base_offset=base,
+        last_offset=base + last_delta,
+        leader_epoch=epoch,
+        crc=crc,
+        crc_ok=google_crc32c.value(body) == crc,
+        record_count=count,
+        is_control=bool(attributes & _CONTROL_BIT),
+        base_timestamp_ms=base_timestamp,
+        compression=attributes & _COMPRESSION_BITS,
+        position=position,
+        size_bytes=size,
+        payload=body[_HEADER_BYTES - _CRC_COVERS_FROM :],
+    )
+
+
+def _next_batch(data: bytes | mmap.mmap, position: int, next_offset: int) -> int | None:
+    """Where, from `position` on, the next batch begins whose crc holds and whose offsets can follow."""
+    at = data.find(_MAGIC_BYTE, position + _MAGIC_AT)
+    while at >= 0:
+        start = at - _MAGIC_AT
+        (base,) = _BASE_OFFSET.unpack_from(data, start)
+        if 0 <= base - next_offset <= _RELATIVE_OFFSET_MAX:
+            found = _batch_at(data, start)
+            if isinstance(found, Batch) and found.crc_ok:
+                return start
+        at = data.find(_MAGIC_BYTE, at + 1)
+    return None
 
 
 def batch_records(batch: Batch) -> list[Row]:
@@ -268,16 +299,27 @@ def segment_paths(folder: str) -> list[Path]:
     return sorted(path for path in Path(folder).iterdir() if path.suffix == ".log" and path.stem.isdecimal())
 
 
-def high_watermarks(log_dir: str) -> dict[tuple[str, int], int]:
-    """{(topic, partition): high watermark} as the broker last wrote it to its checkpoint; empty without one.
+def high_watermarks(log_dir: str) -> dict[tuple[str, int], int] | None:
+    """{(topic, partition): high watermark} as the broker last wrote it to its checkpoint; None without one.
 
+    A cut checkpoint is none, as for the broker.
     The checkpoint lags behind the truth, which is safe: below it everything is committed.
     """
-    path = Path(log_dir) / "replication-offset-checkpoint"
-    if not path.exists():
-        return {}
-    marks = {}
-    for line in path.read_text(encoding="utf-8").splitlines()[2:]:
-        topic, partition, offset = line.rsplit(" ", 2)
-        marks[topic, int(partition)] = int(offset)
-    return marks
+    return _checkpoint(Path(log_dir) / HIGH_WATERMARKS)
+
+
+def recovery_points(log_dir: str) -> dict[tuple[str, int], int]:
+    """{(topic, partition): offset}: what lies below was flushed; empty without a whole checkpoint."""
+    return _checkpoint(Path(log_dir) / "recovery-point-offset-checkpoint") or {}
+
+
+def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
+    """The rows behind version and number of rows; None when the file is missing, cut or no checkpoint."""
+    try:
+        version, count, *lines = path.read_text(encoding="utf-8").split("\n")
+        rows = [line.rsplit(" ", 2) for line in lines[:-1]]
+        offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
+    except (FileNotFoundError, ValueError):
+        return None
+    return offsets if is_whole else None

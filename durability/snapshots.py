@@ -77,7 +77,7 @@ def take(
     marks = [
         (broker, name, partition, mark)
         for broker, path in sorted(log_dirs.items())
-        for (name, partition), mark in sorted(high_watermarks(path).items())
+        for (name, partition), mark in sorted((high_watermarks(path) or {}).items())
         if name == topic
     ]
     (folder / _MARKS).write_text(json.dumps(marks), encoding="utf-8")

@@ -7,7 +7,7 @@ acknowledged in it must lie below them. Rules are SQL in `durability.rules`; wor
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,9 +22,9 @@ from client.errors import ClientError
 from durability.java import NoJava
 from durability.ledger import Totals, UnreadableLedger, ledger_files, read_sends
 from durability.read_options import BadOption, OffsetRange, parse_options
-from durability.rules import COMPARED_SQL, NEAR_SQL, PAIRS_SQL, RULES, findings_sql, violations_sql
+from durability.rules import COMPARED_SQL, NEAR_SQL, PAIRS_SQL, RULES, SHORT_SQL, findings_sql, violations_sql
 from durability.segment_source import BATCH_SCHEMA
-from durability.segments import high_watermarks
+from durability.segments import HIGH_WATERMARKS, high_watermarks
 from durability.session import local_path, start_session, stop_session
 from durability.source import plan_ranges
 from durability.verdict import SAMPLES_MAX, Verdict, inconclusive
@@ -34,6 +34,8 @@ MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
 #: Rules that look at sends and log rows which are no perfect pairs; without such rows they find nothing.
 _PAIR_RULES = ("lost", "moved", "duplicated", "unexpected", "lost_weakly_acked", "recovered")
 _REASON_CHARS = 400
+#: Replicas below their own high watermarks that are named.
+_SHORT_MAX = 5
 #: What a call of Spark may raise; the last one when its Java has died.
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 #: Ledgers below this (some 400 000 records) are a short job, see durability.session.
@@ -146,16 +148,19 @@ def served_log(spark: Any, options: ValidateOptions, ranges: list[OffsetRange]) 
 
 
 def replicas(spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]) -> dict[str, Any]:
-    """Tables `replica` and `marks` of durability.rules; none without log dirs."""
+    """Tables `replica` and `marks` of durability.rules, and notes on them; none without log dirs."""
     if not log_dirs:
         return {}
     paths = [(broker, path) for broker, text in sorted(log_dirs.items()) for path in text.split(",")]
-    marks = [
-        (broker, topic, partition, mark)
-        for broker, path in paths
-        for (topic, partition), mark in sorted(high_watermarks(path).items())
-        if topic in topics
-    ]
+    marks, notes = [], []
+    for broker, path in paths:
+        found = high_watermarks(path)
+        if found is None:
+            notes.append(
+                f"{path} of broker {broker} has no whole {HIGH_WATERMARKS}: nothing of it was compared"
+            )
+            continue
+        marks += [(broker, *place, mark) for place, mark in sorted(found.items()) if place[0] in topics]
     batches = (
         spark.read.format("holdfast.segments")
         .option("rows", "batches")
@@ -163,7 +168,7 @@ def replicas(spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]) -
         .load(",".join(f"{broker}={path}" for broker, path in paths))
         .cache()  # several rules look at it, and files of a live broker change
     )
-    return {"replica": batches, "marks": spark.createDataFrame(marks, MARKS_SCHEMA)}
+    return {"replica": batches, "marks": spark.createDataFrame(marks, MARKS_SCHEMA), "notes": tuple(notes)}
 
 
 # --- judging -------------------------------------------------------------------------------------------
@@ -178,8 +183,9 @@ def judge(
     replica: Any | None = None,
     marks: Any | None = None,
     partitions: int = 0,
+    notes: tuple[str, ...] = (),
 ) -> Verdict:
-    """Run the rules over these tables (durability.rules says what is in them)."""
+    """Run the rules over these tables, which durability.rules describes; `notes` say how they were read."""
     sends.createOrReplaceTempView("sends")
     log.cache().createOrReplaceTempView("log")
     with_replicas = replica is not None
@@ -217,7 +223,8 @@ def judge(
     facts = _facts(totals, seen.get, partitions)
     if replica is not None:
         facts["replica_batches"] = spark.sql(COMPARED_SQL).first()[0]
-    return Verdict(counts=counts, samples=samples, facts=facts, notes=_notes(totals, facts))
+        notes += _short_notes(spark.sql(SHORT_SQL).collect())
+    return Verdict(counts=counts, samples=samples, facts=facts, notes=(*notes, *_notes(totals, facts)))
 
 
 def _facts(totals: Totals, seen: Mapping[str, int], partitions: int) -> dict[str, Any]:
@@ -248,6 +255,19 @@ def _notes(totals: Totals, facts: Mapping[str, Any]) -> tuple[str, ...]:
             f"{totals.unknown + totals.unanswered} sends without a definite answer: allowed either way"
         )
     return tuple(notes)
+
+
+def _short_notes(short: Sequence[Any]) -> tuple[str, ...]:
+    if not short:
+        return ()
+    shown = [
+        f"broker {row.broker} of {row.topic}-{row.partition} "
+        + ("has no log" if row.log_end is None else f"ends at {row.log_end}")
+        + f", its mark is {row.high_watermark}"
+        for row in short[:_SHORT_MAX]
+    ]
+    more = f"; and {len(short) - _SHORT_MAX} more" if len(short) > _SHORT_MAX else ""
+    return (f"replicas below their own high watermarks: {'; '.join(shown)}{more}",)
 
 
 # --- the report ----------------------------------------------------------------------------------------

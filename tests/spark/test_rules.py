@@ -142,7 +142,7 @@ def same_everywhere(batches: list[dict[str, Any]]) -> None:
 
 def different_above_the_high_watermark(batches: list[dict[str, Any]]) -> None:
     batches[4]["crc"] = 7
-    batches[9]["crc_ok"] = False
+    batches[9]["damaged"] = True
 
 
 def one_replica_behind(batches: list[dict[str, Any]]) -> None:
@@ -166,7 +166,12 @@ def hole_in_one_replica(batches: list[dict[str, Any]]) -> None:
 
 
 def damaged_batch_in_one_replica(batches: list[dict[str, Any]]) -> None:
-    batches[7]["crc_ok"] = False
+    batches[7] |= {"crc_ok": False, "damaged": True, "problem": "crc does not hold"}
+
+
+def tail_of_one_replica_torn(batches: list[dict[str, Any]]) -> None:
+    batches[8] |= {"crc": 7, "crc_ok": False, "problem": "crc does not hold"}
+    del batches[9]
 
 
 REPLICA_CASES: dict[Callable[[list[dict[str, Any]]], None], dict[str, int]] = {
@@ -178,6 +183,7 @@ REPLICA_CASES: dict[Callable[[list[dict[str, Any]]], None], dict[str, int]] = {
     other_epoch_below_it: {"diverged": 1},
     hole_in_one_replica: {"diverged": 1},
     damaged_batch_in_one_replica: {"corrupt": 1},
+    tail_of_one_replica_torn: {},
 }
 
 
@@ -193,6 +199,7 @@ def replica_batches(topic: str) -> list[dict[str, Any]]:
             "leader_epoch": 3,
             "crc": 1000 + number,
             "crc_ok": True,
+            "damaged": False,
             "records": 10,
             "segment": "00000000000000000000.log",
             "position": 700 * number,
@@ -269,6 +276,14 @@ def test_every_rule_has_been_broken_once_and_counts_agree(planted: Judged) -> No
     # lost 3, moved 1, and 3 that are in their places but damaged
     assert facts["acked"] - facts["ok"] == 7
     assert planted.verdict.exit_code == 4
+
+
+def test_replicas_below_their_own_high_watermarks_are_a_note(planted: Judged) -> None:
+    assert planted.verdict.notes[0] == (
+        "replicas below their own high watermarks: "
+        "broker 2 of one_replica_behind-0 ends at 20, its mark is 40; "
+        "broker 2 of tail_of_one_replica_torn-0 ends at 30, its mark is 40"
+    )
 
 
 def test_samples_say_where_to_look(planted: Judged) -> None:

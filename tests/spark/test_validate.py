@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,28 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
     assert verdict.exit_code == 4
     assert verdict.samples["diverged"][0]["detail"] == "replicas 1, 2 hold different batches"
     assert pq.read_table(report / "violations").num_rows == 11
+
+
+def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: Path) -> None:
+    story = clean_story("t")
+    logs = story_batches(story)
+    dirs = {broker: write_log_dir(tmp_path / f"b{broker}", logs, 20) for broker in (1, 2, 3, 4)}
+    damaged = dirs[2] / "t-0" / "00000000000000000000.log"
+    damaged.write_bytes(logs["t", 0][0][:16] + b"\xfd" + b"".join(logs["t", 0])[17:])
+    (dirs[3] / "t-0" / "00000000000000000000.log").write_bytes(logs["t", 0][0])
+    shutil.rmtree(dirs[3] / "t-1")
+    checkpoint = dirs[4] / "replication-offset-checkpoint"
+    checkpoint.write_text(checkpoint.read_text()[:-2])
+    with PlantedLogs(logs) as node:
+        options = {broker: str(folder) for broker, folder in dirs.items()}
+        verdict = verdict_of(spark, tmp_path, node, story, log_dirs=options)
+    assert {name: count for name, count in verdict.counts.items() if count} == {"corrupt": 1}
+    assert verdict.samples["corrupt"][0]["detail"] == f"batch on replica 2, {damaged.name} at byte 0"
+    assert verdict.notes == (
+        f"{dirs[4]} of broker 4 has no whole replication-offset-checkpoint: nothing of it was compared",
+        "replicas below their own high watermarks: broker 3 of t-0 ends at 5, its mark is 20; "
+        "broker 3 of t-1 has no log, its mark is 20",
+    )
 
 
 def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) -> None:

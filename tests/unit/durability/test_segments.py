@@ -22,6 +22,7 @@ from durability.segments import (
     high_watermarks,
     parse_log_dirs,
     read_segment,
+    recovery_points,
     replica_folders,
 )
 from protocol.record_batch import Record, encode_batch
@@ -120,6 +121,23 @@ def test_zeros_behind_the_last_batch_are_a_torn_tail() -> None:
     assert "magic 0" in torn.reason
 
 
+@pytest.mark.parametrize("at", [8, 16, 23], ids=["length", "magic", "last offset"])
+def test_behind_a_damaged_header_reading_goes_on_at_the_next_batch(at: int) -> None:
+    first, *behind = (batch_of(offset, [b"\x02 value"] * 5) for offset in (100, 105, 110))
+    damaged = first[:at] + bytes([first[at] ^ 0xFF]) + first[at + 1 :]
+    torn, *found = read_segment(damaged + b"".join(behind), 100)
+    assert isinstance(torn, Torn)
+    assert [item.base_offset for item in found if isinstance(item, Batch)] == [105, 110]
+    assert [item.position for item in (torn, *found)] == [0, len(first), 2 * len(first)]
+
+
+def test_a_batch_within_a_value_is_not_taken_for_the_next_one() -> None:
+    inner = batch_of(3, [b"old"])
+    first = batch_of(10, [inner])
+    (torn,) = read_segment(first[:-1], 10)
+    assert isinstance(torn, Torn)
+
+
 def test_records_that_contradict_their_batch_are_refused() -> None:
     plain = batch_of(0, [b"value"])
     for payload in (plain[61:-4], b"\xff" * 30, b""):
@@ -166,6 +184,17 @@ def test_replica_folders_are_the_partitions_of_the_topics_asked_for(tmp_path: Pa
 
 
 def test_high_watermarks_come_from_the_checkpoint(tmp_path: Path) -> None:
-    assert high_watermarks(str(tmp_path)) == {}
-    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nmy-topic 0 17\nother 3 0\n")
+    assert high_watermarks(str(tmp_path)) is None
+    assert recovery_points(str(tmp_path)) == {}
+    text = "0\n2\nmy-topic 0 17\nother 3 0\n"
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (tmp_path / name).write_text(text)
     assert high_watermarks(str(tmp_path)) == {("my-topic", 0): 17, ("other", 3): 0}
+    assert recovery_points(str(tmp_path)) == high_watermarks(str(tmp_path))
+
+
+def test_a_checkpoint_that_is_cut_is_none(tmp_path: Path) -> None:
+    text = "0\n2\nmy-topic 0 17\nother 3 15\n"
+    for size in range(len(text)):
+        (tmp_path / "replication-offset-checkpoint").write_text(text[:size])
+        assert high_watermarks(str(tmp_path)) is None

@@ -1,0 +1,73 @@
+"""Which bytes of a replica count as damaged, and which as the tail that a power cut leaves."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from durability.segment_source import BATCH_SCHEMA, folder_rows
+from durability.segments import ReplicaFolder
+from protocol.record_batch import Record, encode_batch
+
+_COLUMNS = [item.split()[0] for item in BATCH_SCHEMA.split(", ")]
+FIRST, SECOND, THIRD = (
+    encode_batch(
+        [Record(o, 1, None, b"value") for o in range(base, base + 5)], base_offset=base, leader_epoch=1
+    )
+    for base in (0, 5, 10)
+)
+ZEROS = bytes(len(SECOND))
+#: its last page never reached the disk
+HALF_ZEROS = SECOND[:70] + bytes(len(SECOND) - 70)
+OTHER_MAGIC = SECOND[:16] + b"\xfd" + SECOND[17:]
+
+
+def damage(folder: Path, *segments: tuple[int, bytes], flushed: int = 0) -> list[tuple[int, bool]]:
+    """(first offset, whether it is damage) of what cannot be read."""
+    place = folder / "t-0"
+    place.mkdir()
+    for base_offset, content in segments:
+        (place / f"{base_offset:020}.log").write_bytes(content)
+    (folder / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {flushed}\n")
+    rows = [
+        dict(zip(_COLUMNS, row, strict=True))
+        for row in folder_rows(ReplicaFolder(1, "t", 0, str(place)), by_batch=True)
+    ]
+    assert not any(row["damaged"] for row in rows if row["problem"] is None)
+    return [(row["base_offset"], row["damaged"]) for row in rows if row["problem"] is not None]
+
+
+@pytest.mark.parametrize(
+    "tail", [SECOND[:-1], SECOND[:9], ZEROS, HALF_ZEROS, OTHER_MAGIC, HALF_ZEROS + ZEROS]
+)
+def test_an_unflushed_tail_is_no_damage_however_it_looks(tmp_path: Path, tail: bytes) -> None:
+    found = damage(tmp_path, (0, FIRST + tail), flushed=5)
+    assert found
+    assert not any(is_damaged for _, is_damaged in found)
+
+
+@pytest.mark.parametrize("bad", [ZEROS, HALF_ZEROS, OTHER_MAGIC])
+def test_what_a_readable_batch_follows_is_damage(tmp_path: Path, bad: bytes) -> None:
+    assert damage(tmp_path, (0, FIRST + bad + THIRD)) == [(5, True)]
+
+
+@pytest.mark.parametrize("bad", [ZEROS, HALF_ZEROS, OTHER_MAGIC, SECOND[:-1]])
+def test_so_it_is_in_a_later_segment(tmp_path: Path, bad: bytes) -> None:
+    assert damage(tmp_path, (0, FIRST + bad), (10, THIRD)) == [(5, True)]
+
+
+@pytest.mark.parametrize("bad", [ZEROS, HALF_ZEROS, OTHER_MAGIC, SECOND[:-1]])
+def test_what_was_flushed_is_damage_without_anything_behind_it(tmp_path: Path, bad: bytes) -> None:
+    assert damage(tmp_path, (0, FIRST + bad), flushed=10) == [(5, True)]
+
+
+def test_an_empty_segment_says_where_the_log_ends(tmp_path: Path) -> None:
+    place = tmp_path / "t-0"
+    place.mkdir()
+    (place / f"{15:020}.log").write_bytes(b"")
+    (row,) = folder_rows(ReplicaFolder(1, "t", 0, str(place)), by_batch=True)
+    shown = dict(zip(_COLUMNS, row, strict=True))
+    assert (shown["base_offset"], shown["last_offset"], shown["damaged"], shown["problem"]) == (
+        *(15, None, False, None),
+    )
