@@ -192,15 +192,16 @@ def decode(header: BatchHeader, batch: bytes) -> list[Record]:
     """The records of a batch in any compression. Raises: ValueError."""
     if header.compression in (NO_COMPRESSION, GZIP):
         return decode_records(batch)
-    from aiokafka.errors import KafkaError
     from aiokafka.record.default_records import DefaultRecordBatch
+
+    from client.decoding import UNDECODABLE
 
     try:
         return [
             Record(found.offset, found.timestamp, found.key, found.value, tuple(found.headers))
             for found in DefaultRecordBatch(batch)
         ]
-    except (KafkaError, RuntimeError) as error:
+    except UNDECODABLE as error:
         raise ValueError(str(error)) from error
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from client.backoff import Backoff
 from client.cluster_client import ClusterClient
+from client.decoding import UNDECODABLE
 from client.effects import Connect, RefreshMetadata
 from client.errors import ClientError, CorruptRecords
 from client.fetcher import (
@@ -267,7 +267,7 @@ class Consumer:
                 ConsumerRecord(topic, partition, r.offset, epoch, r.timestamp, r.key, r.value, r.headers)
                 for r in decoder
             ]
-        except (KafkaError, ValueError, RuntimeError) as error:
+        except UNDECODABLE as error:
             raise _corrupt(batch, str(error)) from error
         if batch.start_offset > batch.header.base_offset:
             return [record for record in records if record.offset >= batch.start_offset]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from client.decoding import UNDECODABLE
 from client.fetcher import FetchedBatch
 from client.history import parse_value, value_crc32c
 from protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, check_batch
@@ -86,7 +86,7 @@ def _decode(header: BatchHeader, data: memoryview, start: int, end: int, rows: _
     check_batch(data)
     try:
         found = list(DefaultRecordBatch(data))
-    except (KafkaError, ValueError, RuntimeError) as error:
+    except UNDECODABLE as error:
         raise CorruptBatch(f"batch at offset {header.base_offset}: {error}") from error
     if header.base_offset < start or header.next_offset > end:
         found = [record for record in found if start <= record.offset < end]

@@ -15,6 +15,7 @@ from storage import clean_shutdown
 from storage.config import LogConfig
 from storage.log import Log
 from storage.meta_properties import encode_id
+from tests.unit.client.test_decoding import poisoned
 from tests.unit.storage.batches import batch
 
 LOG = f"{0:020}.log"
@@ -126,6 +127,17 @@ def test_compressed_records_are_decoded(tmp_path: Path, codec: int) -> None:
     result = dump("--files", path, "--print-data-log")
     assert result.exit_code == 0, result.output
     assert result.output.count("key: key payload: valuevalue") == 30
+
+
+@pytest.mark.parametrize("codec", [1, 3, 4])
+def test_compressed_records_that_do_not_unpack_are_a_problem_of_their_batch(
+    tmp_path: Path, codec: int
+) -> None:
+    path = tmp_path / LOG
+    path.write_bytes(poisoned(codec, b"junk"))
+    result = dump("--files", path, "--print-data-log")
+    assert result.exit_code == 1
+    assert "records cannot be decoded" in result.output
 
 
 def test_the_clean_shutdown_file_is_shown(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from client.errors import ClientError, CorruptRecords, NoSuchOffset, TimedOut
 from client.producer import Producer, ProducerConfig
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.record_batch import parse_header
 from runtime.memory import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.test_decoding import poisoned
 
 T = TypeVar("T")
 
@@ -190,6 +192,15 @@ async def test_a_damaged_batch_is_never_handed_out_and_never_passed_over(play: P
             await play.poll()
     play.cluster.topics["t"][0].log[1] = (header, good)
     assert await play.read(2) == ["b" * 50, "c"]
+
+
+async def test_a_batch_that_does_not_unpack_is_a_damaged_one(play: Play) -> None:
+    await play.write("a")
+    data = poisoned(1, b"not gzip")
+    play.cluster.topics["t"][0].log[0] = (parse_header(data), data)
+    play.begin().assign([("t", 0)])
+    with pytest.raises(CorruptRecords, match="t-0 at offset 0"):
+        await play.poll()
 
 
 async def test_raw_batches_come_as_they_are_in_the_log(play: Play) -> None:

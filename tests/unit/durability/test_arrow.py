@@ -8,6 +8,7 @@ from client.fetcher import FetchedBatch
 from client.history import make_value, value_crc32c
 from durability.arrow import Columns, to_arrow
 from protocol.record_batch import CorruptBatch, Record, encode_batch, parse_header
+from tests.unit.client.test_decoding import poisoned
 
 PARSED = Columns(payload=False, leader_epoch=False, parsed=True)
 
@@ -70,3 +71,10 @@ def test_a_damaged_batch_is_an_error_for_readers_and_rows_for_the_verdict() -> N
     assert good.column("offset").to_pylist() == [0]
     assert damaged.column("offset").to_pylist() == [1, 2]
     assert set(damaged.column("state").to_pylist()) == {"damaged"}
+
+
+def test_so_is_a_batch_whose_crc_holds_but_that_does_not_unpack() -> None:
+    data = poisoned(4, b"no zstd frame")
+    batch = FetchedBatch("t", 2, 0, parse_header(data), memoryview(data), -1)
+    (made,) = to_arrow([batch], "t", 2, 0, 1, PARSED)
+    assert made.column("state").to_pylist() == ["damaged"]
