@@ -191,6 +191,8 @@ def client_properties(
 def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
     """Run `work(runtime)` on the real runtime; a failing network becomes one line and exit code 1.
 
+    So does a background task that fails: what it was to do would be waited for in vain.
+
     SIGINT and SIGTERM cancel the work, which may say how far it got; the exit code is 130 or 143 then.
     A second signal cancels that as well.
     """
@@ -201,6 +203,7 @@ def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
 
     async def until_signal(runtime: Runtime) -> int:
         received: list[signal.Signals] = []
+        failures: list[BaseException] = []
         working = asyncio.current_task()
         assert working is not None
 
@@ -208,14 +211,25 @@ def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
             received.append(number)
             working.cancel()
 
+        async def until_failure() -> None:
+            failures.append(await runtime.tasks.failure())
+            working.cancel()
+
+        runtime.tasks.start("failure", until_failure())
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        code = 1
         try:
-            return await work(runtime)
+            code = await work(runtime)
         except asyncio.CancelledError:
-            if not received:
+            if received:
+                return 128 + received[0]
+            if not failures:
                 raise
-            return 128 + received[0]
+        if failures:
+            click.echo(f"error: {str(failures[0]) or repr(failures[0])}", err=True)
+            return 1
+        return code
 
     try:
         return run(until_signal)

@@ -193,12 +193,11 @@ class _Shell:
     def __init__(self, asking: Asking, mind: RecoveryMind) -> None:
         self._asking = asking
         self._mind = mind
-        self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
 
     async def run(self) -> None:
         """Until the mind is done. Raises: CancelledError on a signal."""
         clock = self._asking.clock
-        self._start("failures", self._fail_with_tasks())
         self._carry_out(self._mind.start(clock.now_ms()))
         while not self._mind.is_done:
             due_ms = self._mind.next_deadline_ms()
@@ -209,15 +208,10 @@ class _Shell:
             event = await self._events.get()
             if timer is not None:
                 timer.cancel()
-            if isinstance(event, BaseException):
-                raise event
             self._carry_out(self._mind.handle(event, clock.now_ms()))
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._asking.tasks.start(f"unclean-recovery {name}", work)
-
-    async def _fail_with_tasks(self) -> None:
-        self._events.put_nowait(await self._asking.tasks.failure())
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -1,17 +1,22 @@
 """How commands end when nobody answers, listens or waits any more: the exit codes, no tracebacks."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cli.__main__ import main
+from cli.options import run_client
+from runtime.api import DiskError, Runtime
 
 
 @pytest.fixture
@@ -45,6 +50,44 @@ def test_a_signal_ends_a_command_that_waits_with_128_and_its_number(
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.communicate()
+
+
+async def wait_for_ever(said: list[str]) -> int:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        said.append("how far it got")
+        raise
+    return 0
+
+
+async def end_well(said: list[str]) -> int:
+    await asyncio.sleep(0.01)
+    return 0
+
+
+async def end_in_spite_of_it(said: list[str]) -> int:
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    return 0
+
+
+@pytest.mark.parametrize("work", [wait_for_ever, end_well, end_in_spite_of_it])
+def test_a_background_task_that_fails_ends_the_command_with_1(
+    capsys: pytest.CaptureFixture[str], work: Callable[[list[str]], Coroutine[Any, Any, int]]
+) -> None:
+    said: list[str] = []
+
+    async def fails() -> None:
+        raise DiskError("/data/t-0", "write", 5, "Input/output error")
+
+    async def both(runtime: Runtime) -> int:
+        runtime.tasks.start("ledger", fails())
+        return await work(said)
+
+    assert run_client(both) == 1
+    assert capsys.readouterr().err == "error: write /data/t-0: Input/output error\n"
+    assert said == (["how far it got"] if work is wait_for_ever else [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
