@@ -23,7 +23,7 @@ from runtime.api import DiskError, Runtime
 from runtime.stats import MetricFamily
 from storage import clean_shutdown, meta_properties
 from storage.config import LogConfig
-from storage.files import DELETED_SUFFIX, TopicPartition
+from storage.files import TopicPartition, condemned_name
 from storage.flush_stats import FlushStats
 from storage.log import Log
 from storage.log_dir import LogDir, Offsets
@@ -376,7 +376,7 @@ class LogManager:
             await managed.serial.run(lambda: managed.log.close(False))
             # One rename takes the name away at once; what a stop leaves of the rest is swept at the next
             # start.
-            condemned = log_dir.file(f"{name}.{self._runtime.random.uuid().hex()}{DELETED_SUFFIX}")
+            condemned = log_dir.file(condemned_name(name, self._runtime.random.uuid().hex()))
             await self._disk.rename(managed.log.folder, condemned)
             await self._disk.sync_folder(log_dir.path)
             await self._disk.remove_folder(condemned)

@@ -183,6 +183,10 @@ class File(Protocol):
         """Close without flushing. Idempotent."""
 
 
+#: Bytes of the longest name in a folder; a longer one is a DiskError with ENAMETOOLONG.
+NAME_BYTES_MAX = 255
+
+
 class Disk(Protocol):
     """Paths are plain strings with `/`. Names become durable by `sync_folder` only."""
 

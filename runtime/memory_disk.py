@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from runtime.api import Buffer, DiskError, FileMissing
+from runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing
 from runtime.group_commit import GroupCommit
 
 
@@ -264,6 +264,7 @@ class MemoryDisk:
         await self._begin("make_folder", path)
         folder = self._root
         for name in _names(path):
+            _check_name("make_folder", path, name)
             node = folder.cached.get(name)
             if node is None:
                 node = Folder()
@@ -351,6 +352,7 @@ class MemoryDisk:
             raise _error(FileMissing, path, operation, errno_module.ENOENT)
         if isinstance(node, Inode):
             raise _error(DiskError, path, operation, errno_module.ENOTDIR)
+        _check_name(operation, path, names[-1])
         return node, names[-1]
 
     def _add_name(self, folder: Folder, name: str, node: Node) -> None:
@@ -368,6 +370,11 @@ class MemoryDisk:
 
 def _names(path: str) -> list[str]:
     return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+
+
+def _check_name(operation: str, path: str, name: str) -> None:
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise _error(DiskError, path, operation, errno_module.ENAMETOOLONG)
 
 
 def _write_names(folder: Folder) -> None:

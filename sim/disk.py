@@ -13,7 +13,7 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runtime.api import Buffer, DiskError, FileMissing
+from runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing
 from runtime.group_commit import GroupCommit
 from sim.choices import Stream, one_in
 from sim.loop import Process, SimLoop
@@ -232,6 +232,7 @@ class Platter:
         """The folder that the name stands in, and the name."""
         names = names_of(path)
         assert names, f"{operation} of the root"
+        check_name(operation, path, names[-1])
         return self.folder(operation, "/" + "/".join(names[:-1])), names[-1]
 
     def add(self, folder: Folder, name: str, node: Node) -> None:
@@ -408,6 +409,7 @@ class ProcessDisk:
         await self._begin("make_folder", path)
         folder = self.platter.root
         for name in names_of(path):
+            check_name("make_folder", path, name)
             node = folder.cached.get(name)
             if node is None:
                 node = Folder()
@@ -470,6 +472,12 @@ class ProcessDisk:
 def names_of(path: str) -> list[str]:
     """The parts of a path."""
     return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
+
+
+def check_name(operation: str, path: str, name: str) -> None:
+    """Raises: DiskError when no file system takes so long a name."""
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise disk_error(DiskError, path, operation, errno_module.ENAMETOOLONG)
 
 
 def disk_error(kind: type[DiskError], path: str, operation: str, errno: int) -> DiskError:

@@ -4,6 +4,8 @@ import posixpath
 import re
 from typing import NamedTuple
 
+from runtime.api import NAME_BYTES_MAX
+
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -59,6 +61,15 @@ def is_file_of_log(name: str) -> bool:
     return name.removesuffix(".tmp") in _NAMES_OF_LOG or any(
         parse_offset_name(name.removesuffix(".tmp"), suffix) is not None for suffix in _SUFFIXES_OF_LOG
     )
+
+
+def condemned_name(name: str, tag: str) -> str:
+    """What a partition folder is called while it is removed: `<name>.<tag>-delete`, ASCII like all of them.
+
+    The name of a long topic is cut, so that it is one that a file system takes; the tag keeps it unique.
+    """
+    tail = f".{tag}{DELETED_SUFFIX}"
+    return name[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 def offset_path(folder: str, offset: int, suffix: str) -> str:

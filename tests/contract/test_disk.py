@@ -6,7 +6,7 @@ import posixpath
 
 import pytest
 
-from runtime.api import Buffer, DiskError, File, FileMissing
+from runtime.api import NAME_BYTES_MAX, Buffer, DiskError, File, FileMissing
 from tests.contract.conftest import World
 
 
@@ -223,6 +223,23 @@ async def test_make_folder_makes_parents_and_may_be_repeated(world: World) -> No
     await (await disk.open(posixpath.join(deep, "log"), create=True)).close()
     with pytest.raises(DiskError):
         await disk.make_folder(posixpath.join(deep, "log"))
+
+
+async def test_a_name_has_255_bytes_at_most(world: World) -> None:
+    disk = world.runtime.disk
+    longest = posixpath.join(world.folder, "n" * NAME_BYTES_MAX)
+    await disk.make_folder(longest)
+    too_long = longest + "n"
+    for refused in (
+        disk.make_folder(too_long),
+        disk.open(too_long, create=True),
+        disk.rename(longest, too_long),
+    ):
+        with pytest.raises(DiskError) as raised:
+            await refused
+        assert raised.value.errno == errno.ENAMETOOLONG
+    assert not await disk.exists(too_long)
+    assert await disk.listdir(world.folder) == ["n" * NAME_BYTES_MAX]
 
 
 async def test_remove_folder_takes_everything_and_may_be_repeated(world: World) -> None:

@@ -6,12 +6,13 @@ import errno
 import pytest
 
 from broker.log_manager import Key, LogManager, LogManagerConfig
+from metadata.image import TOPIC_NAME_MAX
 from runtime.api import Disk, DiskError, Runtime
 from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
 from storage.checkpoint import read_offsets, write_atomically
 from storage.config import LogConfig
-from storage.files import CEILING_CHECKPOINT
+from storage.files import CEILING_CHECKPOINT, DELETED_SUFFIX
 from storage.meta_properties import LogDirRefused
 from tests.unit.storage.batches import batch, offsets, read_all
 from tests.unit.storage.crashing_disk import CrashingDisk
@@ -365,6 +366,29 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(k
         if not was_dead:
             assert not remaining
             break
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_topic_with_the_longest_name_is_deleted_like_any_other() -> None:
+    """Its folder's name has no room for what a folder that is removed is called."""
+    disk = MemoryDisk()
+    process = Process(disk, ("/a",))
+    await process.start()
+    longest = "n" * TOPIC_NAME_MAX
+    for index in (0, 1):
+        await process.manager.create(longest, TOPIC, index, SMALL)
+    await process.manager.delete(TOPIC, 0)
+    assert process.manager.is_whole
+    assert [name for name in await disk.listdir("/a") if name.startswith("n")] == [f"{longest}-1"]
+    disk.fail("remove_folder", DELETED_SUFFIX)  # what is left is the next start's to sweep
+    with pytest.raises(DiskError):
+        await process.manager.delete(TOPIC, 1)
+    await process.kill(disk)
+    assert [name for name in await disk.listdir("/a") if name.endswith(DELETED_SUFFIX)] != []
+    process = Process(disk, ("/a",))
+    await process.start()
+    assert process.manager.logs == {}
+    assert [name for name in await disk.listdir("/a") if name.startswith("n")] == []
 
 
 # --- housekeeping --------------------------------------------------------------------------------------

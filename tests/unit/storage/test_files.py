@@ -2,9 +2,18 @@
 
 import pytest
 
+from runtime.api import NAME_BYTES_MAX
 from runtime.memory_disk import MemoryDisk
 from storage import meta_properties
-from storage.files import LOG_SUFFIX, TopicPartition, offset_path, parse_folder_name, parse_offset_name
+from storage.files import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    TopicPartition,
+    condemned_name,
+    offset_path,
+    parse_folder_name,
+    parse_offset_name,
+)
 from storage.meta_properties import LogDirRefused, decode_id, encode_id
 
 ID = bytes(range(240, 256))
@@ -13,6 +22,15 @@ ID = bytes(range(240, 256))
 def test_partition_folders_are_named_by_topic_and_index_even_with_dashes() -> None:
     assert TopicPartition("a-b-7", 12).folder_name == "a-b-7-12"
     assert parse_folder_name("a-b-7-12") == ("a-b-7", 12)
+
+
+def test_a_folder_that_is_removed_is_no_partition_and_has_a_name_that_fits() -> None:
+    tag = "0" * 32
+    assert condemned_name("a-7", tag) == f"a-7.{tag}-delete"
+    longest = condemned_name("n" * 249 + "-99999", tag)
+    assert longest.endswith(f"n.{tag}{DELETED_SUFFIX}")
+    assert len(longest) == NAME_BYTES_MAX
+    assert parse_folder_name(longest) is None
 
 
 @pytest.mark.parametrize("name", ["topic", "-3", "topic-", "topic-x", "topic-²", "lost+found"])
