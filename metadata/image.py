@@ -16,6 +16,7 @@ from metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
 from metadata.configs import parse_value
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE
+from storage.files import METADATA_TOPIC
 
 #: `resource_type` of ConfigRecord.
 RESOURCE_TOPIC = 2
@@ -172,6 +173,8 @@ def topic_name_problem(name: str) -> str | None:
         return f"a topic name of {len(name)} characters is longer than {TOPIC_NAME_MAX}"
     if not _TOPIC_LETTERS.issuperset(name):
         return f"topic name {name!r} may only contain letters, digits, '.', '_' and '-'"
+    if name == METADATA_TOPIC:
+        return f"{name} is the metadata log, whose folder no topic may have; choose another name"
     return None
 
 

@@ -17,8 +17,9 @@ OFFSET_DIGITS = 20
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-#: Folder of the metadata log, which may lie in a log dir and is no topic.
-METADATA_FOLDER = "__cluster_metadata-0"
+#: What the metadata log is called, which is no topic, and its folder, which may lie in a log dir.
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"

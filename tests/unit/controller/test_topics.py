@@ -85,6 +85,7 @@ def test_overrides_are_kept_and_bound_the_effective_min_isr() -> None:
     ("wanted", "error"),
     [
         (topic("a/b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("__cluster_metadata", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("old", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
         (topic("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
         (topic("t", -2, 1), ErrorCode.INVALID_PARTITIONS),

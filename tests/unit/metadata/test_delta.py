@@ -212,7 +212,7 @@ def test_offsets_never_go_back() -> None:
         MetadataDelta(TWO_TOPICS).replay(NoOpRecord(), 0, 1)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 250])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 250, "__cluster_metadata"])
 def test_bad_topic_names(name: str) -> None:
     assert topic_name_problem(name) is not None
 
