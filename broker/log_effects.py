@@ -2,9 +2,11 @@
 
 Owns that order and the flushes under way. Appends run at once when nothing is under way on their log, so the
 common produce costs no task switch. Never decides: what happened goes back as an event. Of a DiskError the
-log manager has heard by then, and has taken the dir offline: here it only ends the work (A-20, R27).
+log manager has heard by then, and has taken the dir offline: here it only ends the work (A-20, R27). A log
+that cannot be made because its folder's name is taken is offline alone.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -43,12 +45,15 @@ from protocol.record_batch import CorruptBatch
 from runtime.api import DiskError, Runtime
 from storage.log import InvalidAppend, Log
 from storage.log_dir import LogDir
+from storage.meta_properties import LogDirRefused
 from storage.producer_state import Duplicate, Rejected
 
 #: One piece of work on one log.
 Step = Callable[[], Coroutine[Any, Any, None]]
 
 FetchedResult = tuple[TopicPartition, str | None, int, bool]
+
+_log = logging.getLogger("holdfast.log_effects")
 
 _GONE = "the log is not available here any more"
 _FAILED = "the log dir has failed; look up who leads now, and send it there"
@@ -238,6 +243,11 @@ class LogEffects:
             )
         except DiskError:
             # Not tried in another dir: what was made here may be found again at the next start.
+            self._post(LogsOffline((key,)))
+        except LogDirRefused as error:
+            # The name is taken by what is no log of ours, and no dir has failed: only this replica cannot be.
+            # It never had a log in this life, so it promised nothing that others count on.
+            _log.error("replica %s-%d is offline: %s", effect.topic_name, key.partition_index, error)
             self._post(LogsOffline((key,)))
         else:
             self._post(LogOpened(key, log))

@@ -328,7 +328,8 @@ class LogManager:
                 folder = other.file(partition.folder_name)
                 if await self._disk.exists(folder):
                     raise LogDirRefused(
-                        f"{folder}: exists already for another topic id; delete that partition first"
+                        f"{folder}: exists already, of another topic id or of none; move it away, then "
+                        "start the broker anew"
                     )
             log = await self._create_in(log_dir, partition, topic_id, config)
         except DiskError as error:

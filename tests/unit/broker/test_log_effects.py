@@ -19,6 +19,8 @@ from broker.events import (
     FetchedRecords,
     Flush,
     Flushed,
+    LogsOffline,
+    OpenLog,
     StartEpoch,
     StoreCeilings,
     Truncate,
@@ -155,6 +157,19 @@ async def test_what_waits_when_the_logs_are_closed_is_refused(place: Place) -> N
     assert await place.manager.close(5)
     await settle()
     assert place.results()[-1].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_log_whose_folder_is_there_already_is_offline_and_the_node_goes_on(place: Place) -> None:
+    """Somebody put it there while the broker ran: one replica is no reason to end, again at each start."""
+    await place.world.disk.make_folder("/data/other-0")
+    other = TopicPartition(b"o" * 16, 0)
+    place.effects.open(OpenLog(other, "other", LogConfig()))
+    await settle()
+    assert place.events == [LogsOffline((other,))]
+    assert place.manager.is_whole
+    place.append(2)
+    assert place.results()[0].error_code is ErrorCode.NONE
 
 
 async def test_a_flush_that_is_wanted_while_one_runs_is_made_after_it(place: Place) -> None:
