@@ -15,6 +15,7 @@ from controller.offline_replicas import take_offline
 from controller.operations import DONE, Outcome
 from controller.replication_control import Departure, ReplicationControl
 from metadata.broker import BrokerRegistration
+from metadata.configs import endpoint_problem
 from metadata.image import MetadataImage
 from metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -198,6 +199,8 @@ class ClusterControl:
             problem = f"node.id {request.broker_id} belongs to a controller or is negative; choose another"
         elif not request.listeners:
             problem = "a broker needs at least one listener"
+        elif wrong := [text for listener in request.listeners if (text := endpoint_problem(listener))]:
+            problem = f"{wrong[0]}; correct advertised.listeners"  # all nodes of the cluster would ask for it
         elif not request.log_dirs or len(set(request.log_dirs)) != len(request.log_dirs):
             problem = "log dirs must be at least one, each with its own directory.id"
         elif any(

@@ -45,7 +45,9 @@ __all__ = [
     "Kind",
     "advertised_listeners",
     "allowed_values",
+    "endpoint_problem",
     "environment_name",
+    "host_problem",
     "parse_address",
     "parse_listeners",
     "parse_value",
@@ -60,6 +62,9 @@ __all__ = [
 #: Beginning of our environment variables: HOLDFAST_NODE_ID is node.id.
 ENVIRONMENT_PREFIX = "HOLDFAST_"
 _OWN_PREFIX = "holdfast."
+PORT_MAX = 65_535
+#: Characters of a host name, as DNS has it.
+HOST_MAX = 253
 
 
 class ConfigError(ValueError):
@@ -185,9 +190,31 @@ def value_problem(key: ConfigKey, text: str) -> str | None:
 def parse_address(key_name: str, text: str, *, port_low: int = 0) -> tuple[str, int]:
     """(host, port) of `host:port`, host possibly empty, IPv6 in brackets. Raises: ConfigError."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or not port_low <= int(port) <= 65_535:
-        raise ConfigError(f"{key_name}={text}: expected host:port with a port in [{port_low}, 65535]")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    if not colon or not port.isdecimal() or not port_low <= int(port) <= PORT_MAX:
+        raise ConfigError(f"{key_name}={text}: expected host:port with a port in [{port_low}, {PORT_MAX}]")
+    host = host.removeprefix("[").removesuffix("]")
+    problem = host_problem(host)
+    if problem is not None:
+        raise ConfigError(f"{key_name}={text}: {problem}")
+    return host, int(port)
+
+
+def host_problem(host: str) -> str | None:
+    """Why no machine can have that name or address, or None; others may ask for it and must not fail."""
+    try:
+        if len(host.encode("idna")) <= HOST_MAX:
+            return None
+    except UnicodeError:
+        pass
+    return f"{host!r} is no host: 1 to 63 characters between two dots, {HOST_MAX} in all"
+
+
+def endpoint_problem(listener: ListenerEndpoint) -> str | None:
+    """Why nobody can connect to what a broker tells of a listener, or None."""
+    problem = host_problem(listener.host) if listener.host else "a host is needed"
+    if problem is None and not 1 <= listener.port <= PORT_MAX:
+        problem = f"port {listener.port} is not in [1, {PORT_MAX}]"
+    return None if problem is None else f"listener {listener.name}: {problem}"
 
 
 def parse_listeners(

@@ -16,6 +16,7 @@ WRITE_HIGH_BYTES = 4 << 20
 WRITE_LOW_BYTES = 1 << 20
 #: connections the kernel keeps until we accept them: a cluster's clients come back all at once
 BACKLOG = 1024
+PORT_MAX = 65_535
 
 
 class RealConnection(asyncio.Protocol):
@@ -154,10 +155,15 @@ async def _connect(host: str, port: int, connection: RealConnection) -> RealConn
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    """The addresses of a name, IPv4 first, without repetitions."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    """The addresses of a name, IPv4 first, without repetitions. Raises: OSError, whatever is wrong."""
+    if not 0 <= port <= PORT_MAX:  # uvloop would connect to another port
+        raise OSError(f"there is no port {port}")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except UnicodeError as error:  # a label that is empty or too long
+        raise OSError(f"no host name: {error}") from error
     found.sort(key=lambda info: info[0] != socket.AF_INET)
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 

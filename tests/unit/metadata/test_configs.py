@@ -13,7 +13,9 @@ from metadata.config_keys import (
 from metadata.configs import (
     ConfigError,
     advertised_listeners,
+    endpoint_problem,
     environment_name,
+    host_problem,
     parse_address,
     parse_listeners,
     parse_value,
@@ -141,10 +143,27 @@ def test_addresses() -> None:
     assert parse_voters("k", ("3@c:1", "1@a:1", "2@b:1")) == {1: ("a", 1), 2: ("b", 1), 3: ("c", 1)}
 
 
-@pytest.mark.parametrize("items", [("A:h:1",), ("A://h",), ("A://h:65536",), ("A://h:1", "A://h:2")])
+@pytest.mark.parametrize(
+    "items",
+    [("A:h:1",), ("A://h",), ("A://h:65536",), ("A://b2..example:1",), ("A://h:1", "A://h:2")],
+)
 def test_bad_listeners_are_refused(items: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match="listeners"):
         parse_listeners("listeners", items)
+
+
+@pytest.mark.parametrize(
+    "host", ["h", "a.example.", "10.0.0.1", "fe80::1%eth0", "bücher.example", "a." * 126]
+)
+def test_hosts(host: str) -> None:
+    assert host_problem(host) is None
+    assert endpoint_problem(ListenerEndpoint("A", host, 65_535)) is None
+
+
+@pytest.mark.parametrize("host", ["b2..example", ".", "b" * 64, "é" * 60, "a." * 127, "\ud800"])
+def test_what_no_machine_can_be_called_is_told(host: str) -> None:
+    """A look-up of such a name is no error of the network in Python."""
+    assert "is no host" in str(host_problem(host))
 
 
 @pytest.mark.parametrize("items", [("c:1",), ("1@c",), ("1@c:0",), ("1@a:1", "1@b:1"), ("1@a:1", "2@b:1")])

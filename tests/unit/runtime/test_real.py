@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from runtime.api import DiskError, Runtime
+from runtime.api import DiskError, NetworkError, Runtime
 from runtime.real import RealClock, RealRandom, StopSignals, new_event_loop, real_runtime, run, until_stopped
 from runtime.real_disk import NAME_THREADS, RealDisk
 from runtime.tasks import HeldTasks
+from tests.contract.test_network import Recorder
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,6 +80,28 @@ async def test_trouble_of_a_socket_on_the_loop_stops_nobody() -> None:
     await asyncio.sleep(0)
     assert not asked.done()
     asked.cancel()
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("b2..example", 9092), ("b" * 64, 9092), ("127.0.0.1", 65_536), ("127.0.0.1", -1)],
+)
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, new_event_loop])
+def test_an_address_that_cannot_be_is_an_error_and_no_evidence(
+    host: str, port: int, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Others tell us addresses: one that is mistyped must not end us, nor pass for a broker that is gone."""
+
+    async def ask() -> None:
+        network = real_runtime().network
+        with pytest.raises(NetworkError, match=f"cannot connect to {host}") as raised:
+            await network.connect(host, port, Recorder(), 5000)
+        assert type(raised.value) is NetworkError
+        with pytest.raises(NetworkError, match=f"cannot listen at {host}"):
+            await network.listen(host, port, Recorder)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(ask())
 
 
 def test_python_without_assertions_is_refused() -> None:
