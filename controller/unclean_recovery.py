@@ -343,7 +343,9 @@ class UncleanRecovery:
                 logs = _log_ends(valid, recovery.claims)
                 cause = Cause(CauseKind.LOGS_COMPARED, logs=logs, loss_at_most=-1 if most is None else most)
                 return [*stated, self._elect(look, topic, key[1], partition, cause, chosen)]
-        if statement != recovery.statement:
+        # that its broker was away meanwhile may have been behind the slice: whoever is asked is stated anew
+        lost = _drop_void_replies(image, recovery, statement)
+        if statement != recovery.statement or lost:
             recovery.statement = statement
             stated.append(statement)
         return stated
@@ -504,6 +506,19 @@ def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) 
         if replica in recovery.replies
         and recovery.replies[replica].broker_epoch == image.brokers[replica].broker_epoch
     }
+
+
+def _drop_void_replies(
+    image: MetadataImage, recovery: Recovery, statement: WaitForReplicas | AskForLogs
+) -> bool:
+    """Forget the answers of earlier incarnations of those that are asked; True when there were any."""
+    if not isinstance(statement, AskForLogs):
+        return False
+    valid = _valid_replies(image, recovery, statement)
+    void = [r for r in statement.must + statement.others if r in recovery.replies and r not in valid]
+    for replica in void:
+        del recovery.replies[replica]
+    return bool(void)
 
 
 def _is_decided(

@@ -93,6 +93,26 @@ def test_a_change_of_the_cluster_is_looked_at_a_slice_an_event(quorum: Quorum) -
     assert {str(one.statement) for one in quorum.stated} == {"wait (2)"}
 
 
+@pytest.mark.parametrize("looks_between", [0, 1])
+def test_a_broker_that_came_back_before_it_was_missed_is_asked_again(
+    quorum: Quorum, looks_between: int
+) -> None:
+    """R62: its answers are void, and nobody looked at most of the partitions while it was fenced."""
+    answer_all(quorum, 2)
+    go_on(quorum)
+    quorum.is_held = True  # commits are events of their own: each looks at a slice
+    quorum.vanish(2)
+    for _ in range(looks_between):
+        quorum.fire_timer(quorum.now_ms)
+    quorum.is_held = False
+    quorum.register(2)
+    quorum.heartbeat(2)
+    go_on(quorum)
+    answer_all(quorum, 1, 2, 3)
+    go_on(quorum)
+    assert led(quorum) == list(range(PARTITIONS))
+
+
 def test_what_a_lost_leadership_leaves_to_be_looked_at_is_the_next_ones(quorum: Quorum) -> None:
     """R60, K23."""
     quorum.vanish(2)
