@@ -123,9 +123,9 @@ class ReplicationControl:
         Nobody is elected uncleanly by it: that is for fencing, unfencing and the pass (F38).
         """
         image = draft.image
-        for topic in image.sorted_topics():
-            if topic_name not in (None, topic.name):
-                continue
+        named = None if topic_name is None else image.topic(topic_name)
+        topics = image.sorted_topics() if topic_name is None else [] if named is None else [named]
+        for topic in topics:
             situation = self.situation(image, topic.name, image.is_active, mode=ElectionMode.ONLINE)
             for index, partition in topic.sorted_partitions():
                 self.change(draft, topic, index, partition, Wish(), situation, cause)

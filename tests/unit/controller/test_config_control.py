@@ -3,7 +3,7 @@
 import pytest
 
 from controller.operations import AlterConfig, Outcome, UpdateFeature
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, TopicImage
 from metadata.records import ELR_FEATURE, decode_record
 from protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
@@ -47,6 +47,17 @@ def test_the_clusters_value_counts_for_topics_without_their_own(quorum: Quorum) 
     assert (quorum.partition("t").min_isr, quorum.partition("u").min_isr) == (2, 1)
     alter(quorum, TOPIC, "min.insync.replicas", None)
     assert quorum.partition("t").min_isr == 1
+
+
+def test_a_topics_min_isr_looks_at_no_other_topic(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them in one request would look at all topics a thousand times."""
+
+    def refuse(image: MetadataImage) -> list[TopicImage]:
+        raise AssertionError("all topics were walked")
+
+    monkeypatch.setattr(MetadataImage, "sorted_topics", refuse)
+    assert alter(quorum, TOPIC, "min.insync.replicas", "1") == Outcome()
+    assert [quorum.partition("t", index).min_isr for index in (0, 1)] == [1, 1]
 
 
 @pytest.mark.parametrize(
