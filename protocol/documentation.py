@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 from protocol.frames import BODY_MAX_BYTES, FRAME_MAX_BYTES
 from protocol.messages import APIS, Api
 from protocol.record_batch import HEADER_SIZE
-from protocol.schema import ARRAY_MAX, BYTES_MAX, NESTING_MAX, STRING_MAX, FieldSpec, schema_of
+from protocol.schema import ARRAY_MAX, BYTES_MAX, NESTING_MAX, SENTENCE_MAX, STRING_MAX, FieldSpec, schema_of
 
 _HEAD = f"""# The wire
 
@@ -43,7 +43,7 @@ a missing appended field its default and passes over what it does not know.
 |---|---|---|
 | `int8` `int16` `int32` `int64` | integer | signed range of that many bits |
 | `boolean` | true or false | |
-| `string` | str | {STRING_MAX:,} characters |
+| `string` | str | {STRING_MAX:,} characters; an `error_message` is cut to {SENTENCE_MAX:,} |
 | `bytes` | bin | {BYTES_MAX:,} bytes |
 | `uuid` | bin | exactly 16 bytes |
 | `array of T` | array | {ARRAY_MAX:,} elements |

@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 from protocol.errors import ErrorCode
 from protocol.frames import encode_frame
 from protocol.messages import Api
-from protocol.schema import Attachment, Buffer, SchemaError, encode_message
+from protocol.schema import SENTENCE_MAX, Attachment, Buffer, SchemaError, encode_message
 
 #: Correlation ids are int32 from 0 on, unique among the unanswered requests of a connection.
 CORRELATION_ID_MAX = (1 << 31) - 1
 CLIENT_ID_MAX = 255
-#: Longest text beside an error code; what a peer sent must not come back at full length.
-REFUSAL_TEXT_MAX = 1_000
 
 
 class MalformedRequest(SchemaError):
@@ -64,7 +62,7 @@ def encode_response(api_version: int, correlation_id: int, message: Any) -> list
 
 def encode_refusal(correlation_id: int, error_code: ErrorCode, text: str) -> list[Buffer]:
     """The buffers of a refusal's frame."""
-    return encode_frame([correlation_id, None, [int(error_code), text[:REFUSAL_TEXT_MAX]]])
+    return encode_frame([correlation_id, None, [int(error_code), text[:SENTENCE_MAX]]])
 
 
 def parse_request(body: Any) -> RequestParts:

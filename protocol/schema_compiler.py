@@ -99,7 +99,7 @@ class _Compiler:
     def _encoded(self, type_: FieldType, value: str, names: dict[str, Any], depth: int) -> str:
         """An expression for the raw form of the expression `value`."""
         if type_.kind is Kind.SCALAR:
-            return value
+            return f"{value}[:{type_.cut}]" if type_.cut else value
         if type_.kind is Kind.RECORDS:
             names["_records"] = encode_records
             return f"_records({value}, attachment)"
@@ -204,7 +204,7 @@ class _Compiler:
 def _is_plain(type_: FieldType) -> bool:
     """True when a value goes to msgpack as it is."""
     if type_.kind is Kind.SCALAR:
-        return True
+        return not type_.cut
     return type_.kind in (Kind.NULLABLE, Kind.ARRAY) and type_.of is not None and _is_plain(type_.of)
 
 

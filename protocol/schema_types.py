@@ -1,7 +1,7 @@
 """Types of declared fields, their limits, and what collects a message's bytes. See `protocol.schema`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -11,6 +11,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 STRING_MAX = 32_767
 BYTES_MAX = 1 << 20
 ARRAY_MAX = 100_000
+#: Longest text for people; what a peer sent must not come back at full length, in a text around it.
+SENTENCE_MAX = 1_000
 #: Deepest nesting of what a newer peer appends; declared fields nest as declared, nothing else is accepted.
 NESTING_MAX = 16
 
@@ -65,6 +67,8 @@ class FieldType:
     #: smallest and largest integer, both inclusive, or longest string, bytes or array
     low: int = 0
     high: int = 0
+    #: SCALAR: a longer text is cut to so many characters when it is sent; 0: as it is
+    cut: int = 0
 
     @property
     def inner(self) -> tuple[type, ...]:
@@ -124,6 +128,8 @@ string = FieldType(
     _complain_string,
     high=STRING_MAX,
 )
+#: what is wrong and what to do: it may name what a peer sent
+sentence = replace(string, cut=SENTENCE_MAX)
 binary = FieldType(
     "bytes",
     Kind.SCALAR,

@@ -1,6 +1,17 @@
 """AlterPartition (56): a leader proposes a new ISR; the controller checks and commits (R40-R45)."""
 
-from protocol.schema import array, array_of, field, int16, int32, int64, message, nullable, string, uuid
+from protocol.schema import (
+    array,
+    array_of,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    sentence,
+    uuid,
+)
 
 
 @message
@@ -65,7 +76,7 @@ class AlterPartitionResponse:
     error_code: int = field(
         int16, "NONE, NOT_CONTROLLER, STALE_BROKER_EPOCH, OPERATION_NOT_ATTEMPTED: it came too late."
     )
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     partitions: tuple[AlterPartitionPartitionResponse, ...] = field(
         array_of(AlterPartitionPartitionResponse), "Rows."
     )

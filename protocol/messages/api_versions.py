@@ -1,6 +1,6 @@
 """ApiVersions (18): which versions of which RPC a node speaks. Its own encoding never changes."""
 
-from protocol.schema import array_of, field, int16, int32, message, nullable, string
+from protocol.schema import array_of, field, int16, int32, message, nullable, sentence, string
 
 
 @message
@@ -24,6 +24,6 @@ class ApiVersionsResponse:
     """Everything this listener serves."""
 
     error_code: int = field(int16, "NONE.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     node_id: int = field(int32, "Who answers.")
     apis: tuple[ApiVersionRange, ...] = field(array_of(ApiVersionRange), "By key.")

@@ -10,6 +10,7 @@ from protocol.schema import (
     int64,
     message,
     nullable,
+    sentence,
     string,
     uuid,
 )
@@ -52,7 +53,7 @@ class BrokerRegistrationResponse:
     """The new broker epoch: the offset of the registration record (K28)."""
 
     error_code: int = field(int16, "R30 lists them in order.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     broker_epoch: int = field(int64, "Epoch, -1 on error.")
     clean_shutdown: bool = field(boolean, "True when the controller took the previous shutdown for clean.")
 
@@ -87,7 +88,7 @@ class BrokerHeartbeatResponse:
     """What the controller has decided."""
 
     error_code: int = field(int16, "NONE, NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     is_caught_up: bool = field(boolean, "The broker has applied its own registration.")
     is_fenced: bool = field(boolean, "Fenced after this heartbeat.")
     should_shut_down: bool = field(boolean, "Controlled shutdown is complete: stop now.")

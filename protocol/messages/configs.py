@@ -5,7 +5,7 @@ Any node answers the first from its image; the second is for the active controll
 
 from enum import IntEnum
 
-from protocol.schema import array, array_of, boolean, field, int8, int16, message, nullable, string
+from protocol.schema import array, array_of, boolean, field, int8, int16, message, nullable, sentence, string
 
 
 class ResourceType(IntEnum):
@@ -70,7 +70,7 @@ class DescribeConfigsResult:
     """One resource."""
 
     error_code: int = field(int16, "NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or INVALID_REQUEST.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     resource_type: int = field(int8, "As asked.")
     resource_name: str = field(string, "As asked.")
     configs: tuple[DescribedConfig, ...] = field(array_of(DescribedConfig), "By name; none on error.")
@@ -81,7 +81,7 @@ class DescribeConfigsResponse:
     """One row a resource."""
 
     error_code: int = field(int16, "NONE.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     results: tuple[DescribeConfigsResult, ...] = field(
         array_of(DescribeConfigsResult), "In order of the request."
     )
@@ -118,7 +118,7 @@ class AlterConfigsResult:
     """What became of one resource."""
 
     error_code: int = field(int16, "NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or INVALID_REQUEST.")
-    error_message: str | None = field(nullable(string), "The key and what it allows.")
+    error_message: str | None = field(nullable(sentence), "The key and what it allows.")
     resource_type: int = field(int8, "As asked.")
     resource_name: str = field(string, "As asked.")
 
@@ -128,7 +128,7 @@ class IncrementalAlterConfigsResponse:
     """One row a resource."""
 
     error_code: int = field(int16, "NOT_CONTROLLER and the like; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     responses: tuple[AlterConfigsResult, ...] = field(
         array_of(AlterConfigsResult), "In order of the request."
     )

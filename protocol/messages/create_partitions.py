@@ -1,6 +1,6 @@
 """CreatePartitions (37): more partitions for topics that exist. Brokers forward it to the controller."""
 
-from protocol.schema import array, array_of, boolean, field, int16, int32, message, nullable, string
+from protocol.schema import array, array_of, boolean, field, int16, int32, message, nullable, sentence, string
 
 
 @message
@@ -37,7 +37,7 @@ class CreatePartitionsTopicResult:
 
     name: str = field(string, "Topic.")
     error_code: int = field(int16, "NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, ...")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
 
 
 @message
@@ -45,7 +45,7 @@ class CreatePartitionsResponse:
     """One row a topic."""
 
     error_code: int = field(int16, "NOT_CONTROLLER and the like; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     results: tuple[CreatePartitionsTopicResult, ...] = field(
         array_of(CreatePartitionsTopicResult), "In order of the request."
     )

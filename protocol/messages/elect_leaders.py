@@ -5,7 +5,7 @@ Brokers forward it to the active controller.
 
 from enum import IntEnum
 
-from protocol.schema import array, array_of, field, int8, int16, int32, message, nullable, string
+from protocol.schema import array, array_of, field, int8, int16, int32, message, nullable, sentence, string
 
 
 class ElectionKind(IntEnum):
@@ -55,7 +55,7 @@ class ElectionPartitionResult:
         "NONE, ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION, PREFERRED_LEADER_NOT_AVAILABLE, "
         "ELIGIBLE_LEADERS_NOT_AVAILABLE, INVALID_REQUEST, or REQUEST_LIMIT_REACHED beyond the limit.",
     )
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
 
 
 @message
@@ -73,7 +73,7 @@ class ElectLeadersResponse:
     """One row a partition."""
 
     error_code: int = field(int16, "NOT_CONTROLLER, INVALID_REQUEST for a bad type; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     replica_election_results: tuple[ReplicaElectionResult, ...] = field(
         array_of(ReplicaElectionResult), "In order of the request; by name when all were asked for."
     )

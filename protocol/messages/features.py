@@ -5,7 +5,7 @@ Kafka tells levels in ApiVersions; ours is answered by the transport, which know
 
 from enum import IntEnum
 
-from protocol.schema import array_of, boolean, field, int8, int16, int32, message, nullable, string
+from protocol.schema import array_of, boolean, field, int8, int16, int32, message, nullable, sentence, string
 
 
 class UpgradeType(IntEnum):
@@ -50,7 +50,7 @@ class UpdatableFeatureResult:
 
     feature: str = field(string, "Feature.")
     error_code: int = field(int16, "NONE, INVALID_UPDATE_VERSION or INVALID_REQUEST.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
 
 
 @message
@@ -58,7 +58,7 @@ class UpdateFeaturesResponse:
     """With any error nothing was changed."""
 
     error_code: int = field(int16, "The first row's error, NOT_CONTROLLER and the like.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     results: tuple[UpdatableFeatureResult, ...] = field(
         array_of(UpdatableFeatureResult), "In order of the request."
     )

@@ -9,6 +9,7 @@ from protocol.schema import (
     message,
     nullable,
     records,
+    sentence,
     string,
     struct,
     uuid,
@@ -108,5 +109,5 @@ class FetchResponse:
     """One row for each partition of the request that has news; a request-level error has no rows."""
 
     error_code: int = field(int16, "NONE, or why the whole request was refused.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     partitions: tuple[FetchPartitionResponse, ...] = field(array_of(FetchPartitionResponse), "Rows.")

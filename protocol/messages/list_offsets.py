@@ -1,6 +1,6 @@
 """ListOffsets (2): first, last or by timestamp (batch granularity, D4)."""
 
-from protocol.schema import array_of, field, int16, int32, int64, message, nullable, string, uuid
+from protocol.schema import array_of, field, int16, int32, int64, message, nullable, sentence, uuid
 
 #: `timestamp` values with a meaning of their own.
 LATEST_TIMESTAMP = -1
@@ -43,7 +43,7 @@ class ListOffsetsResponse:
     """Answers in the order of the questions."""
 
     error_code: int = field(int16, "NONE, or why the whole request was refused.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     partitions: tuple[ListOffsetsPartitionResponse, ...] = field(
         array_of(ListOffsetsPartitionResponse), "Rows."
     )

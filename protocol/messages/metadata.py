@@ -11,6 +11,7 @@ from protocol.schema import (
     int64,
     message,
     nullable,
+    sentence,
     string,
     uuid,
 )
@@ -94,7 +95,7 @@ class DescribeClusterResponse:
     """Brokers of the image and the quorum's leader."""
 
     error_code: int = field(int16, "NONE.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     cluster_id: str = field(string, "Cluster.")
     controller_id: int = field(int32, "Active controller, -1 when unknown.")
     controller_epoch: int = field(int32, "Raft epoch of that leader.")

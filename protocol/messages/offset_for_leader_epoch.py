@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23): where an epoch ends in the leader's log (R80)."""
 
-from protocol.schema import array_of, field, int16, int32, int64, message, nullable, string, uuid
+from protocol.schema import array_of, field, int16, int32, int64, message, nullable, sentence, uuid
 
 
 @message
@@ -37,5 +37,5 @@ class OffsetForLeaderEpochResponse:
     """Answers in the order of the questions."""
 
     error_code: int = field(int16, "NONE, or why the whole request was refused.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     partitions: tuple[EpochPartitionResponse, ...] = field(array_of(EpochPartitionResponse), "Rows.")

@@ -1,6 +1,17 @@
 """Produce (0): append record batches to partitions that this broker leads."""
 
-from protocol.schema import array_of, field, int16, int32, int64, message, nullable, records, string, uuid
+from protocol.schema import (
+    array_of,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    records,
+    sentence,
+    uuid,
+)
 
 
 @message
@@ -34,7 +45,7 @@ class ProducePartitionResponse:
     topic_id: bytes = field(uuid, "Topic.")
     partition_index: int = field(int32, "Partition.")
     error_code: int = field(int16, "NONE when the batch is in the log.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     base_offset: int = field(int64, "Offset of the first record, -1 on error.")
     log_start_offset: int = field(int64, "First offset still kept, -1 on error.")
     leader_id: int = field(int32, "Leader as this broker knows it, -1 when unknown.")

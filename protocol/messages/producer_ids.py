@@ -1,6 +1,6 @@
 """InitProducerId (22) for clients, AllocateProducerIds (67) from brokers to the active controller (D12)."""
 
-from protocol.schema import field, int16, int32, int64, message, nullable, string
+from protocol.schema import field, int16, int32, int64, message, nullable, sentence
 
 
 @message
@@ -16,7 +16,7 @@ class InitProducerIdResponse:
     """The identity to write with."""
 
     error_code: int = field(int16, "NONE, or retriable when no block of ids could be had.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     producer_id: int = field(int64, "Id, -1 on error.")
     producer_epoch: int = field(int16, "Epoch, -1 on error.")
 
@@ -34,6 +34,6 @@ class AllocateProducerIdsResponse:
     """Ids [producer_id_start, producer_id_start + producer_id_length)."""
 
     error_code: int = field(int16, "NONE, NOT_CONTROLLER, STALE_BROKER_EPOCH.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     producer_id_start: int = field(int64, "First id.")
     producer_id_length: int = field(int32, "How many.")

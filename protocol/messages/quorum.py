@@ -1,6 +1,18 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55) (K1-K16)."""
 
-from protocol.schema import array, array_of, boolean, field, int16, int32, int64, message, nullable, string
+from protocol.schema import (
+    array,
+    array_of,
+    boolean,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    sentence,
+    string,
+)
 
 
 @message
@@ -21,7 +33,7 @@ class VoteResponse:
     """Durable before it is sent (Q-9)."""
 
     error_code: int = field(int16, "NONE, INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, ...")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     raft_epoch: int = field(int32, "The receiver's epoch.")
     leader_id: int = field(int32, "Leader known there, -1 for none.")
     vote_granted: bool = field(boolean, "Yes or no.")
@@ -52,7 +64,7 @@ class QuorumEpochResponse:
     """Answer to Begin and End."""
 
     error_code: int = field(int16, "NONE, FENCED_LEADER_EPOCH, ...")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     raft_epoch: int = field(int32, "The receiver's epoch.")
     leader_id: int = field(int32, "Leader known there, -1 for none.")
 
@@ -77,7 +89,7 @@ class DescribeQuorumResponse:
     """State of the quorum as its leader sees it (K16)."""
 
     error_code: int = field(int16, "NONE or NOT_LEADER_OR_FOLLOWER.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     leader_id: int = field(int32, "Leader, -1 when unknown.")
     raft_epoch: int = field(int32, "Epoch.")
     high_watermark: int = field(int64, "End of the committed part of the metadata log, exclusive.")

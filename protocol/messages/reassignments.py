@@ -3,7 +3,7 @@
 Brokers forward the first to the active controller; any node answers the second from its image.
 """
 
-from protocol.schema import array, array_of, boolean, field, int16, int32, message, nullable, string
+from protocol.schema import array, array_of, boolean, field, int16, int32, message, nullable, sentence, string
 
 
 @message
@@ -45,7 +45,7 @@ class ReassignablePartitionResult:
         "NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, "
         "NO_REASSIGNMENT_IN_PROGRESS or INVALID_REQUEST.",
     )
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
 
 
 @message
@@ -63,7 +63,7 @@ class AlterPartitionReassignmentsResponse:
     """One row a partition."""
 
     error_code: int = field(int16, "NOT_CONTROLLER and the like; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     responses: tuple[ReassignableTopicResult, ...] = field(
         array_of(ReassignableTopicResult), "In order of the request."
     )
@@ -110,5 +110,5 @@ class ListPartitionReassignmentsResponse:
     """What does not move, or does not exist, is left out."""
 
     error_code: int = field(int16, "NONE.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     topics: tuple[OngoingTopicReassignment, ...] = field(array_of(OngoingTopicReassignment), "By name.")

@@ -14,7 +14,7 @@ from protocol.schema import (
     int64,
     message,
     nullable,
-    string,
+    sentence,
     uuid,
 )
 
@@ -58,7 +58,7 @@ class ReplicaLogInfo:
         "UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER without a replica here, KAFKA_STORAGE_ERROR, or "
         "REQUEST_LIMIT_REACHED beyond the limit: ask again for these rows.",
     )
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     ceiling: int = field(
         int64,
         "Nobody was shown that this replica holds more, -1 when nothing is stored: no high watermark that "
@@ -81,7 +81,7 @@ class GetReplicaLogInfoResponse:
     """One row for each that was asked for."""
 
     error_code: int = field(int16, "INVALID_REQUEST, BROKER_NOT_AVAILABLE; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     broker_epoch: int = field(
         int64, "Of the registration that this process holds, -1 without one: of a rebooted broker it differs."
     )

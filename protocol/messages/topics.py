@@ -12,6 +12,7 @@ from protocol.schema import (
     int32,
     message,
     nullable,
+    sentence,
     string,
     struct,
     uuid,
@@ -61,7 +62,7 @@ class CreatableTopicResult:
     name: str = field(string, "Name.")
     topic_id: bytes = field(uuid, "Id, zeros on error.")
     error_code: int = field(int16, "NONE, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, ...")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     num_partitions: int = field(int32, "Count made, -1 on error.")
     replication_factor: int = field(int16, "Replicas, -1 on error.")
     min_isr: int = field(int32, "Effective min.insync.replicas, -1 on error and when only checked.")
@@ -72,7 +73,7 @@ class CreateTopicsResponse:
     """One row a topic."""
 
     error_code: int = field(int16, "NOT_CONTROLLER and the like; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     topics: tuple[CreatableTopicResult, ...] = field(
         array_of(CreatableTopicResult), "In order of the request."
     )
@@ -93,7 +94,7 @@ class DeletableTopicResult:
     name: str = field(string, "Name.")
     topic_id: bytes = field(uuid, "Id, zeros when unknown.")
     error_code: int = field(int16, "NONE or UNKNOWN_TOPIC_OR_PARTITION.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
 
 
 @message
@@ -101,7 +102,7 @@ class DeleteTopicsResponse:
     """One row a topic."""
 
     error_code: int = field(int16, "NOT_CONTROLLER and the like; then there are no rows.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     topics: tuple[DeletableTopicResult, ...] = field(
         array_of(DeletableTopicResult), "In order of the request."
     )
@@ -166,7 +167,7 @@ class DescribeTopicPartitionsResponse:
     """Topics by name."""
 
     error_code: int = field(int16, "INVALID_REQUEST for a bad cursor.")
-    error_message: str | None = field(nullable(string), "What to do about the error.")
+    error_message: str | None = field(nullable(sentence), "What to do about the error.")
     topics: tuple[DescribedTopic, ...] = field(array_of(DescribedTopic), "Topics.")
     next_cursor: TopicPartitionCursor | None = field(
         nullable(struct(TopicPartitionCursor)), "Null when complete."

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from protocol.messages import APIS
 from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
+from protocol.messages.unregister_broker import UnregisterBrokerResponse
 from protocol.schema import (
     ARRAY_MAX,
     BYTES_MAX,
     NESTING_MAX,
+    SENTENCE_MAX,
     STRING_MAX,
     Attachment,
+    FieldSpec,
     FieldType,
     Kind,
     SchemaError,
@@ -34,6 +38,7 @@ from protocol.schema import (
     nullable,
     records,
     schema_of,
+    sentence,
     string,
     struct,
     uuid,
@@ -286,21 +291,43 @@ def test_records_may_be_given_as_one_buffer_or_as_several() -> None:
     assert [bytes(buffer) for buffer in attachment.buffers] == [b"rec", b"ords", b"records"]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UnregisterBrokerResponse(5, "e" * (STRING_MAX + 1)),
+        DeleteTopicsResponse(0, None, (DeletableTopicResult("t", bytes(16), 3, "e" * (STRING_MAX + 1)),)),
+    ],
+)
+def test_an_error_that_names_what_a_peer_sent_is_one_that_the_peer_reads(answer: Any) -> None:
+    """A name may have as many characters as a string; with a sentence around it, it would be no string."""
+    raw, attachment = over_the_wire(answer, 0)
+    read = decode_message(type(answer), raw, 0, attachment)
+    row = read.topics[0] if isinstance(read, DeleteTopicsResponse) else read
+    assert row.error_message == "e" * SENTENCE_MAX
+    short = decode_message(UnregisterBrokerResponse, [5, None], 0, memoryview(b""))
+    assert encode_message(short, 0, Attachment()) == [5, None]
+
+
+def all_fields() -> list[tuple[str, FieldSpec]]:
+    """The declared fields of all messages and of what they nest, with the class that each is of."""
+    classes = dict.fromkeys(MESSAGE_CLASSES)
+    waiting = list(classes)
+    while waiting:
+        for spec in schema_of(waiting.pop()):
+            waiting += [inner for inner in spec.type.inner if inner not in classes]
+            classes.update(dict.fromkeys(spec.type.inner))
+    assert all(cls.__doc__ for cls in classes)
+    return [(f"{cls.__name__}.{spec.name}", spec) for cls in classes for spec in schema_of(cls)]
+
+
+def test_every_error_message_is_cut() -> None:
+    found = [spec.type.of for _, spec in all_fields() if spec.name == "error_message"]
+    assert len(found) > 30
+    assert set(found) == {sentence}
+
+
 def test_every_field_says_what_it_is_in_a_sentence() -> None:
-    seen: set[type] = set()
-
-    def walk(cls: type) -> None:
-        if cls in seen:
-            return
-        seen.add(cls)
-        assert cls.__doc__, cls
-        for spec in schema_of(cls):
-            assert spec.about.endswith("."), f"{cls.__name__}.{spec.name}"
-            for inner in spec.type.inner:
-                walk(inner)
-
-    for cls in MESSAGE_CLASSES:
-        walk(cls)
+    assert [name for name, spec in all_fields() if not spec.about.endswith(".")] == []
 
 
 def test_records_travel_only_outside_msgpack() -> None:

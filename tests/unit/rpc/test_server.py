@@ -9,7 +9,7 @@ import pytest
 from protocol.api_keys import ApiKey
 from protocol.envelope import encode_request, parse_response
 from protocol.errors import ErrorCode
-from protocol.frames import Frame, FrameDecoder, encode_frame
+from protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, encode_frame
 from protocol.messages import APIS
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
@@ -385,12 +385,8 @@ async def test_a_frame_that_may_not_be_started_yet_waits_packed_and_unjudged() -
 async def test_an_answer_larger_than_a_frame_is_refused_instead() -> None:
     node = Node()
     channel = await node.channel()
-    call = channel.call_soon(ask(1), 1_000)
-    await settle()
-    exchange = node.parked[0]
-    exchange.respond(
-        InitProducerIdResponse(error_code=0, error_message="x" * (9 << 20), producer_id=0, producer_epoch=0)
-    )
+    node.on_fetch = lambda exchange: exchange.respond(fetch_answer(bytes(FRAME_MAX_BYTES)))
+    call = channel.call_soon(FETCH, 1_000)
     with pytest.raises(CallRefused, match="ask for less at once") as caught:
         await call
     assert caught.value.error_code == ErrorCode.MESSAGE_TOO_LARGE
