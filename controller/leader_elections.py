@@ -11,7 +11,7 @@ from controller.operations import DONE, ElectionType, ElectLeader, Outcome
 from controller.partition_change import Wish
 from controller.replication_control import ReplicationControl
 from controller.unclean_recovery import Strategy, UncleanRecovery
-from metadata.image import TopicImage
+from metadata.image import MetadataImage, TopicImage
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 
@@ -49,6 +49,15 @@ def elect_leader(
     strategy = _STRATEGIES[request.election_type]
     recovery.force(draft.image, topic, request.partition_index, strategy)
     return DONE
+
+
+def is_under_way(image: MetadataImage, request: ElectLeader, recovery: UncleanRecovery) -> bool:
+    """The same comparison of logs was asked for before, and still waits for somebody."""
+    strategy = _STRATEGIES.get(request.election_type)
+    topic = image.topic(request.topic_name)
+    if strategy is None or topic is None:
+        return False
+    return recovery.is_forced(image, topic, request.partition_index, strategy)
 
 
 def _elect_preferred(

@@ -12,7 +12,7 @@ from controller.cluster_control import ClusterControl
 from controller.config import ControllerConfig
 from controller.config_control import ConfigControl
 from controller.draft import Draft
-from controller.leader_elections import elect_leader
+from controller.leader_elections import elect_leader, is_under_way
 from controller.operations import (
     AlterConfig,
     ElectionType,
@@ -271,7 +271,8 @@ class OperatorRequests:
         return ElectLeadersResponse(ErrorCode.NONE, None, tuple(answered))
 
     def _elect_all(self, draft: Draft, kind: ElectionKind) -> ElectLeadersResponse:
-        """A row for each that needs an election (R17). Only what was elected counts: asking again goes on."""
+        """A row for each that needs an election (R17). Only what was elected counts, or is compared from now
+        on: asking again goes on."""
         elected = 0
         answered: list[ReplicaElectionResult] = []
         for topic in draft.image.sorted_topics():
@@ -279,12 +280,13 @@ class OperatorRequests:
             for index, partition in topic.sorted_partitions():
                 if elected < ELECTIONS_MAX:
                     operation = ElectLeader(_ELECTION_TYPES[kind], topic.name, index)
+                    is_new = not is_under_way(draft.image, operation, self._recovery)
                     outcome = self._carry_out(draft, operation)
+                    elected += outcome.error_code is ErrorCode.NONE and is_new
                 elif _may_need_election(kind, partition):
                     outcome = _BEYOND_LIMIT
                 else:
                     continue
-                elected += outcome.error_code is ErrorCode.NONE
                 if outcome.error_code is not ErrorCode.ELECTION_NOT_NEEDED:
                     rows.append(ElectionPartitionResult(index, *_columns(outcome)))
             if rows:

@@ -202,6 +202,11 @@ class UncleanRecovery:
         self._forced[topic.topic_id, index] = _Forced(strategy, self._configured(image, topic.name))
         self._dirty[topic.topic_id, index] = None
 
+    def is_forced(self, image: MetadataImage, topic: TopicImage, index: int, strategy: Strategy) -> bool:
+        """To force it again would change nothing."""
+        forced = self._forced.get((topic.topic_id, index))
+        return forced == _Forced(strategy, self._configured(image, topic.name))
+
     def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> Verdict:
         """Keep an answer that counts (R62); the others are asked for again by whoever sends the questions."""
         key = (event.topic_id, event.partition_index)

@@ -489,6 +489,24 @@ def test_beyond_the_limit_partitions_with_a_leader_have_no_row(monkeypatch: pyte
     ]
 
 
+def test_comparisons_of_all_go_on_behind_those_that_wait_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R18: a comparison that was asked for elects nobody before the logs are there; it counts once."""
+    monkeypatch.setattr(requests, "ELECTIONS_MAX", 2)
+    quorum = Quorum(make_config(min_insync_replicas="2"))
+    quorum.start_brokers(1, 2)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 5)
+    for broker_id in (1, 2):
+        quorum.vanish(broker_id)
+    kind, limit = ElectionKind.LONGEST_LOG_BALANCED, "REQUEST_LIMIT_REACHED"
+    for served in (2, 4):
+        found = [error for _, _, error in elect_all(quorum, kind)]
+        assert found == ["NONE"] * served + [limit] * (5 - served)
+    assert [error for _, _, error in elect_all(quorum, kind)] == ["NONE"] * 5
+    # another way to compare is another election
+    other = [error for _, _, error in elect_all(quorum, ElectionKind.LONGEST_LOG_AGGRESSIVE)]
+    assert other == ["NONE"] * 2 + [limit] * 3
+
+
 # --- brokers ---------------------------------------------------------------------------------------------
 
 
