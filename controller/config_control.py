@@ -114,6 +114,8 @@ class ConfigControl:
         cluster = image.configs.get(CLUSTER_RESOURCE)
         if request.level and (cluster is None or MIN_ISR not in cluster):
             draft.write(ConfigRecord(*CLUSTER_RESOURCE, MIN_ISR, str(self._config.min_insync_replicas)))
+            # partitions have the value of this node's file, or of another's that was active when they changed
+            self._replication.refresh(draft, Cause(CauseKind.MIN_ISR_CONFIGURED))
         if not request.level:
             self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
         return DONE

@@ -119,6 +119,19 @@ def test_without_elr_the_clusters_min_isr_may_go_and_comes_back_with_elr(quorum:
     assert quorum.image.configs[CLUSTER_RESOURCE]["min.insync.replicas"] == "2"
 
 
+def test_the_min_isr_that_comes_with_elr_counts_for_partitions_at_once(quorum: Quorum) -> None:
+    """F14, R109: it is the file's of whoever is active, which may have been edited since they were made."""
+    switch_elr(quorum, 0)
+    alter(quorum, CLUSTER_RESOURCE, "min.insync.replicas", None)
+    quorum.config = make_config(min_insync_replicas="3", unclean_recovery_manager_enabled="false")
+    quorum.fail_over()
+    assert quorum.partition("t").min_isr == 2
+    quorum.appends.clear()
+    assert switch_elr(quorum, 1) is ErrorCode.NONE
+    assert len(quorum.appends) == 1
+    assert [quorum.partition(name).min_isr for name in ("t", "u")] == [3, 3]
+
+
 def test_other_features_and_levels_are_refused(quorum: Quorum) -> None:
     """R108."""
     assert switch_elr(quorum, 2) is ErrorCode.INVALID_UPDATE_VERSION
