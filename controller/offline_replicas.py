@@ -26,18 +26,22 @@ def take_offline(
 ) -> None:
     """Take the broker's replicas of these partitions out of leadership, ISR and ELR, and note them.
 
-    What is noted already, or was never assigned to the broker, is passed over: a report may come again.
+    What is noted already, or was never assigned to the broker, is passed over: a report may come again, and
+    name a partition twice.
     """
     image, broker_id = draft.image, broker.broker_id
     cause = Cause(CauseKind.LOG_DIR_FAILED, broker_id)
+    by_topic: dict[bytes, set[int]] = {}
     for row in reported:
-        topic = image.topics.get(row.topic_id)
+        by_topic.setdefault(row.topic_id, set()).update(row.partitions)
+    for topic_id, indexes in by_topic.items():
+        topic = image.topics.get(topic_id)
         if topic is None:
             continue
         new = tuple(
             index
-            for index in sorted(set(row.partitions))
-            if (row.topic_id, index) not in broker.offline_replicas
+            for index in sorted(indexes)
+            if (topic_id, index) not in broker.offline_replicas
             and (partition := topic.partitions.get(index)) is not None
             and broker_id in partition.replicas
         )
@@ -50,6 +54,6 @@ def take_offline(
             if broker_id in partition.isr + partition.elr:
                 wish = Wish(tuple(r for r in partition.isr if r != broker_id), unclean=(broker_id,))
                 replication.change(draft, topic, index, partition, wish, situation, cause)
-        draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, row.topic_id, new))
+        draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, topic_id, new))
         text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
         draft.note(text, Severity.WARNING)

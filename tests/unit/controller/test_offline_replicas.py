@@ -84,6 +84,18 @@ def test_report_that_comes_again_writes_nothing() -> None:
     assert quorum.end_offset == end_offset
 
 
+def test_partition_that_a_report_names_in_two_rows_changes_once() -> None:
+    quorum = started(1, 2, 3)
+    topic_id, before = quorum.topic("t").topic_id, quorum.partition("t")
+    rows = (OfflineTopic(topic_id, (0,)), OfflineTopic(topic_id, (1, 0)))
+    quorum.heartbeat(leads(quorum), offline=rows)
+    after = quorum.partition("t")
+    assert (after.leader_epoch, after.partition_epoch) == (
+        before.leader_epoch + 1,
+        before.partition_epoch + 1,
+    )
+
+
 def test_unknown_and_foreign_partitions_of_a_report_are_passed_over() -> None:
     quorum = started(1, 2, 3)
     end_offset = quorum.end_offset
