@@ -14,7 +14,7 @@ from controller.events import ConnectionClosed, Probe, Probed, Severity
 from controller.offline_replicas import take_offline
 from controller.operations import DONE, Outcome
 from controller.replication_control import Departure, ReplicationControl
-from metadata.broker import BrokerRegistration
+from metadata.broker import BrokerRegistration, levels_of
 from metadata.configs import endpoint_problem
 from metadata.image import MetadataImage
 from metadata.records import (
@@ -214,10 +214,8 @@ class ClusterControl:
                     problem = f"log dir {min(shared).hex()} belongs to broker {other.broker_id}"
         if problem is not None:
             return ErrorCode.INVALID_REGISTRATION, problem
-        ranges = {feature.name: feature for feature in request.features}
         for name, level in sorted(image.features.items()):
-            supported = ranges.get(name)
-            low, high = (supported.min_level, supported.max_level) if supported else (0, 0)
+            low, high = levels_of(request.features, name)
             if not low <= level <= high:
                 text = f"feature {name} is at level {level}, this broker supports [{low}, {high}]; upgrade it"
                 return ErrorCode.UNSUPPORTED_VERSION, text

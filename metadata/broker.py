@@ -3,6 +3,7 @@
 Owns who is an acceptable leader ("active": one predicate for every path, KAFKA-19522) and the addresses.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from immutables import Map
@@ -12,6 +13,14 @@ from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
 
 #: Features and levels that this software supports, for registrations and feature updates.
 SUPPORTED_FEATURES: tuple[FeatureRange, ...] = (FeatureRange(ELR_FEATURE, 0, 1),)
+
+
+def levels_of(features: Iterable[FeatureRange], name: str) -> tuple[int, int]:
+    """Levels of a feature that a broker supports, both inclusive: 0 alone when it does not know it (R108)."""
+    for feature in features:
+        if feature.name == name:
+            return feature.min_level, feature.max_level
+    return 0, 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Brokers and controllers answer with this very code, each from the image that it has (R113). Decides nothing.
 """
 
-from metadata.broker import SUPPORTED_FEATURES, BrokerRegistration
+from metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
 from metadata.image import MetadataImage, PartitionKey, TopicImage, topic_name_problem
 from metadata.partition import PartitionRegistration, leader_number
 from protocol.errors import ErrorCode
@@ -119,9 +119,8 @@ def supported_levels(image: MetadataImage, known: FeatureRange) -> tuple[int, in
     """Levels that this software and all registered brokers support, both inclusive (R108)."""
     low, high = known.min_level, known.max_level
     for broker in image.sorted_brokers():
-        for feature in broker.features:
-            if feature.name == known.name:
-                low, high = max(low, feature.min_level), min(high, feature.max_level)
+        broker_low, broker_high = levels_of(broker.features, known.name)
+        low, high = max(low, broker_low), min(high, broker_high)
     return low, high
 
 

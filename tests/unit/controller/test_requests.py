@@ -223,10 +223,10 @@ def test_a_bad_feature_update_changes_nothing(
     assert quorum.appends == []
 
 
-def test_a_level_that_some_broker_does_not_support_is_refused() -> None:
-    """R108."""
+@pytest.mark.parametrize("old", [(FeatureRange(ELR_FEATURE, 0, 0),), ()])
+def test_a_level_that_some_broker_does_not_support_is_refused(old: tuple[FeatureRange, ...]) -> None:
+    """R108: one that does not know the feature was let in at level 0, and would not be at another."""
     quorum = Quorum(make_config(eligible_leader_replicas_enabled="false"))
-    old = (FeatureRange(ELR_FEATURE, 0, 0),)
     assert quorum.register(1).error_code == quorum.register(2, features=old).error_code == NONE
     upgrade = FeatureUpdate(ELR_FEATURE, 1, UpgradeType.UPGRADE)
     answer = quorum.request(UpdateFeaturesRequest(0, False, (upgrade,)))
