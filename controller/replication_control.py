@@ -57,7 +57,8 @@ class ReplicationControl:
     def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: Cause) -> None:
         """Take the broker out of every ISR, and out of the ELR too when its log is not to be trusted.
 
-        The broker counts as inactive, whatever the image says, because its own record follows (R20, F26).
+        A replica in a log dir that failed is not, however the broker leaves (B24). The broker counts as
+        inactive, whatever the image says, because its own record follows (R20, F26).
         """
         image = draft.image
 
@@ -80,11 +81,13 @@ class ReplicationControl:
                 situations[topic.name] = self.situation(
                     image, topic.name, is_active, why_inactive=why_inactive
                 )
+            # without ELR the last member has stayed, its dir failed or not (F7)
+            is_offline = bool(image.offline_among((broker_id,), (topic.topic_id, index)))
             wish = Wish(
                 tuple(r for r in partition.isr if r != broker_id),
-                unclean=(broker_id,) if departure is Departure.UNCLEAN else (),
+                unclean=(broker_id,) if departure is Departure.UNCLEAN or is_offline else (),
                 forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
-                keeps_candidates=departure is Departure.CLEAN,
+                keeps_candidates=departure is Departure.CLEAN and not is_offline,
             )
             self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
 

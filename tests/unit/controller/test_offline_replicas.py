@@ -1,6 +1,8 @@
 """A log dir of a broker fails: its replicas there leave, the broker stays (R27, B24)."""
 
 from controller.election import Rejection
+from controller.operations import UpdateFeature
+from metadata.records import ELR_FEATURE
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import OfflineTopic
 from tests.unit.controller.harness import Quorum, make_config
@@ -54,6 +56,19 @@ def test_last_member_of_the_isr_in_a_failed_dir_is_not_shown_as_eligible() -> No
     assert quorum.register(second, quorum.image.brokers[second].broker_epoch).clean_shutdown
     quorum.heartbeat(second)
     assert quorum.partition("t").leader == second
+
+
+def test_last_member_that_was_kept_without_elr_is_not_eligible_once_it_leaves_with_elr() -> None:
+    """F7, B24: its dir failed while nobody else could lead, then ELR was switched on."""
+    quorum = started(1, 2, 3, partitions=1, eligible_leader_replicas_enabled="false")
+    leader = leads(quorum)
+    quorum.alter("t", (leader,))
+    lose(quorum, leader, 0)
+    assert quorum.partition("t").isr == (leader,)
+    quorum.request(UpdateFeature(ELR_FEATURE, 1))
+    quorum.vanish(leader)
+    after = quorum.partition("t")
+    assert (after.leader, after.isr, after.elr, after.last_known_elr) == (None, (), (), (leader,))
 
 
 def test_replica_in_a_failed_dir_is_elected_on_no_path() -> None:
