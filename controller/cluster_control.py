@@ -23,6 +23,7 @@ from metadata.records import (
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    encode_record,
 )
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import (
@@ -41,6 +42,8 @@ CHECK_RECORDS_MAX = 1_000
 PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
 #: Directory ids up to this number are reserved, as in Kafka.
 RESERVED_DIRECTORY_ID_MAX = 99
+#: Bytes of what a broker tells of itself: a batch of records has a limit, and each node keeps it in memory.
+REGISTRATION_BYTES_MAX = 64 << 10
 
 
 @dataclass(slots=True)
@@ -151,18 +154,7 @@ class ClusterControl:
                 Cause(CauseKind.UNCLEAN_REGISTRATION, request.broker_id),
             )
         broker_epoch = draft.next_offset
-        draft.write(
-            RegisterBrokerRecord(
-                broker_id=request.broker_id,
-                incarnation_id=request.incarnation_id,
-                broker_epoch=broker_epoch,
-                listeners=request.listeners,
-                rack=request.rack,
-                features=request.features,
-                log_dirs=request.log_dirs,
-                clean_shutdown=is_clean,
-            )
-        )
+        draft.write(_register_record(request, broker_epoch, is_clean))
         kind = "for the first time" if old is None else "after a clean shutdown"
         if not is_clean:
             kind = f"after an unclean shutdown (previous epoch {request.previous_broker_epoch})"
@@ -207,6 +199,8 @@ class ClusterControl:
             int.from_bytes(directory, "big") <= RESERVED_DIRECTORY_ID_MAX for directory in request.log_dirs
         ):
             problem = "a directory.id is reserved; delete meta.properties of an empty log dir to get another"
+        elif len(encode_record(_register_record(request, -1, False))) > REGISTRATION_BYTES_MAX:
+            problem = f"a registration takes at most {REGISTRATION_BYTES_MAX} bytes; name fewer listeners"
         else:
             for other in image.sorted_brokers():
                 shared = set(other.log_dirs).intersection(request.log_dirs)
@@ -424,6 +418,21 @@ class ClusterControl:
             endpoint.host,
             endpoint.port,
         )
+
+
+def _register_record(
+    request: BrokerRegistrationRequest, broker_epoch: int, is_clean: bool
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=broker_epoch,
+        listeners=request.listeners,
+        rack=request.rack,
+        features=request.features,
+        log_dirs=request.log_dirs,
+        clean_shutdown=is_clean,
+    )
 
 
 def _change_record(

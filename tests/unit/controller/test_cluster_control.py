@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller import cluster_control
-from controller.cluster_control import PROBE_DELAYS_MS
+from controller.cluster_control import PROBE_DELAYS_MS, REGISTRATION_BYTES_MAX
 from controller.events import ConnectionClosed, Probed
 from controller.operations import DONE, UnregisterBroker
 from metadata.records import ELR_FEATURE
@@ -80,6 +80,27 @@ def test_the_same_incarnation_keeps_its_epoch_and_its_state() -> None:
     assert quorum.register(7, incarnation=5, listeners=moved).broker_epoch == epoch
     broker = quorum.image.brokers[7]
     assert (broker.listeners, broker.is_fenced, broker.broker_epoch) == (moved, False, epoch)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"listeners": tuple(ListenerEndpoint(f"L{n}", "h" * 60, 1) for n in range(1000))},
+        {"listeners": tuple(ListenerEndpoint(f"L{n}" + "l" * 30_000, "h", 1) for n in range(300))},
+        {"features": tuple(FeatureRange(f"f{n}" + "f" * 30_000, 0, 1) for n in range(300))},
+        {"log_dirs": tuple((1 << 80 | n).to_bytes(16, "big") for n in range(4000))},
+        {"rack": "r" * 70_000},
+    ],
+)
+def test_a_registration_that_fills_batches_is_refused(changes: dict[str, Any]) -> None:
+    """The log takes 8 MiB in a batch, and raft asserts it: the active controller would end, then the next."""
+    quorum = started(topic=False)
+    answer = quorum.register(7, **changes)
+    assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+    assert f"at most {REGISTRATION_BYTES_MAX} bytes" in answer.error_message
+    assert 7 not in quorum.image.brokers
+    assert quorum.register(7, incarnation=5).error_code == ErrorCode.NONE
+    assert quorum.register(7, incarnation=5, **changes).error_code == ErrorCode.INVALID_REGISTRATION
 
 
 def test_directory_ids_up_to_99_are_reserved() -> None:
