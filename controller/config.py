@@ -49,6 +49,8 @@ class ControllerConfig:
     #: share of its leaderships that a broker may miss, percent
     imbalance_percentage: int = 10
     max_idle_interval_ms: int = 500
+    #: requests that may wait for their commit
+    waiting_requests_max: int = 4096
     partition_size_limit: int = 2000
     partition_metrics: bool = True
     request_max_bytes: int = 64 << 20
@@ -101,6 +103,7 @@ class ControllerConfig:
             rebalance_interval_ms=values["leader.imbalance.check.interval.seconds"] * 1000,
             imbalance_percentage=values["leader.imbalance.per.broker.percentage"],
             max_idle_interval_ms=values["metadata.max.idle.interval.ms"],
+            waiting_requests_max=values["queued.max.requests"],
             partition_size_limit=values["max.request.partition.size.limit"],
             partition_metrics=values["holdfast.metrics.partition.level"],
             request_max_bytes=values["socket.request.max.bytes"],

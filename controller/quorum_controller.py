@@ -65,8 +65,6 @@ from protocol.messages.producer_ids import AllocateProducerIdsRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from runtime.api import Random
 
-#: Answers that may wait for commits; further requests are refused until some are through.
-WAITING_ANSWERS_MAX = 10_000
 #: Bytes of records in one atomic batch; raft takes twice as many.
 APPEND_BYTES_MAX = 4 << 20
 
@@ -268,8 +266,8 @@ class QuorumController:
             return [Respond(event.request_id, self._read(event))]
         if not self._is_active:
             return [Respond(event.request_id, refusal(message, ErrorCode.NOT_CONTROLLER, self._who_leads()))]
-        if self._waiting_answers >= WAITING_ANSWERS_MAX:
-            text = f"{WAITING_ANSWERS_MAX} requests wait for the quorum; try again later"
+        if self._waiting_answers >= self._config.waiting_requests_max:
+            text = f"{self._waiting_answers} requests wait for the quorum; try again later"
             return [Respond(event.request_id, refusal(message, ErrorCode.REQUEST_LIMIT_REACHED, text))]
         return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
 

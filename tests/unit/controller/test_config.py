@@ -26,6 +26,7 @@ def test_keys_become_fields() -> None:
     assert config.voters[3] == ("c", 9093)
     assert config.http_listener == ("0.0.0.0", 9404)
     assert (config.session_timeout_ms, config.min_insync_replicas) == (6000, 2)
+    assert config.waiting_requests_max == 4096
     assert config.static["min.insync.replicas"] == 2
 
 

@@ -149,6 +149,21 @@ def test_an_answer_that_was_decided_on_uncommitted_state_waits_for_that_state() 
     assert quorum.answers[again].topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+def test_more_requests_than_may_wait_for_the_quorum_are_refused_until_some_are_through() -> None:
+    """queued.max.requests."""
+    quorum = started(1, queued_max_requests="2")
+    quorum.is_held = True
+    waiting = [quorum.start_request(allocate(quorum)) for _ in range(2)]
+    end_offset = quorum.end_offset
+    refused = quorum.answers[quorum.start_request(allocate(quorum))]
+    assert refused.error_code == ErrorCode.REQUEST_LIMIT_REACHED
+    assert quorum.end_offset == end_offset
+    quorum.commit()
+    assert [quorum.answers[request].error_code for request in waiting] == [ErrorCode.NONE] * 2
+    quorum.is_held = False
+    assert quorum.request(allocate(quorum)).error_code == ErrorCode.NONE
+
+
 def test_stale_brokers_get_no_producer_ids() -> None:
     quorum = started(1)
     stale = quorum.request(AllocateProducerIdsRequest(1, 0))
