@@ -35,7 +35,7 @@ from broker.lifecycle import Lifecycle
 from broker.partition import LogView, Partition, Role, RoleChange, TopicPartition
 from broker.produce_path import ProducePath
 from metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
-from metadata.image import RESOURCE_TOPIC, MetadataImage
+from metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
 from metadata.partition import PartitionRegistration
 from metadata.records import decode_record
 from protocol.messages.broker_registration import OfflineTopic
@@ -113,8 +113,8 @@ class Roles:
             self._note(Level.ERROR, sentence)
         if delta.changed_brokers:
             self._brokers_changed(delta.changed_brokers, now_ms)
-        for resource_type, name in delta.changed_configs:
-            self._configs_changed(name if resource_type == RESOURCE_TOPIC else None, now_ms)
+        if delta.changed_configs:
+            self._configs_changed(delta.changed_configs, now_ms)
         if not self.has_roles:
             self.maybe_take_roles(now_ms)
             return
@@ -202,19 +202,29 @@ class Roles:
                 if proposal is not None:
                     self.submit(key, proposal)
 
-    def _configs_changed(self, topic_name: str | None, now_ms: int) -> None:
-        for key, partition in self.partitions.items():
-            if topic_name is None or partition.topic_name == topic_name:
-                config = log_config(self.image, partition.topic_name, self.config.static)
-                partition.counts_flushed = config.flush_messages == 1
-                if partition.counts_flushed:
-                    self._effects.append(Flush(key))  # from now on only durable records count (D6)
-                    self.fetchers.show_durable(key)
-                self._max_message_bytes[key] = max_message_bytes(
-                    self.image, partition.topic_name, self.config.static
-                )
-                self._effects.append(ConfigureLog(key, config))
-                self.advance(partition, now_ms)
+    def _configs_changed(self, changed: tuple[ConfigResource, ...], now_ms: int) -> None:
+        """Give logs new settings, in the order of what was changed; the partitions are walked once."""
+        by_topic: dict[str, list[Partition]] = {
+            name: [] for resource_type, name in changed if resource_type == RESOURCE_TOPIC
+        }
+        for partition in self.partitions.values():
+            if partition.topic_name in by_topic:
+                by_topic[partition.topic_name].append(partition)
+        for resource_type, name in changed:
+            concerned = by_topic[name] if resource_type == RESOURCE_TOPIC else list(self.partitions.values())
+            for partition in concerned:
+                self._configure(partition, now_ms)
+
+    def _configure(self, partition: Partition, now_ms: int) -> None:
+        key = partition.key
+        config = log_config(self.image, partition.topic_name, self.config.static)
+        partition.counts_flushed = config.flush_messages == 1
+        if partition.counts_flushed:
+            self._effects.append(Flush(key))  # from now on only durable records count (D6)
+            self.fetchers.show_durable(key)
+        self._max_message_bytes[key] = max_message_bytes(self.image, partition.topic_name, self.config.static)
+        self._effects.append(ConfigureLog(key, config))
+        self.advance(partition, now_ms)
 
     # --- one partition -------------------------------------------------------------------------------------
 

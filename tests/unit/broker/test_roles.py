@@ -1,6 +1,7 @@
 """Partitions of a broker: roles from metadata (D-2), logs that come and go, settings."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,12 @@ from broker.events import (
     LogsOffline,
     Started,
 )
-from broker.partition import Role, TopicPartition
+from broker.partition import Partition, Role, TopicPartition
 from broker.roles import CEILINGS_WAIT_MS
 from cli.lone_partition import MemoryLog
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.records import (
+    ConfigRecord,
     FenceBrokerRecord,
     MetadataRecord,
     RemoveTopicRecord,
@@ -180,6 +183,39 @@ def test_topic_settings_reach_the_log_and_the_rules() -> None:
     assert isinstance(configured, ConfigureLog)
     assert configured.config.flush_messages == 1
     assert harness.partition.counts_flushed
+
+
+class CountedWalks(dict[TopicPartition, Partition]):
+    """Counts how often all partitions are walked."""
+
+    walks = 0
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+
+def test_settings_of_many_topics_are_given_in_their_order_in_one_walk() -> None:
+    """A thousand topics configured in one batch would be a thousand walks over all partitions."""
+    others = {name: name.encode() * 16 for name in "czab"}
+    records = [(TopicRecord(name, id), replace(partition(2), topic_id=id)) for name, id in others.items()]
+    harness = CoreHarness().join(partition(1), *(record for pair in records for record in pair))
+    roles = harness.core._roles
+    counted = roles.partitions = CountedWalks(roles.partitions)
+    assert len(counted) == 5
+    harness.others.clear()
+    harness.metadata(*(ConfigRecord(RESOURCE_TOPIC, name, "retention.ms", "5") for name in "zbta"))
+    configured = [effect.key.topic_id for effect in harness.others if isinstance(effect, ConfigureLog)]
+    assert configured == [others["a"], others["b"], TOPIC, others["z"]]
+    assert counted.walks == 1
+    harness.others.clear()
+    harness.metadata(ConfigRecord(*CLUSTER_RESOURCE, "log.retention.ms", "7"))
+    configured = [effect.key.topic_id for effect in harness.others if isinstance(effect, ConfigureLog)]
+    assert configured == [key.topic_id for key in counted]
 
 
 def test_leader_flushes_before_an_append_counts() -> None:
