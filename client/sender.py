@@ -450,7 +450,7 @@ class Sender:
     # --- events: answers ------------------------------------------------------------------------------
 
     def written(self, request_id: int) -> list[Effect]:
-        """acks 0: the bytes are on their way, not kept here any more, and that is all that will ever be known."""
+        """acks 0: the bytes are on their way, not kept here any more; that is all that will be known."""
         assert self._config.acks == 0
         effects: list[Effect] = []
         for queue, batch, _ in self._requests.pop(request_id).parts:

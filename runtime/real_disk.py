@@ -244,7 +244,9 @@ def _exists(path: str) -> bool:
     """Not `lexists`, for which what the disk cannot read is not there. Raises: OSError."""
     try:
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in (errno_module.ENOENT, errno_module.ENOTDIR, errno_module.ENAMETOOLONG):
+            raise
         return False
     return True
 

@@ -40,7 +40,8 @@ class UnfencedIsReady(Property):
 
 
 class FailedDirsAreTold(Property):
-    """R27: each heartbeat names the replicas in failed log dirs that metadata does not know of yet."""
+    """R27: each heartbeat names the replicas in failed log dirs that metadata does not know of yet, and none
+    when no dir has failed."""
 
     name = "R27 FailedDirsAreTold"
 
@@ -52,6 +53,10 @@ class FailedDirsAreTold(Property):
         offline: Sequence[TopicPartition],
     ) -> None:
         assert broker.node is not None
+        if request.offline and broker.node.log_manager.is_whole:
+            seen.broken(
+                self, None, f"{broker.name} has all its log dirs, and tells of failed ones: {request}"
+            )
         core = broker.node.core
         own = core.image.brokers.get(broker.node_id)
         if own is None or own.broker_epoch != request.broker_epoch:

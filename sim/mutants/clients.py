@@ -84,10 +84,24 @@ def takes_silence_for_stored(
 
 @mutant(PartitionQueue, "__init__", breaks="D12, R90", by="doubled reordered", setting=RETRIES)
 def never_idempotent(
-    original: Any, self: Any, topic: str, partition: int, *, idempotent: bool, in_flight_max: int = 5
+    original: Any,
+    self: Any,
+    topic: str,
+    partition: int,
+    *,
+    idempotent: bool,
+    in_flight_max: int = 5,
+    batch_size_bytes: int = 0,
 ) -> Any:
     """No batch carries a producer id."""
-    original(self, topic, partition, idempotent=False, in_flight_max=in_flight_max)
+    original(
+        self,
+        topic,
+        partition,
+        idempotent=False,
+        in_flight_max=in_flight_max,
+        batch_size_bytes=batch_size_bytes,
+    )
 
 
 @mutant(

@@ -229,7 +229,7 @@ def keeps_roles_without_registration(original: Any, self: Any) -> Any:
     self.has_roles = False
 
 
-@mutant(Roles, "_open_log", breaks="R107", by="OwnBug", setting=TOPICS)
+@mutant(Roles, "_open_log", breaks="R107", by="R27", setting=TOPICS)
 def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -> Any:
     """The log of a topic is asked for while that of a deleted one of its name is being made."""
     if self._opening.get(place, key) == key:

@@ -1,6 +1,7 @@
 """Properties of upkeep: a history that breaks each, and the one beside it that does not."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,18 +107,20 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
 
 
 @pytest.mark.parametrize(
-    ("told", "known", "epoch", "expected"),
+    ("told", "known", "epoch", "is_whole", "expected"),
     [
-        ((), False, 1, True),
-        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, False),
-        ((OfflineTopic(TOPIC_ID, (1,)),), False, 1, True),
-        ((), True, 1, False),
+        ((), False, 1, False, True),
+        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, False, False),
+        ((OfflineTopic(TOPIC_ID, (1,)),), False, 1, False, True),
+        ((), True, 1, False, False),
         # of a registration that metadata does not know yet nothing can be said
-        ((), False, 2, False),
+        ((), False, 2, False, False),
+        # no dir has failed
+        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, True, True),
     ],
 )
 def test_each_heartbeat_tells_of_failed_dirs_r27(
-    told: tuple[OfflineTopic, ...], known: bool, epoch: int, expected: bool
+    told: tuple[OfflineTopic, ...], known: bool, epoch: int, is_whole: bool, expected: bool
 ) -> None:
     scene = Scene(upkeep.FailedDirsAreTold())
     node = scene.world.brokers[0]
@@ -127,8 +130,8 @@ def test_each_heartbeat_tells_of_failed_dirs_r27(
     if known:
         own = replace(own, offline_replicas=Map({key: None}))
     core = SimpleNamespace(image=replace(seen, brokers=seen.brokers.set(1, own)))
-    node.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    log_manager = SimpleNamespace(is_whole=is_whole)
+    node.node = SimpleNamespace(core=core, log_manager=log_manager)  # type: ignore[assignment]
     heartbeat = BrokerHeartbeatRequest(1, epoch, 100, False, False, told)
-    assert (
-        broken(scene, lambda: scene.property.heartbeat_sent(scene.seen, node, heartbeat, [key])) is expected
-    )
+    tell = partial(scene.property.heartbeat_sent, scene.seen, node, heartbeat, [key])
+    assert broken(scene, tell) is expected
