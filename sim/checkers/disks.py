@@ -31,34 +31,39 @@ class FlushedIsDurable(Property):
 
 
 class FailStop(Property):
-    """A-20: after a failed write or flush of a log nothing is appended in that process, nothing is
-    acknowledged. That a failed flush is not just repeated is for A-21: the next one succeeds without the
+    """A-20: after a failed write or flush of a log nothing is appended in that process, and nothing is
+    acknowledged that had not committed by then: the answer to a request of several partitions may wait for
+    the others. That a failed flush is not just repeated is for A-21: the next one succeeds without the
     pages."""
 
     name = "A-20 FailStop"
 
+    def __init__(self) -> None:
+        #: {(process, partition): when its disk was first seen to have failed, its high watermark then}
+        self._failed: dict[tuple[str, int], tuple[int, int]] = {}
+
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        if self._has_failed(seen, view) and appended:
+        if self._committed_at_failure(seen, view) is not None and appended:
             story = f"{view.broker.name} appended up to {view.end_offset} after its disk had failed"
             seen.broken(self, view.index, story)
 
     def acknowledged(self, seen: Observer, view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
-        if self._has_failed(seen, view):
-            story = f"{view.broker.name} acknowledged {base_offset} after its disk had failed"
+        committed = self._committed_at_failure(seen, view)
+        if committed is not None and base_offset >= committed:
+            story = f"{view.broker.name} acknowledged {base_offset} after its disk had failed at {committed}"
             seen.broken(self, view.index, story)
 
-    def __init__(self) -> None:
-        #: {(process, partition): when its disk was first seen to have failed}
-        self._failed: dict[tuple[str, int], int] = {}
-
-    def _has_failed(self, seen: Observer, view: ReplicaView) -> bool:
-        """In an earlier step: what else happened in the same one may have come first."""
+    def _committed_at_failure(self, seen: Observer, view: ReplicaView) -> int | None:
+        """The high watermark with which the disk failed in an earlier step; None when it did not: what else
+        happened in the same one may have come first."""
         if view.log.failure is None:
-            return False
+            return None
         now_ns = seen.world.loop.now_ns
-        return self._failed.setdefault((view.process.name, view.index), now_ns) < now_ns
+        key = (view.process.name, view.index)
+        failed_ns, committed = self._failed.setdefault(key, (now_ns, view.high_watermark))
+        return committed if failed_ns < now_ns else None
 
 
 class RecoveredLog(Property):
