@@ -113,12 +113,19 @@ class RealFile:
             await asyncio.shield(cut)
         except OSError as error:
             self._fail("truncate", error)
+        finally:
+            # What is done already is not waited for, and its callback has not run yet (from Python 3.14 on).
+            if cut.done():
+                self._truncated(size, cut)
 
     def _cut_now(self, size: int) -> None:
         """Runs in a thread."""
         os.ftruncate(self._descriptor, size)
 
     def _truncated(self, size: int, cut: "asyncio.Future[None]") -> None:
+        """Told by the future and by who waited for it; the first counts."""
+        if self._cutting is not cut:
+            return
         self._cutting = None
         error = cut.exception()
         if error is None:
