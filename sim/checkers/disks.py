@@ -8,6 +8,7 @@ from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.platters import MARKERS, durable_size, is_marked
 from sim.checkers.views import Before, Property, ReplicaView
+from sim.loop import Process
 from sim.nodes import SimBroker, State
 
 
@@ -137,10 +138,26 @@ class CleanIsTruth(Property):
     name = "A-8 CleanIsTruth"
     is_about_loss = True
 
+    def __init__(self) -> None:
+        #: {broker id: its last registered process}, where that ended in order; nobody may have seen its logs
+        self._unseen: dict[int, Process] = {}
+
+    def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
+        node = broker.node
+        if node is None or not hasattr(node, "core") or not node.core.lifecycle.is_registered:
+            return  # its end says nothing of the process before it
+        if _keeps_all(broker):
+            self._unseen[broker.node_id] = broker.process
+        else:
+            self._unseen.pop(broker.node_id, None)
+
     def record_committed(
         self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
     ) -> None:
-        if type(record) is not RegisterBrokerRecord or record.broker_id not in before.brokers:
+        if type(record) is not RegisterBrokerRecord:
+            return
+        unseen = self._unseen.pop(record.broker_id, None)
+        if record.broker_id not in before.brokers:
             return
         if not record.clean_shutdown:
             # Before the registration it was taken out of everything that means completeness.
@@ -151,9 +168,20 @@ class CleanIsTruth(Property):
             return
         for index, replicas in seen.replicas.items():
             view = replicas.get(record.broker_id)
-            against = None if view is None else _unclean_story(view, record.incarnation_id)
+            if view is None or (unseen is not None and view.process is not unseen):
+                continue  # what that one had lost was told by the registration of the next
+            against = _unclean_story(view, record.incarnation_id)
             if against is not None:
                 seen.broken(self, index, f"broker {record.broker_id} registers cleanly, {against}")
+
+
+def _keeps_all(broker: SimBroker) -> bool:
+    """It ended in order, and all its logs are on the disk."""
+    node = broker.node
+    if node is None or not node.log_manager.is_whole or not (broker.exit_code == 0 or is_marked(broker)):
+        return False
+    logs = node.log_manager.logs.values()
+    return all(durable_size(broker.machine.platter, log.folder) >= log.size_bytes for log in logs)
 
 
 def _unclean_story(view: ReplicaView, incarnation_id: bytes) -> str | None:

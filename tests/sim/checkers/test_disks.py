@@ -1,13 +1,15 @@
-"""What a broker may still do whose disk has failed (A-20): histories that break that, and those beside it."""
+"""What brokers do to their disks (A-8, A-20): histories that break a property, and those beside them."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from metadata.records import RegisterBrokerRecord
 from runtime.api import DiskError
-from sim.checkers.disks import FailStop
+from sim.checkers.disks import CleanIsTruth, FailStop
 from sim.checkers.views import ReplicaView
-from tests.sim.checkers.histories import Scene, before, grow, leads, mark, view_of
+from tests.sim.checkers.histories import Scene, before, grow, image, leads, mark, view_of
 
 STEP_NS = 1000
 
@@ -41,3 +43,33 @@ def test_nothing_is_appended_after_the_disk_has_failed() -> None:
     said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), batches))
     assert said is not None
     assert said.startswith(FailStop.name)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_registered", "log_bytes", "expected"),
+    [
+        (0, True, 0, None),
+        (1, True, 0, "did not end cleanly"),
+        (0, False, 0, "did not end cleanly"),
+        (0, True, 100, "did not end cleanly"),
+    ],
+    ids=["ended in order", "killed", "never registered", "its log is not on the disk"],
+)
+def test_who_registered_and_ended_in_order_speaks_for_logs_that_nobody_saw_a8(
+    exit_code: int, is_registered: bool, log_bytes: int, expected: str | None
+) -> None:
+    """The process before it was killed; this one had no time to take its roles."""
+    scene = Scene(CleanIsTruth())
+    view_of(scene, 1, [mark(0)], survives=0)
+    broker = scene.world.brokers[0]
+    broker.process, broker.exit_code = scene.world.loop.process("b1.2"), exit_code
+    log = SimpleNamespace(folder="/data/t-0", size_bytes=log_bytes)
+    broker.node = SimpleNamespace(  # type: ignore[assignment]
+        core=SimpleNamespace(lifecycle=SimpleNamespace(is_registered=is_registered)),
+        log_manager=SimpleNamespace(is_whole=True, logs={"t-0": log}),
+    )
+    scene.property.broker_ends(scene.seen, broker)
+    record = RegisterBrokerRecord(1, b"3" * 16, 20, (), None, (), (), True)
+    said = scene.violation(lambda: scene.property.record_committed(scene.seen, 20, record, image()))
+    assert (said is None) is (expected is None)
+    assert expected is None or expected in str(said)
