@@ -161,7 +161,7 @@ def _tell(total: dict[str, Any], output: str) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
 @click.option("--rows", "with_rows", is_flag=True, help="Print every seed, not only those that fail.")
-@click.option("--write", is_flag=True, help="Keep the sums in docs/simulation-runs.json and .md.")
+@click.option("--write", is_flag=True, help="Add the sums to docs/simulation-runs.json and .md.")
 @output
 def report(folder: str, with_rows: bool, write: bool, output: str) -> None:
     """Sum up the rows of swarms in a folder, JSON lines and Parquet alike.
@@ -184,7 +184,11 @@ def report(folder: str, with_rows: bool, write: bool, output: str) -> None:
         click.echo("\n".join(table_lines(HEADS, [cells(row) for row in shown])))
     total = {**asdict(origin), **sums(rows)}
     if write:
-        _record(total)
+        try:
+            _record(total)
+        except BadRows as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(1)
     _tell(total, output)
 
 

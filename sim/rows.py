@@ -6,7 +6,7 @@ two plays of a seed.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -128,34 +128,89 @@ def read_rows(folder: Path) -> list[Row]:
 
 def sums(rows: Sequence[Row]) -> dict[str, Any]:
     """What many seeds amount to; the summary that is kept."""
-    seconds = sum(row.simulated_seconds for row in rows)
-    cpu = sum(row.cpu_seconds for row in rows)
-    faults, marks = _added(row.faults for row in rows), _added(row.marks for row in rows)
     violations: dict[str, list[int]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.seed):
         if row.violated is not None:
             violations[row.violated].append(row.seed)
-    batches = sum(row.acknowledged_batches for row in rows)
+    return _with_rates(
+        {
+            "seeds": len(rows),
+            "seed_ranges": ranges_of(row.seed for row in rows),
+            "violations": violations,
+            "defects": sorted(row.seed for row in rows if row.defect is not None),
+            "bands": Counter(row.band for row in rows),
+            "mixes": Counter(row.mix for row in rows),
+            "steps": sum(row.steps for row in rows),
+            "changes": sum(row.changes for row in rows),
+            "simulated_seconds": sum(row.simulated_seconds for row in rows),
+            "wall_seconds": sum(row.wall_seconds for row in rows),
+            "cpu_seconds": sum(row.cpu_seconds for row in rows),
+            "acknowledged_batches": sum(row.acknowledged_batches for row in rows),
+            "faults": _added(row.faults for row in rows),
+            "allowed": _added(row.allowed for row in rows),
+            "marks": _added(row.marks for row in rows),
+        }
+    )
+
+
+def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The sums of two sets of seeds that have none in common."""
+    total: dict[str, Any] = {}
+    for name, value in one.items():
+        if name == "seed_ranges":
+            total[name] = ranges_of(_seeds_in(value) | _seeds_in(other[name]))
+        elif isinstance(value, dict):
+            total[name] = {key: value[key] for key in value.keys() - other[name].keys()}
+            total[name] |= {
+                key: value[key] + more if key in value else more for key, more in other[name].items()
+            }
+        elif isinstance(value, (int, float, list)):
+            total[name] = value + other[name]
+        else:
+            assert value == other[name], f"{name} differs: {value} and {other[name]}"
+            total[name] = value
+    return _with_rates(total)
+
+
+def shared_seeds(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[int]:
+    """Seeds that are in both sums."""
+    return _seeds_in(one["seed_ranges"]) & _seeds_in(other["seed_ranges"])
+
+
+def ranges_of(seeds: Iterable[int]) -> list[list[int]]:
+    """[first, last] of each stretch of seeds without a gap."""
+    ranges: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if ranges and ranges[-1][1] == seed - 1:
+            ranges[-1][1] = seed
+        else:
+            ranges.append([seed, seed])
+    return ranges
+
+
+def _seeds_in(ranges: Iterable[Sequence[int]]) -> set[int]:
+    return {seed for first, last in ranges for seed in range(first, last + 1)}
+
+
+def _with_rates(total: dict[str, Any]) -> dict[str, Any]:
+    """The sums in a fixed order, with what follows from them."""
+    seconds, cpu = total["simulated_seconds"], total["cpu_seconds"]
+    sorted_sums = {
+        name: dict(sorted(value.items())) if isinstance(value, dict) else value
+        for name, value in total.items()
+    }
     return {
-        "seeds": len(rows),
-        "violations": dict(sorted(violations.items())),
-        "defects": sorted(row.seed for row in rows if row.defect is not None),
-        "bands": dict(sorted(Counter(row.band for row in rows).items())),
-        "mixes": dict(sorted(Counter(row.mix for row in rows).items())),
-        "steps": sum(row.steps for row in rows),
-        "changes": sum(row.changes for row in rows),
+        **sorted_sums,
+        "violations": {name: sorted(seeds) for name, seeds in sorted(total["violations"].items())},
+        "defects": sorted(total["defects"]),
         "simulated_seconds": round(seconds, 1),
-        "wall_seconds": round(sum(row.wall_seconds for row in rows), 1),
+        "wall_seconds": round(total["wall_seconds"], 1),
         "cpu_seconds": round(cpu, 1),
         "simulated_seconds_per_cpu_second": _rate(seconds, cpu),
-        "seeds_per_cpu_minute": _rate(60 * len(rows), cpu),
-        "acknowledged_batches": batches,
-        "batches_per_simulated_second": _rate(batches, seconds),
-        "faults_per_simulated_second": _rate(sum(faults.values()), seconds),
-        "faults": dict(sorted(faults.items())),
-        "allowed": dict(sorted(_added(row.allowed for row in rows).items())),
-        "marks": dict(sorted(marks.items())),
-        "marks_never_met": sorted(name for name, count in marks.items() if not count),
+        "seeds_per_cpu_minute": _rate(60 * total["seeds"], cpu),
+        "batches_per_simulated_second": _rate(total["acknowledged_batches"], seconds),
+        "faults_per_simulated_second": _rate(sum(total["faults"].values()), seconds),
+        "marks_never_met": sorted(name for name, count in total["marks"].items() if not count),
     }
 
 

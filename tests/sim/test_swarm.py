@@ -21,7 +21,7 @@ from sim.checkers.observer import Observer
 from sim.checkers.views import Property
 from sim.faults import FAULT_NAMES
 from sim.nodes import SimBroker
-from sim.rows import TIMES, Row, from_mapping, sums, to_line
+from sim.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
 from sim.runs import page, with_run
 from sim.story import BANDS, Recipe
 from sim.swarm import keep_seed, play_seed, play_seeds
@@ -182,13 +182,39 @@ def test_a_swarm_goes_on_where_it_stopped_and_mixes_no_two_recipes(tmp_path: Pat
     assert "no swarm.json" in nobodys.stderr
 
 
+def run_of(*rows: Row) -> dict[str, Any]:
+    return {"commit": "a", "recipe": "sim run --seed N", **sums(rows)}
+
+
 def test_the_record_of_runs_has_one_line_for_a_commit_and_a_recipe_and_the_page_tells_it() -> None:
-    old = {"commit": "a", "recipe": "sim run --seed N", **sums([play_seed(RECIPE, 3)])}
-    new = {"commit": "a", "recipe": "sim run --seed N", **sums([play_seed(RECIPE, 3), play_seed(RECIPE, 4)])}
+    third, fourth = play_seed(RECIPE, 3), play_seed(RECIPE, 4)
+    old, new = run_of(third), run_of(third, fourth)
     other = {**old, "commit": "b"}
     assert with_run([old, other], new) == [other, new]
     assert "| a | `sim run --seed N` | 2 | 0 |" in page([other, new])
     assert RUNS.with_suffix(".md").read_text(encoding="utf-8") == page(json.loads(RUNS.read_text()))
+
+
+def test_seeds_that_another_machine_has_played_are_added_to_the_record() -> None:
+    rows = [play_seed(RECIPE, seed) for seed in (3, 4, 6)]
+    rows[2] = replace(rows[2], violated="I-8", violation="I-8 of some partition")
+    together = run_of(*rows)
+    assert together["seed_ranges"] == [[3, 4], [6, 6]]
+    assert together["violations"] == {"I-8": [6]}
+    for cut in (1, 2):
+        kept = json.loads(json.dumps(run_of(*rows[:cut])))
+        [added] = with_run([kept], run_of(*rows[cut:]))
+        assert added.keys() == together.keys()
+        assert {name: value for name, value in added.items() if not isinstance(value, float)} == {
+            name: value for name, value in together.items() if not isinstance(value, float)
+        }
+        assert added["simulated_seconds"] == pytest.approx(together["simulated_seconds"], abs=0.2)
+
+
+def test_no_seed_is_counted_twice_in_the_record() -> None:
+    rows = [play_seed(RECIPE, seed) for seed in (3, 4, 5)]
+    with pytest.raises(BadRows, match=r"1 of these seeds .* outside of \[\[3, 4\]\]"):
+        with_run([run_of(*rows[:2])], run_of(*rows[1:]))
 
 
 @pytest.mark.slow
