@@ -79,6 +79,12 @@ def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
         return ErrorCode.INVALID_REQUEST, (
             f"replica {request.replica_id} cannot fetch the metadata log here: send your own node.id"
         )
+    if request.voter_ids is not None and set(request.voter_ids) != set(config.voters):
+        # Two quorums with a node in common would each commit records of its own.
+        return ErrorCode.INVALID_REQUEST, (
+            f"node {request.replica_id} is configured with the voters {sorted(request.voter_ids)}, node "
+            f"{config.node_id} with {sorted(config.voters)}: give all nodes the same controller.quorum.voters"
+        )
     if len(request.partitions) != 1:
         return ErrorCode.INVALID_REQUEST, "the metadata log is fetched alone: send exactly one partition"
     row = request.partitions[0]
@@ -226,4 +232,13 @@ def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, may_wait
         config.fetch_max_bytes,
     )
     max_wait_ms = config.fetch_max_wait_ms if may_wait else 0
-    return FetchRequest(config.cluster_id, config.node_id, -1, max_wait_ms, 1, config.fetch_max_bytes, (row,))
+    return FetchRequest(
+        config.cluster_id,
+        config.node_id,
+        -1,
+        max_wait_ms,
+        1,
+        config.fetch_max_bytes,
+        (row,),
+        voter_ids=tuple(sorted(config.voters)),
+    )

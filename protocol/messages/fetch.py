@@ -1,6 +1,7 @@
 """Fetch (1): read batches. One path for consumers, follower brokers and the metadata quorum (R80, K10)."""
 
 from protocol.schema import (
+    array,
     array_of,
     field,
     int16,
@@ -73,6 +74,11 @@ class FetchRequest:
     )
     forgotten: tuple[ForgottenPartition, ...] = field(
         array_of(ForgottenPartition), "Rows that leave the session.", default=()
+    )
+    voter_ids: tuple[int, ...] | None = field(
+        nullable(array(int32)),
+        "Set by quorum members: the voters in their configuration, ascending; refused by another quorum.",
+        default=None,
     )
 
 

@@ -86,6 +86,9 @@ def test_fetches_are_complete_or_refused() -> None:
     for request, expected in (
         (replace(FETCH, cluster_id=None), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (replace(FETCH, replica_id=-2), ErrorCode.INVALID_REQUEST),
+        (replace(FETCH, voter_ids=(1, 2, 3)), ErrorCode.NONE),
+        (replace(FETCH, voter_ids=(1,)), ErrorCode.INVALID_REQUEST),
+        (replace(FETCH, voter_ids=(1, 2, 3, 4)), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, replica_id=1), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, partitions=()), ErrorCode.INVALID_REQUEST),
         (replace(FETCH, partitions=(row, row)), ErrorCode.INVALID_REQUEST),

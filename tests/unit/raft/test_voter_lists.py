@@ -1,0 +1,62 @@
+"""Nodes of one cluster whose `controller.quorum.voters` differ: nothing is committed twice."""
+
+from dataclasses import replace
+
+import pytest
+
+from raft.config import RaftConfig
+from storage.config import LogConfig
+from tests.unit.raft.cluster import Cluster, Machine
+
+LOG = LogConfig(retention_ms=None)
+
+
+class Misconfigured(Machine):
+    """A machine whose configuration names these voters only."""
+
+    named: tuple[int, ...] = ()
+
+    @property
+    def config(self) -> RaftConfig:
+        config = super().config
+        return replace(config, voters={id: config.voters[id] for id in self.named})
+
+
+@pytest.mark.parametrize("boots_first", [1, 2])
+async def test_a_controller_that_names_itself_only_commits_for_nobody_else(boots_first: int) -> None:
+    """Left from a trial with one controller: it leads a quorum of its own at once."""
+    cluster = Cluster(3, observer_count=1)
+    lonely = Misconfigured(cluster, 1, is_voter=True, log_config=LOG)
+    lonely.named = (1,)
+    cluster.machines[1] = lonely
+    for node_id in sorted((1, 2, 3), key=lambda id: (id == 1) != (boots_first == 1)):
+        await cluster[node_id].boot()
+        await cluster.clock.advance(1500)
+    await cluster[101].boot()
+    await cluster.clock.advance(2000)
+    for machine in cluster.machines.values():
+        if machine.driver.is_leader:
+            machine.driver.append([b"by %d" % machine.id], machine.driver.raft_epoch)
+    await cluster.clock.advance(2000)
+    leader = next(cluster[id] for id in (2, 3) if cluster[id].driver.is_leader)
+    for node_id in (2, 3, 101):
+        assert cluster[node_id].recorder.values == [b"by %d" % leader.id]
+    await cluster.stop()
+
+
+async def test_a_broker_with_the_id_of_a_controller_counts_for_no_majority_k7() -> None:
+    """It names the leader only, which is a legal number of voters; what it fetches waits for no flush."""
+    cluster = Cluster(3)
+    leader = await cluster.boot()
+    others = [id for id in cluster.voters if id != leader.id]
+    for node_id in others:
+        await cluster[node_id].kill()
+    broker = Misconfigured(cluster, others[0], is_voter=False, log_config=LOG)
+    broker.named = (leader.id,)
+    await broker.boot()
+    leader.driver.append([b"acked by whom"], leader.driver.raft_epoch)
+    await cluster.clock.advance(10_000)
+    assert leader.recorder.values == []
+    assert not leader.driver.is_leader
+    await broker.kill()
+    await cluster.stop()
