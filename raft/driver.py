@@ -39,6 +39,7 @@ from raft.effects import (
     Truncate,
     Truncated,
 )
+from raft.known_voters import check_voters
 from raft.log_shape import LogShape
 from raft.log_writer import LogWriter
 from raft.member import Snapshot
@@ -139,6 +140,8 @@ class RaftDriver:
         starts = [
             entry for entry in log.leader_epoch_cache.entries if entry.start_offset < log.log_end_offset
         ]
+        if self._config.is_voter and starts:
+            check_voters(log, starts[-1].start_offset, self._config)
         shape = LogShape(starts, log.log_end_offset)
         self._node = RaftNode(self._config, self._runtime.random, state, shape)
         _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from raft.config import RaftConfig
+from raft.quorum import BadQuorumState
 from storage.config import LogConfig
 from tests.unit.raft.cluster import Cluster, Machine
 
@@ -60,3 +61,32 @@ async def test_a_broker_with_the_id_of_a_controller_counts_for_no_majority_k7() 
     assert not leader.driver.is_leader
     await broker.kill()
     await cluster.stop()
+
+
+@pytest.mark.parametrize(("voter_count", "then"), [(1, (1, 2, 3)), (3, (1,))])
+async def test_a_voter_does_not_start_with_a_log_that_other_voters_wrote(
+    voter_count: int, then: tuple[int, ...]
+) -> None:
+    """Two new voters would elect each other with empty logs, and the third would cut its own to follow."""
+    cluster = Cluster(3)
+    if voter_count == 1:
+        alone = Misconfigured(cluster, 1, is_voter=True, log_config=LOG)
+        alone.named = (1,)
+        await alone.boot()
+        await cluster.clock.advance(1000)
+    else:
+        await cluster.boot()
+        alone = Misconfigured(cluster, 1, is_voter=True, log_config=LOG)
+        await cluster.stop()
+        alone.disk = cluster[1].disk
+    if alone.is_running:
+        await alone.kill()
+    alone.named = then
+    with pytest.raises(BadQuorumState, match=r"was written by the voters .* voters cannot be changed yet"):
+        await alone.boot()
+    assert alone.server is not None
+    await alone.server.close()
+    await alone.log.close(flush=True)
+    alone.named = (1,) if voter_count == 1 else (1, 2, 3)
+    await alone.boot()
+    await alone.kill()

@@ -1,0 +1,28 @@
+"""The voters that a metadata log was written by, against those that a voter is configured with (K12).
+
+Voters cannot be changed yet. If more of them were named, the new ones could elect each other with empty logs:
+whoever has the log would cut it to follow them.
+"""
+
+from protocol.record_batch import decode_records, iter_batches
+from raft.config import RaftConfig
+from raft.control_records import decode_leader_change
+from raft.quorum import BadQuorumState
+from storage.log import Log
+
+
+def check_voters(log: Log, epoch_start_offset: int, config: RaftConfig) -> None:
+    """`epoch_start_offset`: of the last epoch in the log, whose first batch names its voters.
+
+    Raises: BadQuorumState, when these are others.
+    """
+    for _, batch in iter_batches(log.read(epoch_start_offset, 1, log.log_end_offset)):
+        for record in decode_records(batch):
+            change = decode_leader_change(record)
+            if change is not None and set(change.voters) != set(config.voters):
+                raise BadQuorumState(
+                    f"the metadata log in {log.folder} was written by the voters {sorted(change.voters)}, "
+                    f"controller.quorum.voters names {sorted(config.voters)}: name those that wrote it on "
+                    "all nodes; voters cannot be changed yet"
+                )
+        return
