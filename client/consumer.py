@@ -205,7 +205,7 @@ class Consumer:
         while True:
             batches: list[FetchedBatch] = []
             size = 0
-            while size < max_bytes and (batch := self._take(may_raise=not batches)) is not None:
+            while size < max_bytes and (batch := self._fetcher.take(may_raise=not batches)) is not None:
                 if self.config.check_crcs and not DefaultRecordBatch(batch.data).validate_crc():
                     self._put_back(batch)
                     if not batches:
@@ -217,14 +217,9 @@ class Consumer:
             if batches or not await self._more(deadline_ms):
                 return batches
 
-    def _take(self, *, may_raise: bool) -> FetchedBatch | None:
-        # An error waits until what was read before it has been handed out.
-        if not may_raise and not any(part.buffer for part in self._fetcher.parts.values()):
-            return None
-        return self._fetcher.take()
-
     def _take_decoded(self, *, may_raise: bool) -> list[ConsumerRecord] | None:
-        batch = self._take(may_raise=may_raise)
+        # An error waits until what was read before it has been handed out.
+        batch = self._fetcher.take(may_raise=may_raise)
         if batch is None:
             return None
         try:

@@ -254,9 +254,10 @@ class Fetcher:
             text = f"topic {part.topic_partition.topic} was deleted and made again: seek"
             part.error = NoSuchOffset(text, ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def take(self) -> FetchedBatch | None:
+    def take(self, *, may_raise: bool = True) -> FetchedBatch | None:
         """The next batch that was fetched ahead, partitions in turn; its position moves behind it.
 
+        With `may_raise` False errors wait: who holds batches that it has not handed out would lose them.
         Raises: ClientError for a partition that cannot go on; it is tried again afterwards.
         """
         for topic_partition, part in self._parts.items():
@@ -269,7 +270,7 @@ class Fetcher:
                 if not part.buffer:
                     self._parts[topic_partition] = self._parts.pop(topic_partition)
                 return batch
-            if part.error is not None:
+            if part.error is not None and may_raise:
                 error = part.error
                 if part.position is not None:
                     part.error = None  # the next fetch may succeed

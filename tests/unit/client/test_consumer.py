@@ -228,6 +228,32 @@ async def test_without_policy_a_position_outside_the_log_is_an_error(play: Play)
     assert await play.read(1) == ["a"]
 
 
+@pytest.mark.parametrize("raw", [False, True])
+async def test_an_error_of_one_partition_takes_nothing_from_the_others(play: Play, *, raw: bool) -> None:
+    play.cluster.add_topic("t", 3)
+    for index in range(3):
+        await play.write("x", partition=index)
+    consumer = play.begin(auto_offset_reset="none")
+    consumer.assign([("t", 0), ("t", 1), ("t", 2)])
+    for index, offset in enumerate((0, 999, 0)):
+        consumer.seek(("t", index), offset)
+    for _ in range(60):
+        await play.world.clock.advance(5)  # the application is busy: all answers are there
+    got: list[int] = []
+    errors: list[NoSuchOffset] = []
+    for _ in range(4):
+        try:
+            if raw:
+                got += [found.partition for found in await play.until(consumer.poll_batches(timeout_ms=100))]
+            else:
+                got += [found.partition for found in await play.poll(timeout_ms=100)]
+        except NoSuchOffset as error:
+            errors.append(error)
+            consumer.seek(("t", 1), 0)
+    assert sorted(got) == [0, 1, 2]
+    assert len(errors) == 1
+
+
 async def test_offsets_are_asked_of_the_leaders_again_until_they_know(play: Play) -> None:
     await play.write("a", "b")
     play.cluster.topics["t"][1].log_start = 5

@@ -406,3 +406,21 @@ def test_an_error_that_no_repetition_can_heal_is_raised() -> None:
     bench.answer(bench.fetch(), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(ClientError, match="TOPIC_AUTHORIZATION_FAILED"):
         bench.fetcher.take()
+
+
+def test_an_error_is_passed_over_while_it_must_wait_for_what_others_have_read() -> None:
+    bench = Bench().at(p0=0, p1=0)
+    both = bench.fetch()
+    rows = (
+        FetchPartitionResponse(
+            ID, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, 0, -1, None, 1, 1, memoryview(b"")
+        ),
+        FetchPartitionResponse(ID, 1, 0, 9, 0, -1, None, 1, 1, memoryview(batch(0))),
+    )
+    bench.fetcher.answered(both.request_id, FetchResponse(0, None, rows), 0)
+    taken = bench.fetcher.take(may_raise=False)
+    assert taken is not None
+    assert taken.partition == 1
+    assert bench.fetcher.take(may_raise=False) is None
+    with pytest.raises(ClientError, match="TOPIC_AUTHORIZATION_FAILED"):
+        bench.fetcher.take()
