@@ -26,6 +26,10 @@ class Disconnected(NetworkError):
     """The connection ended before the answer came. Whether the request was carried out is not known."""
 
 
+class NotConnected(NetworkError):
+    """The connection ended or failed before it could carry a request: nothing was asked of the peer."""
+
+
 class CallTimedOut(NetworkError):
     """No answer came in time. Whether the request was or will be carried out is not known; its answer is
     dropped when it comes. `close()` the channel to be sure that none comes (D-4)."""
@@ -42,8 +46,8 @@ class CallRefused(Exception):
 
 def was_surely_not_done(error: Exception) -> bool:
     """True when the request that ended so cannot have been carried out by the node that was called."""
-    # Sent and then silence or a broken connection says nothing; a refused one was never sent.
-    return isinstance(error, CallRefused | ConnectionRefused | ConnectTimeout)
+    # Sent and then silence or a broken connection says nothing; without a connection it was never sent.
+    return isinstance(error, CallRefused | ConnectionRefused | ConnectTimeout | NotConnected)
 
 
 class _Call:
@@ -109,10 +113,19 @@ class Channel:
     async def connect(self, timeout_ms: float) -> None:
         """Connect and agree on versions.
 
-        Raises: ConnectionRefused, ConnectTimeout (also when the peer accepts and says nothing), NetworkError,
-        CallRefused.
+        Raises: ConnectionRefused, ConnectTimeout (also when the peer accepts and says nothing), NotConnected
+        (all NetworkError), CallRefused.
         """
         assert self._connection is None and self._lost is None, "a channel connects once"
+        try:
+            await self._connect(timeout_ms)
+        except (ConnectionRefused, ConnectTimeout):
+            raise
+        except NetworkError as error:
+            # Whatever ended it, an unknown host name or a peer that hung up: no request was on the way yet.
+            raise NotConnected(str(error)) from error
+
+    async def _connect(self, timeout_ms: float) -> None:
         deadline_ms = self._clock.now_ms() + timeout_ms
         connection = await self._runtime.network.connect(self.host, self.port, self, timeout_ms)
         if self._lost is not None:
@@ -360,7 +373,8 @@ class Pool:
     async def call(self, host: str, port: int, request: Any, timeout_ms: float) -> Any:
         """The answer to `request`, connecting first where needed, all within `timeout_ms`.
 
-        Raises: ConnectionRefused, ConnectTimeout, CallTimedOut, Disconnected (all NetworkError), CallRefused.
+        Raises: ConnectionRefused, ConnectTimeout, NotConnected, CallTimedOut, Disconnected (all
+        NetworkError), CallRefused.
         """
         deadline_ms = self._runtime.clock.now_ms() + timeout_ms
         channel = await self.channel(host, port, timeout_ms)
@@ -375,7 +389,7 @@ class Pool:
         if channel is not None:
             return channel
         if self._is_closed:
-            raise Disconnected("the pool is closed")
+            raise NotConnected("the pool is closed")
         address = self._addresses.setdefault((host, port), _Address(host, port))
         waiter: asyncio.Future[Channel] = asyncio.get_running_loop().create_future()
         address.waiters.append(waiter)
@@ -408,7 +422,7 @@ class Pool:
                 address.connecting.cancel()
             if address.channel is not None:
                 address.channel.close()
-            _wake(address, Disconnected("the pool is closed"))
+            _wake(address, NotConnected("the pool is closed"))
         self._addresses.clear()
 
     def _connect_later(self, address: _Address) -> None:

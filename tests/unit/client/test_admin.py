@@ -11,6 +11,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
 from protocol.messages.unregister_broker import UnregisterBrokerResponse
+from runtime.api import Connection, NetworkError
 from runtime.memory import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_consumer import Play
@@ -84,6 +85,37 @@ async def test_a_node_that_only_refuses_the_connection_has_done_nothing(play: Pl
         await play.until(other.delete_topic("missing"))
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     other.close()
+
+
+class Door:
+    """Accepts and hangs up: a load balancer without anybody behind it. A `ConnectionHandler`."""
+
+    def connection_made(self, connection: Connection) -> None:
+        connection.abort()
+
+    def bytes_received(self, data: bytes) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, error: NetworkError | None) -> None: ...
+
+
+async def test_a_node_that_hangs_up_at_once_has_done_nothing(play: Play) -> None:
+    """The request was never sent, so the refusal of the next node is a refusal and no echo of success."""
+    play.cluster.add_topic("t", 1)
+    await play.cluster.runtime.network.listen("127.0.0.1", 9_999, Door)
+    admin = Admin(play.cluster.runtime, f"127.0.0.1:9999,{play.cluster.bootstrap_servers}")
+    with pytest.raises(ClientError) as caught:
+        await play.until(admin.create_topic("t", 7, 1))
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    admin.close()
+    admin = Admin(play.cluster.runtime, f"127.0.0.1:9999,{play.cluster.bootstrap_servers}")
+    with pytest.raises(ClientError) as caught:
+        await play.until(admin.delete_topic("missing"))
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    admin.close()
 
 
 async def test_a_controller_that_is_not_active_is_no_failure(play: Play, admin: Admin) -> None:

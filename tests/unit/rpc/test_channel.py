@@ -14,7 +14,16 @@ from protocol.messages import APIS
 from protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.topics import DeleteTopicsRequest
-from rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool, common_versions
+from rpc.channel import (
+    CallRefused,
+    CallTimedOut,
+    Channel,
+    Disconnected,
+    NotConnected,
+    Pool,
+    common_versions,
+    was_surely_not_done,
+)
 from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
 from runtime.memory import memory_runtime, settle
 
@@ -345,12 +354,12 @@ async def test_a_peer_that_hangs_up_right_behind_its_versions_leaves_no_channel(
         channel.connection_lost(None)
 
     channel.bytes_received = heard_and_lost  # type: ignore[method-assign]
-    with pytest.raises(Disconnected):
+    with pytest.raises(NotConnected):
         await channel.connect(1_000)
     assert not channel.is_connected
 
 
-async def test_a_peer_that_hangs_up_while_versions_are_agreed_is_a_disconnect() -> None:
+async def test_a_peer_that_hangs_up_while_versions_are_agreed_was_asked_nothing() -> None:
     town = Town(is_mute=True)
     await town.open()
     outcome: list[BaseException | None] = []
@@ -359,7 +368,22 @@ async def test_a_peer_that_hangs_up_while_versions_are_agreed_is_a_disconnect() 
     await settle()
     town.world.network.reset_connections(town.port)
     await settle()
-    assert isinstance(outcome[0], Disconnected)
+    assert isinstance(outcome[0], NotConnected)
+    assert was_surely_not_done(outcome[0])
+
+
+async def test_only_what_fails_before_the_request_is_sent_was_surely_not_done() -> None:
+    """A host name that nobody knows, a peer that hangs up at once: the request never left."""
+    town = Town(is_mute=True)
+    await town.open()
+    outcome = start_calls(Pool(town.runtime, "test"), town, 1)
+    await settle()
+    town.world.network.reset_connections(town.port)
+    await settle()
+    assert isinstance(outcome[0], NotConnected)
+    assert was_surely_not_done(outcome[0])
+    assert not was_surely_not_done(Disconnected("h:1 hung up while the answer was waited for"))
+    assert not was_surely_not_done(CallTimedOut("h:1 did not answer"))
 
 
 async def collect(work: Any, outcome: list[BaseException | None]) -> None:
@@ -497,7 +521,7 @@ async def test_a_closed_pool_makes_no_further_attempt() -> None:
     pool.close()
     await town.open()
     await town.advance(2_000)
-    assert isinstance(outcome[0], Disconnected)
+    assert isinstance(outcome[0], NotConnected)
     assert town.peers == []
 
 
@@ -514,7 +538,7 @@ async def test_closing_the_pool_ends_calls_and_attempts() -> None:
     pool.close()
     await settle()
     assert isinstance(connected[0], Disconnected)
-    assert isinstance(connecting[0], Disconnected)
-    with pytest.raises(Disconnected, match="pool is closed"):
+    assert isinstance(connecting[0], NotConnected)
+    with pytest.raises(NotConnected, match="pool is closed"):
         await pool_call(pool, town)
     assert town.peers[0].is_lost
