@@ -96,9 +96,9 @@ class BrokerNode:
         previous_epoch = await self.log_manager.take_clean_shutdown()
         try:
             await self._start(previous_epoch)
-        except (NetworkError, BadQuorumState):
+        except Exception:  # our own bugs too: whatever it was, nobody has registered
             if previous_epoch >= 0:  # R36: no log was touched, the next start finds what this one has found
-                await self.log_manager.close(previous_epoch)
+                await self.log_manager.close(previous_epoch)  # which keeps the proof from dirs that failed
             raise
 
     async def _start(self, previous_epoch: int) -> None:
@@ -128,7 +128,8 @@ class BrokerNode:
 
     async def _metadata_folder(self) -> str:
         path = self.config.metadata_log_dir
-        if path in self.config.log_dirs:
+        # `/d1/` is `/d1`, which is ours already: as a dir of its own it would be locked twice.
+        if posixpath.normpath(path) in map(posixpath.normpath, self.config.log_dirs):
             return posixpath.join(path, METADATA_FOLDER)
         log_dir = await LogDir.open(self._runtime, path, self.config.cluster_id, self.config.node_id)
         return log_dir.file(METADATA_FOLDER)

@@ -11,6 +11,8 @@ from broker.log_manager import LogManager
 from runtime.api import Runtime
 from runtime.memory import SeededRandom
 from runtime.tasks import HeldTasks
+from storage import meta_properties
+from storage.folders import make_durably
 from tests.unit.broker.cluster import COMMON, BrokerMachine, Cluster, batch
 from tests.unit.raft.cluster import MortalClock, MortalNetwork
 
@@ -24,7 +26,7 @@ class NobodySignals:
         await asyncio.get_running_loop().create_future()
 
 
-async def exit_code(cluster: Cluster, machine: BrokerMachine) -> int:
+async def exit_code(cluster: Cluster, machine: BrokerMachine, metadata_dir: str = "/metadata") -> int:
     """Of a process on the machine that comes to nothing."""
     clock, network, tasks = MortalClock(cluster.clock), MortalNetwork(cluster.network), HeldTasks()
     runtime = Runtime(clock, SeededRandom(7), network, machine.disk, tasks)
@@ -35,7 +37,7 @@ async def exit_code(cluster: Cluster, machine: BrokerMachine) -> int:
             "process.roles": "broker",
             "listeners": f"PLAINTEXT://localhost:{machine.port}",
             "log.dirs": "/data",
-            "metadata.log.dir": "/metadata",
+            "metadata.log.dir": metadata_dir,
         }
     )
     codes = []
@@ -85,6 +87,53 @@ async def test_a_port_that_is_taken_costs_no_proof(failures_logged: object) -> N
     await machine.boot()
     await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
     assert machine.node.core.lifecycle.was_clean is True
+    await cluster.end()
+
+
+async def test_a_metadata_dir_of_another_node_costs_no_proof(failures_logged: object) -> None:
+    cluster = await stopped_cluster()
+    machine = cluster[2]
+    await make_durably(machine.disk, "/other")
+    await meta_properties.ensure(machine.disk, "/other", COMMON["holdfast.cluster.id"], 77, b"o" * 16)
+    assert await exit_code(cluster, machine, "/other") == 1
+    await machine.boot()
+    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
+    assert machine.node.core.lifecycle.was_clean is True
+    await cluster.end()
+
+
+async def test_a_metadata_dir_that_fails_costs_no_proof(failures_logged: object) -> None:
+    cluster = await stopped_cluster()
+    machine = cluster[2]
+    machine.disk.fail("listdir", "/metadata/__cluster_metadata-0")
+    assert await exit_code(cluster, machine) == 1
+    await machine.boot()
+    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
+    assert machine.node.core.lifecycle.was_clean is True
+    await cluster.end()
+
+
+async def test_a_metadata_log_without_its_beginning_costs_no_proof(failures_logged: object) -> None:
+    """K15: it is an assertion that stops the start, and it touches no log of a partition either."""
+    cluster = await stopped_cluster()
+    machine = cluster[2]
+    folder = "/metadata/__cluster_metadata-0"
+    await machine.disk.rename(f"{folder}/{0:020}.log", f"{folder}/{7:020}.log")
+    with pytest.raises(AssertionError, match="kept whole"):
+        await machine.boot()
+    await machine.kill()
+    await machine.disk.rename(f"{folder}/{7:020}.log", f"{folder}/{0:020}.log")
+    await machine.boot()
+    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
+    assert machine.node.core.lifecycle.was_clean is True
+    await cluster.end()
+
+
+async def test_a_slash_at_its_end_makes_no_other_dir_of_the_metadata_dir() -> None:
+    """The dir is locked for its logs already: as a dir of another process it would be refused."""
+    cluster = Cluster(1, metadata_log_dir="/data/")
+    await cluster.boot()
+    assert "__cluster_metadata-0" in await cluster[1].disk.listdir("/data")
     await cluster.end()
 
 
