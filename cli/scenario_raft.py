@@ -53,7 +53,7 @@ from raft.effects import (
     Truncated,
 )
 from raft.node import RaftNode
-from raft.quorum import QuorumState
+from raft.quorum import BadQuorumState, QuorumState
 
 
 class RaftScenario:
@@ -128,7 +128,10 @@ class RaftScenario:
             shape = shape_of(log)
         except ValueError:
             raise ParseError(f"{command.where}: expected a log as 1:3,2:2, got {log}") from None
-        self._running = RaftNode(config, LowRandom(), state, shape)
+        try:
+            self._running = RaftNode(config, LowRandom(), state, shape)
+        except BadQuorumState as refusal:
+            raise ParseError(f"{command.where}: {refusal}") from None
         return self._print(self._running.start(self._now_ms))
 
     def _tick(self, command: Command) -> list[str]:

@@ -27,7 +27,7 @@ from raft.effects import (
 from raft.fetcher import Fetcher
 from raft.leadership import Leader
 from raft.log_shape import LogShape
-from raft.quorum import QuorumState, Votes
+from raft.quorum import BadQuorumState, QuorumState, Votes
 from raft.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
 from raft.voter_calls import VoterCalls
 from runtime.api import Random
@@ -48,18 +48,33 @@ class Snapshot:
     last_epoch: int
 
 
+def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape) -> None:
+    """An observer never votes, and a sole voter appends before its state is written. Any other voter has its
+    epoch on disk before its first record (Q-9): the file is lost, and with it the vote that it may have
+    given in this epoch or a later one (K5)."""
+    if config.is_voter and len(config.voters) > 1:
+        raise BadQuorumState(
+            f"quorum-state in {config.folder} is missing or older than the log beside it (it knows epoch "
+            f"{state.raft_epoch}, the log ends in epoch {shape.last_epoch}), so this voter no longer knows "
+            "whom it voted for: put the file back as it was at the last stop; or, only if the other voters "
+            "hold a majority with everything that was committed, remove that folder, to begin anew"
+        )
+
+
 class Member:
     """State and transitions. Effects gather in `out` until the node takes them."""
 
     def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
-        """`state` is what the quorum-state file says, `shape` the log as recovered."""
+        """`state` is what the quorum-state file says, a fresh one without it, `shape` the log as recovered.
+        Raises: BadQuorumState."""
         self.config = config
         self.random = random
         self.shape = shape
         #: the state that is known to be on disk (Q-9)
         self.durable_state = state
         if shape.last_epoch > state.raft_epoch:
-            # The log proves an epoch that the file does not know: a sole voter appends before it is written.
+            # The log proves an epoch that the file does not know.
+            _check_may_not_know(config, state, shape)
             state = QuorumState(shape.last_epoch)
         #: what must not be forgotten; changes by `_set_state`, epochs never fall (Q-6)
         self.state = state

@@ -44,7 +44,8 @@ class RaftNode:
     """A voter or an observer. `start` once, then `handle` every event."""
 
     def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
-        """`state` is what the quorum-state file says, `shape` the log as recovered. Raises: ValueError."""
+        """`state` is what the quorum-state file says, `shape` the log as recovered. Raises: ValueError,
+        BadQuorumState."""
         config.validate()
         self._config = config
         self._member = Member(config, random, state, shape)

@@ -10,6 +10,7 @@ from raft.quorum import BadQuorumState, QuorumState
 from rpc.channel import Channel
 from runtime.api import DiskError
 from runtime.memory import memory_runtime, settle
+from runtime.memory_disk import MemoryDisk
 from storage.checkpoint import read_text, write_atomically
 from storage.config import LogConfig
 from tests.unit.raft.cluster import FOLDER, Cluster, Machine
@@ -283,3 +284,23 @@ async def test_an_unreadable_vote_is_not_taken_for_none(text: str) -> None:
     await write_atomically(machine.disk, f"{FOLDER}/quorum-state", text)
     with pytest.raises(BadQuorumState):
         await machine.boot()
+
+
+async def test_a_voter_that_lost_its_vote_stays_out_until_its_folder_is_removed(cluster: Cluster) -> None:
+    """Q-9, K5: the log alone does not say whom it voted for. An observer needs no such file."""
+    leader = await cluster.boot()
+    append(leader, b"a")
+    await cluster.clock.advance(100)
+    voter = others(cluster, leader)[0]
+    for machine in (voter, cluster[101]):
+        await machine.stop()
+        await machine.disk.unlink(f"{FOLDER}/quorum-state")
+    with pytest.raises(BadQuorumState, match="remove that folder"):
+        await voter.boot()
+    await voter.kill()
+    await cluster[101].boot()
+    voter.disk = MemoryDisk()
+    await voter.boot()
+    append(leader, b"b")
+    await cluster.clock.advance(1_000)
+    assert voter.recorder.values == cluster[101].recorder.values == [b"a", b"b"]

@@ -35,7 +35,7 @@ from raft.effects import (
 )
 from raft.log_shape import LogShape
 from raft.node import RaftNode
-from raft.quorum import QuorumState
+from raft.quorum import BadQuorumState, QuorumState
 
 #: voter 2 follows leader 1 in epoch 4
 FOLLOWING = QuorumState(4, None, 1)
@@ -79,10 +79,23 @@ def test_an_older_state_on_disk_is_not_enough() -> None:
 
 
 def test_epochs_in_the_log_count_even_if_the_file_is_behind() -> None:
-    """Q-6, D-1: an epoch that has records is never led again."""
-    node, _ = make_node(state=QuorumState(3, 1, None), log="4:3")
+    """Q-6, D-1: an epoch that has records is never led again. A sole voter appends before that
+    is written."""
+    node = RaftNode(make_config(1, (1,)), LowRandom(), QuorumState(3, 1, None), shape_of("4:3"))
     assert node.raft_epoch == 4
     assert node.snapshot().voted_for is None
+
+
+@pytest.mark.parametrize("state", [QuorumState(), QuorumState(3, 1, None)])
+def test_a_voter_whose_file_is_lost_does_not_start_for_it_may_have_voted(state: QuorumState) -> None:
+    """Q-9, K5: its epoch was on disk before its first record. No file reads as a fresh state."""
+    with pytest.raises(BadQuorumState, match="put the file back"):
+        make_node(state, log="4:3")
+
+
+def test_an_observer_starts_without_a_file_for_it_never_votes() -> None:
+    node = RaftNode(make_config(101, (1, 2, 3), is_voter=False), LowRandom(), QuorumState(), shape_of("4:3"))
+    assert node.raft_epoch == 4
 
 
 def test_late_answer_to_an_earlier_fetch_changes_nothing() -> None:
