@@ -46,6 +46,7 @@ from raft.member import Snapshot
 from raft.metrics import RaftMetrics
 from raft.node import RaftNode
 from raft.peers import Peers
+from raft.quorum import BadQuorumState
 from raft.state_file import StateFile
 from rpc.server import Exchange
 from runtime.api import DiskError, Runtime, Timer
@@ -134,7 +135,8 @@ class RaftDriver:
     async def start(self) -> None:
         """Load the vote, take part. Raises: BadQuorumState, DiskError."""
         log = self._log
-        assert log.log_start_offset == 0, "the metadata log is kept whole: there are no snapshots yet (K15)"
+        if log.log_start_offset > 0:
+            await self._do_without_beginning()
         assert log.flushed_offset == log.log_end_offset, "recovery makes durable what it keeps (R86)"
         state = await self._state_file.load()
         starts = [
@@ -147,6 +149,19 @@ class RaftDriver:
         _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)
         self._carry_out(self._node.start(self._clock.now_ms()))
         self._arm_timer()
+
+    async def _do_without_beginning(self) -> None:
+        """The first segment is gone. The metadata log is kept whole, there are no snapshots yet (K15): an
+        observer fetches all of it again; a voter's log counts in elections and must not be cut unasked."""
+        log = self._log
+        lost = f"the metadata log in {log.folder} has lost what lay below offset {log.log_start_offset}"
+        if self._config.is_voter:
+            raise BadQuorumState(
+                f"{lost}: put the missing files back; or, only if the other voters hold a majority with "
+                "everything that was committed, remove that folder, to begin anew"
+            )
+        _log.warning("node %d: %s: fetching all of it again", self._config.node_id, lost)
+        await log.reset_to(0)
 
     async def stop(self) -> None:
         """Resign if leading, and take no more part. The log is left to its owner, flushed as far as acked."""

@@ -304,3 +304,40 @@ async def test_a_voter_that_lost_its_vote_stays_out_until_its_folder_is_removed(
     append(leader, b"b")
     await cluster.clock.advance(1_000)
     assert voter.recorder.values == cluster[101].recorder.values == [b"a", b"b"]
+
+
+async def lose_first_segment(machine: Machine) -> None:
+    await machine.stop()
+    await machine.disk.unlink(f"{FOLDER}/log/{0:020}.log")
+
+
+async def test_an_observer_that_lost_the_first_segment_fetches_everything_again() -> None:
+    """K15: the metadata log is kept whole; the others have it."""
+    cluster = Cluster(observer_count=1, log_config=LogConfig(retention_ms=None, segment_bytes=300))
+    leader = await cluster.boot()
+    values = [b"%02d" % number * 50 for number in range(20)]
+    for value in values:
+        append(leader, value)
+        await cluster.clock.advance(50)
+    observer = cluster[101]
+    await lose_first_segment(observer)
+    await observer.boot()
+    await cluster.clock.advance(3_000)
+    assert observer.recorder.values == values
+    assert observer.log.log_start_offset == 0
+    await cluster.stop()
+
+
+async def test_a_voter_that_lost_the_first_segment_says_what_to_do() -> None:
+    """K15: it may hold the only copy of something that was committed."""
+    cluster = Cluster(log_config=LogConfig(retention_ms=None, segment_bytes=300))
+    leader = await cluster.boot()
+    for _ in range(20):
+        append(leader, bytes(100))
+        await cluster.clock.advance(50)
+    voter = others(cluster, leader)[0]
+    await lose_first_segment(voter)
+    with pytest.raises(BadQuorumState, match="put the missing files back"):
+        await voter.boot()
+    await voter.kill()
+    await cluster.stop()
