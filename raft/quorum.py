@@ -10,6 +10,8 @@ from dataclasses import dataclass
 #: Epoch before the first election; no batch carries it.
 FIRST_EPOCH = 0
 _STATE_VERSION = 0
+#: epochs and ids are int32 on the wire
+_INT32_MAX = (1 << 31) - 1
 
 
 def majority_count(voter_count: int) -> int:
@@ -98,8 +100,8 @@ class QuorumState:
         try:
             fields = json.loads(text)
             version, stored_id = fields["data_version"], fields["clusterId"]
-            epoch, voted, leader = (int(fields[name]) for name in ("leaderEpoch", "votedId", "leaderId"))
-        except (ValueError, KeyError, TypeError) as error:
+            numbers = [fields[name] for name in ("leaderEpoch", "votedId", "leaderId")]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise BadQuorumState(f"quorum-state is no JSON of ours ({error!r}): {hint}") from None
         if version != _STATE_VERSION:
             raise BadQuorumState(f"quorum-state has version {version}, this software reads {_STATE_VERSION}")
@@ -108,6 +110,11 @@ class QuorumState:
                 f"quorum-state belongs to cluster {stored_id}, this node is set up for {cluster_id}: "
                 "correct cluster.id or metadata.log.dir"
             )
-        if epoch < FIRST_EPOCH or voted < -1 or leader < -1:
-            raise BadQuorumState(f"quorum-state holds a negative epoch or id ({text.strip()}): {hint}")
+        # bool is an int to Python, and a float may be rounded: neither was written by this software.
+        if not all(type(number) is int and -1 <= number <= _INT32_MAX for number in numbers):
+            raise BadQuorumState(f"quorum-state holds what is no epoch or id ({text.strip()}): {hint}")
+        epoch, voted, leader = numbers
+        # The largest is no epoch of ours either: there must be a next one.
+        if not FIRST_EPOCH <= epoch < _INT32_MAX:
+            raise BadQuorumState(f"quorum-state holds an epoch that cannot be ({text.strip()}): {hint}")
         return QuorumState(epoch, None if voted == -1 else voted, None if leader == -1 else leader)

@@ -73,12 +73,24 @@ def test_stored_state_comes_back(state: QuorumState) -> None:
     ["", "[]", "{}", QuorumState(3).to_json("c").replace('"data_version": 0', '"data_version": 9')]
     + [
         QuorumState(3).to_json("c").replace('"leaderEpoch": 3', f'"leaderEpoch": {epoch}')
-        for epoch in (-1, '"x"')
-    ],
+        for epoch in (-1, '"x"', '"7"', "null", "true", 2.7, 3.0, "1e400", "NaN", 2**31 - 1, 2**31)
+    ]
+    + [
+        QuorumState(3).to_json("c").replace(f'"{name}": -1', f'"{name}": {id}')
+        for name in ("votedId", "leaderId")
+        for id in (-2, '"1"', "false", "1e400", 2**31)
+    ]
+    + ["[" * 100_000],
 )
 def test_damaged_state_is_refused(text: str) -> None:
-    with pytest.raises(BadQuorumState):
+    """K5: what is no whole number, or none that can be, is no vote to go by."""
+    with pytest.raises(BadQuorumState, match=r"restore it|this software reads"):
         QuorumState.from_json(text, "c")
+
+
+def test_the_largest_epoch_that_has_a_next_one_is_accepted() -> None:
+    last = QuorumState(2**31 - 2, voted_for=2**31 - 1)
+    assert QuorumState.from_json(last.to_json("c"), "c") == last
 
 
 def test_state_of_another_cluster_is_refused() -> None:
