@@ -224,7 +224,7 @@ class Consumer:
             return None
         try:
             return self._decode(batch)
-        except CorruptRecords:
+        except Exception:  # also what nobody foresaw: the position is behind the batch already
             self._put_back(batch)
             if may_raise:
                 raise
@@ -263,7 +263,7 @@ class Consumer:
                 for r in decoder
             ]
         except UNDECODABLE as error:
-            raise _corrupt(batch, str(error)) from error
+            raise _corrupt(batch, str(error) or type(error).__name__) from error
         if batch.start_offset > batch.header.base_offset:
             return [record for record in records if record.offset >= batch.start_offset]
         return records

@@ -9,13 +9,16 @@ import zlib
 import cramjam
 from aiokafka.errors import KafkaError
 
-#: Of `DefaultRecordBatch` over a batch whose crc holds. OSError is gzip's word for another format.
+#: Of `DefaultRecordBatch` over a batch whose crc holds. OSError is gzip's word for another format;
+#: OverflowError and MemoryError come of lengths that no buffer could have.
 UNDECODABLE = (
     KafkaError,
     ValueError,
     RuntimeError,
     OSError,
     EOFError,
+    OverflowError,
+    MemoryError,
     struct.error,
     zlib.error,
     cramjam.DecompressionError,

@@ -1,6 +1,7 @@
 """The consumer against brokers that keep their promises: every record once, in order, whoever leads."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import parse_header
 from runtime.memory import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.client.test_decoding import poisoned
+from tests.unit.client.test_decoding import HUGE_KEYS, poisoned
 
 T = TypeVar("T")
 
@@ -194,13 +195,38 @@ async def test_a_damaged_batch_is_never_handed_out_and_never_passed_over(play: P
     assert await play.read(2) == ["b" * 50, "c"]
 
 
-async def test_a_batch_that_does_not_unpack_is_a_damaged_one(play: Play) -> None:
+@pytest.mark.parametrize(("codec", "payload"), [(1, b"not gzip"), *HUGE_KEYS])
+async def test_a_batch_that_does_not_unpack_is_a_damaged_one(play: Play, codec: int, payload: bytes) -> None:
     await play.write("a")
-    data = poisoned(1, b"not gzip")
+    await play.write("b")
+    data = poisoned(codec, payload)
     play.cluster.topics["t"][0].log[0] = (parse_header(data), data)
-    play.begin().assign([("t", 0)])
-    with pytest.raises(CorruptRecords, match="t-0 at offset 0"):
-        await play.poll()
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    for _ in range(2):
+        with pytest.raises(CorruptRecords, match=r"t-0 at offset 0: \w+"):
+            await play.poll()
+        assert consumer.position(("t", 0)) == 0
+
+
+async def test_a_batch_is_not_passed_over_either_when_nobody_foresaw_how_the_codec_fails(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client.consumer.UNDECODABLE", ())
+    await play.write("a")
+    await play.write("b")
+    codec, payload = HUGE_KEYS[0]
+    data = bytearray(poisoned(codec, payload))
+    struct.pack_into(">q", data, 0, 1)  # base offset
+    play.cluster.topics["t"][0].log[1] = (parse_header(data), bytes(data))
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    assert [record.value for record in await play.poll()] == [b"a"]
+    for _ in range(2):
+        errors: list[Any] = []
+        await play.until(_keep(consumer.poll(), errors))
+        assert [type(error) for error in errors] == [OverflowError]
+        assert consumer.position(("t", 0)) == 1
 
 
 async def test_raw_batches_come_as_they_are_in_the_log(play: Play) -> None:
@@ -311,7 +337,7 @@ async def test_a_topic_deleted_while_its_leader_is_connected_to_is_unknown(play:
 async def _keep(work: Coroutine[Any, Any, Any], kept: list[Any]) -> None:
     try:
         kept.append(await work)
-    except (ClientError, AssertionError) as error:
+    except (ClientError, AssertionError, OverflowError) as error:
         kept.append(error)
 
 

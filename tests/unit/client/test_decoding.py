@@ -12,10 +12,16 @@ from protocol.record_batch import Record, check_batch, encode_batch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 GZIPPED = gzip.compress(bytes(100))
+#: keys of 2**63 - 1 bytes, and of as many as one may still ask the allocator for
+HUGE_KEYS = [
+    (0, b"\x18\0\0\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+    (0, b"\x18\0\0\0\xae\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+]
 #: (codec, what stands in the place of records)
 POISONS = [
     (0, b""),
     (0, b"\xff" * 30),
+    *HUGE_KEYS,
     *((codec, junk) for codec in (GZIP, SNAPPY, LZ4, ZSTD, 7) for junk in (b"", b"junk", b"\0" * 40)),
     (GZIP, GZIPPED[:10] + b"junkjunkjunk"),
     (GZIP, GZIPPED[:-9]),
