@@ -27,7 +27,7 @@ from client.fetcher import (
     ResetPolicy,
     SendFetch,
 )
-from client.list_offsets import FoundOffset, list_offsets
+from client.list_offsets import FoundOffset, ask_leader, list_offsets
 from client.metadata_cache import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
@@ -303,6 +303,8 @@ class Consumer:
             return
         now_ms = self._clock.now_ms()
         self._run(self._fetcher.plan(now_ms))
+        if self._fetcher.has_data:
+            self._wake()
         deadline_ms = self._fetcher.next_deadline_ms(now_ms)
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
             return
@@ -350,8 +352,6 @@ class Consumer:
             self._cluster.suspect(effect.broker_id)
             self._run(self._fetcher.failed(effect.request_id, now_ms))
         self._pump()
-        if self._fetcher.has_data:
-            self._wake()
 
     async def _connect(self, broker_id: int) -> None:
         try:
@@ -364,16 +364,14 @@ class Consumer:
 
     async def _look_up(self, effect: LookupOffsets) -> None:
         wanted = dict(effect.timestamps)
-        try:
-            found = await list_offsets(self._cluster, self._clock, wanted, _LOOKUP_TIMEOUT_MS)
-        except ClientError as error:
-            self._run(self._fetcher.not_found(effect.request_id, self._clock.now_ms(), error))
-        else:
-            offsets = {partition: answer.offset for partition, answer in found.items()}
-            self._fetcher.found(effect.request_id, offsets)
+        deadline_ms = self._clock.now_ms() + _LOOKUP_TIMEOUT_MS
+        found, errors = await ask_leader(self._cluster, self._clock, effect.broker_id, wanted, deadline_ms)
+        if self._is_closed:
+            return
+        offsets = {partition: answer.offset for partition, answer in found.items()}
+        self._fetcher.found(effect.request_id, offsets)
+        self._run(self._fetcher.not_found(effect.request_id, errors, self._clock.now_ms()))
         self._pump()
-        if self._fetcher.has_data:
-            self._wake()
 
     def _metadata_changed(self) -> None:
         self._run(self._fetcher.metadata_changed())

@@ -7,6 +7,7 @@ have room again. Looks at batch headers only. Rules: R55 (epochs), A-6 (unknown 
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -80,9 +81,10 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True)
 class LookupOffsets:
-    """Ask the leaders for offsets; answer with `found` or `not_found` and `request_id`."""
+    """Ask the broker for offsets; answer with `found` and `not_found`, each for its part of them."""
 
     request_id: int
+    broker_id: int
     timestamps: tuple[tuple[TopicPartition, int], ...]
 
 
@@ -283,7 +285,7 @@ class Fetcher:
         """Everything that is to be asked now."""
         effects: list[Effect] = []
         loads: dict[int, list[PartitionFetch]] = {}
-        lookups: list[PartitionFetch] = []
+        lookups: dict[int, list[PartitionFetch]] = {}
         for part in self._parts.values():
             if self._is_left_over(part):
                 if part.buffer:
@@ -293,10 +295,7 @@ class Fetcher:
                 part.topic_id = self._topic_id(part)
             if part.request_id is not None or part.error is not None or part.hold_until_ms > now_ms:
                 continue
-            if part.lookup is not None:
-                lookups.append(part)
-                continue
-            if (
+            if part.lookup is None and (
                 part.position is None
                 or self.buffered_bytes >= self._config.buffer_bytes_max
                 or part.buffered_bytes >= self._config.partition_bytes_max
@@ -304,7 +303,14 @@ class Fetcher:
                 continue
             leader = self._cache.leader(*part.topic_partition)
             if leader.broker_id < 0:
-                self._trouble(part, now_ms, effects, stale_epoch=leader.leader_epoch)
+                code = self._cache.topic_error(part.topic_partition.topic)
+                if code is not None and not code.is_retriable:
+                    part.error = ClientError(f"topic {part.topic_partition.topic}: {code.name}", code)
+                else:
+                    self._trouble(part, now_ms, effects, stale_epoch=leader.leader_epoch)
+                continue
+            if part.lookup is not None:
+                lookups.setdefault(leader.broker_id, []).append(part)
                 continue
             broker = self._broker(leader.broker_id)
             if not broker.is_up:
@@ -315,14 +321,9 @@ class Fetcher:
                 loads.setdefault(leader.broker_id, []).append(part)
         for broker_id, parts in loads.items():
             effects.append(self._fetch(broker_id, parts, now_ms))
-        if lookups:
-            self._request_id += 1
-            wanted = []
-            for part in lookups:
-                part.request_id = self._request_id
-                assert part.lookup is not None
-                wanted.append((part.topic_partition, part.lookup))
-            effects.append(LookupOffsets(self._request_id, tuple(wanted)))
+        # One question a leader: who does not answer holds back only what it leads.
+        for broker_id, parts in lookups.items():
+            effects.append(self._look_up(broker_id, parts))
         if self._stalled_ms() is not None and now_ms >= (self._stalled_ms() or 0):
             self._stall_check_ms = now_ms + self._config.stall_ms
             effects.append(RefreshMetadata())
@@ -346,6 +347,16 @@ class Fetcher:
             patience_ms = self._config.max_wait_ms + self._config.stall_ms
             return max(request.sent_ms + patience_ms, self._stall_check_ms)
         return None
+
+    def _look_up(self, broker_id: int, parts: list[PartitionFetch]) -> LookupOffsets:
+        self._request_id += 1
+        wanted = []
+        for part in parts:
+            assert part.lookup is not None
+            part.request_id = self._request_id
+            part.sent_epoch = self._cache.leader(*part.topic_partition).leader_epoch
+            wanted.append((part.topic_partition, part.lookup))
+        return LookupOffsets(self._request_id, broker_id, tuple(wanted))
 
     def _fetch(self, broker_id: int, parts: list[PartitionFetch], now_ms: int) -> SendFetch:
         self._request_id += 1
@@ -461,16 +472,26 @@ class Fetcher:
             part = self._parts.get(topic_partition)
             if part is not None and part.request_id == request_id:
                 self._move(part, offset)
+                part.failures = 0
+                part.stale_epoch = None
 
-    def not_found(self, request_id: int, now_ms: int, error: ClientError) -> list[Effect]:
-        """The lookup failed: again after a pause, unless it never can succeed."""
+    def not_found(
+        self, request_id: int, errors: Mapping[TopicPartition, ClientError], now_ms: int
+    ) -> list[Effect]:
+        """What `LookupOffsets` asked for in vain: again after a pause, unless it never can succeed."""
         effects: list[Effect] = []
-        for part in self._parts.values():
-            if part.request_id == request_id:
-                part.request_id = None
-                if error.code is not None and not error.code.is_retriable:
-                    part.error = error
-                self._trouble(part, now_ms, effects, stale_epoch=None)
+        for topic_partition, error in errors.items():
+            part = self._parts.get(topic_partition)
+            if part is None or part.request_id != request_id:
+                continue
+            part.request_id = None
+            stale_epoch: int | None = part.sent_epoch
+            if error.code is not None and not error.code.is_retriable:
+                part.error = error
+                stale_epoch = None
+            elif error.code is ErrorCode.OFFSET_NOT_AVAILABLE:
+                stale_epoch = None  # it leads, and knows its high watermark soon (A-6)
+            self._trouble(part, now_ms, effects, stale_epoch=stale_epoch)
         return effects
 
     def _close(self, request_id: int) -> _Request:

@@ -24,6 +24,14 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
+class Answers(NamedTuple):
+    """What one broker said: each partition that it was asked for is in one of the two."""
+
+    found: dict[TopicPartition, FoundOffset]
+    #: each with its code
+    errors: dict[TopicPartition, ClientError]
+
+
 async def list_offsets(
     cluster: ClusterClient, clock: Clock, wanted: Mapping[TopicPartition, int], timeout_ms: float
 ) -> dict[TopicPartition, FoundOffset]:
@@ -35,38 +43,21 @@ async def list_offsets(
         for topic in dict.fromkeys(topic for topic, _ in wanted):
             await cluster.topic(topic, max(0, deadline_ms - clock.now_ms()))
         problem, code = "no leader", ErrorCode.LEADER_NOT_AVAILABLE
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in wanted:
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for partition, timestamp in wanted.items():
             if partition not in found:
-                by_leader.setdefault(cluster.cache.leader(*partition).broker_id, []).append(partition)
+                leader = cluster.cache.leader(*partition)
+                by_leader.setdefault(leader.broker_id, {})[partition] = timestamp
         for broker_id in sorted(by_leader):
             if broker_id < 0:
                 continue
-            try:
-                channel = await cluster.connect(broker_id)
-                asked = [p for p in by_leader[broker_id] if cluster.cache.topic(p.topic) is not None]
-                if len(asked) < len(by_leader[broker_id]):
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    problem = "a topic was deleted meanwhile"
-                    if not asked:
-                        continue
-                left_ms = min(_CALL_TIMEOUT_MS, max(1, deadline_ms - clock.now_ms()))
-                response = await channel.call(_request(cluster, asked, wanted), left_ms)
-            except (NetworkError, ClientError) as error:
-                cluster.suspect(broker_id)
-                problem, code = str(error), ErrorCode.NETWORK_EXCEPTION
-                continue
-            except CallRefused as error:
-                problem, code = f"ListOffsets was refused: {error}", error.error_code
-                if not code.is_retriable:
-                    raise ClientError(problem, code) from error
-                cluster.suspect(broker_id)  # it starts, stops or is overloaded: others know who leads
-                continue
-            failure = _sort_out(response, asked, found)
-            if failure is not None:
-                problem, code = failure
-                if not code.is_retriable:
-                    raise ClientError(problem, code)
+            answers = await ask_leader(cluster, clock, broker_id, by_leader[broker_id], deadline_ms)
+            found |= answers.found
+            for error in answers.errors.values():
+                assert error.code is not None
+                if not error.code.is_retriable:
+                    raise error
+                problem, code = str(error), error.code
         if len(found) == len(wanted):
             return found
         pause_ms = _BACKOFF.pause_ms(repetitions)
@@ -76,6 +67,40 @@ async def list_offsets(
         await clock.sleep(pause_ms)
         if code is not ErrorCode.OFFSET_NOT_AVAILABLE:
             await cluster.refreshed(deadline_ms)
+
+
+async def ask_leader(
+    cluster: ClusterClient,
+    clock: Clock,
+    broker_id: int,
+    wanted: Mapping[TopicPartition, int],
+    deadline_ms: int,
+) -> Answers:
+    """Ask this broker once. Raises nothing: one partition's trouble is not that of the others."""
+    try:
+        channel = await cluster.connect(broker_id)
+        # Only now: connecting takes time, in which topics are deleted.
+        asked = [partition for partition in wanted if cluster.cache.topic(partition.topic) is not None]
+        answers = Answers({}, {p: _deleted(p.topic) for p in wanted if p not in asked})
+        if not asked:
+            return answers
+        left_ms = min(_CALL_TIMEOUT_MS, max(1, deadline_ms - clock.now_ms()))
+        response = await channel.call(_request(cluster, asked, wanted), left_ms)
+    except (NetworkError, ClientError) as error:
+        cluster.suspect(broker_id)
+        problem = ClientError(str(error), ErrorCode.NETWORK_EXCEPTION)
+        return Answers({}, dict.fromkeys(wanted, problem))
+    except CallRefused as error:
+        if error.error_code.is_retriable:
+            cluster.suspect(broker_id)  # it starts, stops or is overloaded: others know who leads
+        problem = ClientError(f"ListOffsets was refused: {error}", error.error_code)
+        return Answers({}, dict.fromkeys(wanted, problem))
+    _sort_out(response, asked, answers)
+    return answers
+
+
+def _deleted(topic: str) -> ClientError:
+    return ClientError(f"topic {topic} was deleted meanwhile", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _request(
@@ -90,18 +115,16 @@ def _request(
     return ListOffsetsRequest(tuple(rows))
 
 
-def _sort_out(
-    response: ListOffsetsResponse, asked: list[TopicPartition], found: dict[TopicPartition, FoundOffset]
-) -> tuple[str, ErrorCode] | None:
-    """Take over the answers; the first refusal, if any."""
+def _sort_out(response: ListOffsetsResponse, asked: list[TopicPartition], answers: Answers) -> None:
     whole = code_of(response.error_code)
     if whole is not ErrorCode.NONE:
-        return f"{whole.name}: {response.error_message}", whole
-    failure = None
+        problem = ClientError(f"{whole.name}: {response.error_message}", whole)
+        answers.errors.update(dict.fromkeys(asked, problem))
+        return
     for partition, row in zip(asked, response.partitions, strict=True):
         code = code_of(row.error_code)
         if code is ErrorCode.NONE:
-            found[partition] = FoundOffset(row.offset, row.timestamp, row.leader_epoch)
-        elif failure is None or not code.is_retriable:
-            failure = f"{partition.topic}-{partition.partition}: {code.name}", code
-    return failure
+            answers.found[partition] = FoundOffset(row.offset, row.timestamp, row.leader_epoch)
+        else:
+            text = f"{partition.topic}-{partition.partition}: {code.name}"
+            answers.errors[partition] = ClientError(text, code)

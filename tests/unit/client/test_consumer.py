@@ -341,6 +341,45 @@ async def _keep(work: Coroutine[Any, Any, Any], kept: list[Any]) -> None:
         kept.append(error)
 
 
+@pytest.mark.parametrize("story", ["no leader", "no topic", "dead leader", "refused"])
+async def test_a_partition_that_cannot_be_looked_up_holds_back_no_other(play: Play, story: str) -> None:
+    play.cluster.add_topic("t", 3)
+    for index in range(3):
+        await play.write("x", partition=index)
+    names = [("t", 0), ("t", 1), ("t", 2)]
+    match story:
+        case "no leader":
+            play.cluster.move_leader("t", 2, -1)
+        case "no topic":
+            names[2] = ("gone", 0)
+        case "dead leader":
+            play.cluster.kill(3)
+        case _:
+            play.cluster.brokers[3].is_starting = True
+    consumer = play.begin()
+    consumer.assign(names)
+    start_ms = play.world.clock.now_ms()
+    assert await play.read(2) == ["x", "x"]
+    assert play.world.clock.now_ms() - start_ms <= 1_000
+    if story == "no topic":
+        play.cluster.add_topic("gone", 1)
+        assert await play.poll(timeout_ms=1_000) == []
+        assert consumer.position(("gone", 0)) == 0
+        return
+    if story == "dead leader":
+        await play.cluster.restart(3)
+    play.cluster.brokers[3].is_starting = False
+    play.cluster.move_leader("t", 2, 3)
+    assert await play.read(1) == ["x"]
+
+
+async def test_a_topic_that_may_not_be_looked_up_ends_a_waiting_poll(play: Play) -> None:
+    play.cluster.brokers[1].errors[ApiKey.LIST_OFFSETS] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    play.begin().assign([("t", 0), ("t", 1)])
+    with pytest.raises(ClientError, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
+        await play.poll(timeout_ms=5_000)
+
+
 async def test_a_closed_consumer_says_so_at_once(play: Play) -> None:
     consumer = play.begin()
     consumer.close()

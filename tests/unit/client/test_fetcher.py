@@ -75,6 +75,9 @@ class Bench:
         (effect,) = (e for e in self.plan(advance_ms) if isinstance(e, SendFetch))
         return effect
 
+    def lookups(self, advance_ms: int = 0) -> list[LookupOffsets]:
+        return [effect for effect in self.plan(advance_ms) if isinstance(effect, LookupOffsets)]
+
     def answer(
         self,
         fetch: SendFetch,
@@ -320,9 +323,58 @@ def test_a_lookup_from_before_a_seek_is_dropped_and_a_failed_one_repeated() -> N
     bench.fetcher.found(lookup.request_id, {P0: 1})
     assert bench.fetcher.parts[P0].position == 9
     error = ClientError("no leader", ErrorCode.LEADER_NOT_AVAILABLE)
-    bench.fetcher.not_found(lookup.request_id, 0, error)
-    effects = bench.plan(20)
+    assert bench.fetcher.not_found(lookup.request_id, {P0: error, P1: error}, 0) == [RefreshMetadata()]
+    assert bench.lookups(19) == []
+    effects = bench.plan(1)
     assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((P1, -2),)]
+
+
+def test_each_leader_is_asked_for_its_own_offsets_so_that_a_dead_one_holds_back_nobody_else() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.leaders = [(1, 2), (2, 2)]
+    bench.tell()
+    bench.fetcher.assign([P0, P1])
+    first, second = bench.lookups()
+    assert (first.broker_id, first.timestamps) == (1, ((P0, -2),))
+    assert (second.broker_id, second.timestamps) == (2, ((P1, -2),))
+    bench.fetcher.found(second.request_id, {P1: 7})
+    assert offsets(bench.fetch()) == [(1, 7)]
+
+
+def test_a_partition_without_leader_or_topic_is_not_looked_up_before_metadata_names_a_leader() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.leaders[0] = (-1, 2)
+    bench.tell()
+    bench.fetcher.assign([P0, P1, TopicPartition("gone", 0)])
+    effects = bench.plan()
+    assert RefreshMetadata() in effects
+    assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((P1, -2),)]
+    bench.leaders[0] = (2, 3)
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    (lookup,) = bench.lookups()
+    assert (lookup.broker_id, lookup.timestamps) == (2, ((P0, -2),))
+
+
+def test_a_leader_that_does_not_know_its_mark_yet_is_asked_again_without_looking_for_another() -> None:
+    bench = Bench(ResetPolicy.LATEST)
+    bench.fetcher.assign([P0])
+    (lookup,) = bench.lookups()
+    error = ClientError("wait", ErrorCode.OFFSET_NOT_AVAILABLE)
+    assert bench.fetcher.not_found(lookup.request_id, {P0: error}, 0) == []
+    assert bench.lookups() == []
+    (again,) = bench.lookups(20)
+    assert again.timestamps == ((P0, -1),)
+
+
+def test_a_topic_that_may_not_be_read_is_an_error() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    secret = MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "secret", bytes(16), ())
+    bench.cache.update(MetadataResponse("c", 101, bench.offset, (), (secret,)))
+    bench.fetcher.assign([TopicPartition("secret", 0), P0])
+    assert [lookup.timestamps for lookup in bench.lookups()] == [((P0, -2),)]
+    with pytest.raises(ClientError, match="secret: TOPIC_AUTHORIZATION_FAILED"):
+        bench.fetcher.take()
 
 
 def test_a_truncated_log_is_told_to_who_read_beyond_it() -> None:
