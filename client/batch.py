@@ -42,6 +42,54 @@ class Identity(NamedTuple):
 
 
 NO_IDENTITY = Identity(-1, -1)
+_TIMESTAMP_MAX = (1 << 63) - 1
+
+
+def check_record(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    timestamp_ms: int | None,
+) -> None:
+    """Refuse what cannot be encoded. Raises: TypeError, ValueError.
+
+    Before the record is written down or gets a batch: neither can be taken back once others count on it.
+    """
+    if value is not None and type(value) is not bytes:
+        _check_bytes("value", value)
+    if key is not None and type(key) is not bytes:
+        _check_bytes("key", key)
+    if timestamp_ms is not None:
+        if not isinstance(timestamp_ms, int):
+            kind = type(timestamp_ms).__name__
+            raise TypeError(f"timestamp_ms is of type {kind}: give whole milliseconds since 1970, or None")
+        if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+            raise ValueError(f"timestamp_ms {timestamp_ms}: give milliseconds since 1970, or None for now")
+    if headers:
+        _check_headers(headers)
+
+
+def _check_bytes(name: str, given: object) -> None:
+    if not isinstance(given, bytes | bytearray | memoryview):
+        hint = "encode it first" if isinstance(given, str) else "give bytes or None"
+        raise TypeError(f"the {name} is of type {type(given).__name__}, not bytes: {hint}")
+    if isinstance(given, memoryview) and not (given.c_contiguous and given.itemsize == 1):
+        raise ValueError(f"the {name} is a memoryview with gaps or wide items: give bytes(...) of it")
+
+
+def _check_headers(headers: Sequence[tuple[str, bytes | None]]) -> None:
+    if not isinstance(headers, list | tuple):
+        raise TypeError(f"headers are of type {type(headers).__name__}: give a list of (str, bytes) tuples")
+    for header in headers:
+        if not isinstance(header, tuple) or len(header) != 2:
+            raise TypeError(f"header {header!r:.80}: give a tuple of a str and bytes or None")
+        name, value = header
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise TypeError(f"header {header!r:.80}: the name must be a str, the value bytes or None")
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"header name {name!r:.80} has no UTF-8 form: give another name") from None
 
 
 class Batch:

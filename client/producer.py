@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from client.backoff import Backoff
-from client.batch import Batch, Compression, Identity
+from client.batch import Batch, Compression, Identity, check_record
 from client.cluster_client import ClusterClient
 from client.effects import Connect, RefreshMetadata
 from client.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
@@ -261,7 +261,7 @@ class Producer:
         """Queue a record, waiting for metadata and room first; await the result for its acknowledgement.
 
         With a ledger `tag` is the record's `pseq`, taken from the ledger when None.
-        Raises: ClientError, TimedOut, DiskError.
+        Raises: ClientError, TimedOut, DiskError; TypeError or ValueError for what cannot be encoded.
         """
         if topic not in self._topics:
             await self.partition_count(topic)
@@ -284,7 +284,8 @@ class Producer:
     ) -> None:
         """Queue a record whose outcome only `on_batch` hears; `tag` comes back in the batch's `tags`.
 
-        Needs a topic that `partition_count` was awaited for. Raises: BufferFull, ClientError, DiskError.
+        Needs a topic that `partition_count` was awaited for. Raises: BufferFull, ClientError, DiskError;
+        TypeError or ValueError for what cannot be encoded.
         """
         if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
             raise BufferFull(f"{self.config.buffer_memory_bytes} bytes are without outcome: await room()")
@@ -328,6 +329,7 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]],
         tag: Any,
     ) -> Batch:
+        check_record(key, value, headers, timestamp_ms)
         sender = self._sender
         size = (0 if value is None else len(value)) + (0 if key is None else len(key))
         queue = self._route(topic, key, partition, size)
@@ -340,7 +342,7 @@ class Producer:
         if self._ledger is not None:
             if tag is None:
                 tag = self._ledger.take_pseq()
-            crc, acks, t0 = value_crc32c(value or b""), self.config.acks, self._clock.now_ns()
+            crc, acks, t0 = value_crc32c(bytes(value or b"")), self.config.acks, self._clock.now_ns()
             self._ledger.invoke(tag, topic, queue.partition, crc, acks, t0)
         batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
         if batch is None:

@@ -1,8 +1,10 @@
 """Batches: Kafka's bytes, limits, and a new sequence for what no log holds (D4)."""
 
+from typing import Any
+
 import pytest
 
-from client.batch import Batch, Compression, Identity
+from client.batch import Batch, Compression, Identity, check_record
 from client.outcomes import Outcome
 from protocol.record_batch import check_batch, decode_records
 
@@ -91,3 +93,34 @@ def test_an_outcome_never_changes() -> None:
     assert batch.is_done
     with pytest.raises(AssertionError):
         batch.finish(Outcome.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "timestamp_ms", "told"),
+    [
+        (None, "text", (), None, "value is of type str, not bytes: encode it first"),
+        (7, b"v", (), None, "key is of type int, not bytes: give bytes or None"),
+        (None, memoryview(b"abcd")[::2], (), None, "memoryview with gaps"),
+        (None, b"v", (), 1.5, "timestamp_ms is of type float"),
+        (None, b"v", (), -1, "milliseconds since 1970"),
+        (None, b"v", (), 1 << 63, "milliseconds since 1970"),
+        (None, b"v", {"h": b"1"}, None, "headers are of type dict"),
+        (None, b"v", [("h",)], None, "tuple of a str and bytes"),
+        (None, b"v", [["h", b"1"]], None, "tuple of a str and bytes"),
+        (None, b"v", [("h", "1")], None, "the value bytes or None"),
+        (None, b"v", [(b"h", b"1")], None, "the name must be a str"),
+        (None, b"v", [("\ud800", b"1")], None, "no UTF-8 form"),
+    ],
+)
+def test_what_cannot_be_encoded_is_refused_with_a_hint(
+    key: Any, value: Any, headers: Any, timestamp_ms: Any, told: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        check_record(key, value, headers, timestamp_ms)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"v", bytearray(b"v"), memoryview(b"v")])
+def test_what_passes_the_check_is_encoded(value: Any) -> None:
+    headers = [("h", None), ("ü", b"1")]
+    check_record(None, value, headers, (1 << 63) - 1)
+    assert Batch("t", 0, 1, 1_000, Compression.NONE, 0, 0).append((1 << 63) - 1, None, value, headers) > 0

@@ -97,6 +97,23 @@ async def test_records_wait_for_the_linger_time_and_travel_in_one_batch(play: Pl
     assert [batch.count for batch in play.batches] == [3]
 
 
+@pytest.mark.parametrize(
+    "bad", [{"value": "text"}, {"key": 7}, {"headers": [("h", "1")]}, {"timestamp_ms": -1}]
+)
+async def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_no_trace(
+    play: Play, bad: dict[str, Any]
+) -> None:
+    """An empty batch left behind by it would stop the whole producer when its linger time is over."""
+    producer = await play.begin(linger_ms=5)
+    good = await play.send("a", partition=1)
+    with pytest.raises((TypeError, ValueError)):
+        await producer.send("t", **{"value": b"v", "partition": 0, **bad})
+    assert await play.wait(good) == [0]
+    assert await play.wait(await play.send("b")) == [0]
+    assert play.log(0) == ["b"]
+    assert producer.buffered_bytes == 0
+
+
 async def test_flush_sends_at_once_and_waits_for_everything_before_it(play: Play) -> None:
     await play.begin(linger_ms=60_000)
     deliveries = await play.send("a", "b")
