@@ -202,6 +202,8 @@ class Producer:
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._is_scheduled = False
+        #: `close` has begun: what is there is sent, nothing is added
+        self._is_closing = False
         self._is_closed = False
         #: the ledger's disk failed: nothing is sent any more
         self._failure: DiskError | None = None
@@ -220,18 +222,29 @@ class Producer:
         self._pump()
 
     async def close(self, timeout_ms: float = 30_000) -> None:
-        """Send what is there, wait for its outcome, end. What has none by then fails. Raises: DiskError."""
-        if not self._is_closed:
-            try:
-                await self.flush(timeout_ms)
-            except TimedOut:
-                self._run(self._sender.give_up_all("the producer was closed"))
-            self._is_closed = True
-            self._cluster.close()
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._ledger is not None:
-                await self._ledger.close()
+        """Send what is there, wait for its outcome, end; what has none by then fails, also when cancelled.
+
+        New records are refused from now on. Raises: DiskError.
+        """
+        self._is_closing = True
+        try:
+            await self.flush(timeout_ms)
+        except TimedOut:
+            pass  # told to those who wait, below
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        if self._is_closed:
+            return  # by another caller, or by an earlier call
+        # Who waits for a record would wait for ever: nobody tells them anything after this.
+        self._run(self._sender.give_up_all("the producer was closed"))
+        self._is_closed = True
+        self._cluster.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ledger is not None:
+            await self._ledger.close()
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all records now and wait until each has an outcome. Raises: TimedOut."""
@@ -333,7 +346,7 @@ class Producer:
         sender = self._sender
         size = (0 if value is None else len(value)) + (0 if key is None else len(key))
         queue = self._route(topic, key, partition, size)
-        if size > self.config.record_size_bytes_max or self._is_closed or self._failure is not None:
+        if size > self.config.record_size_bytes_max or self._is_closing or self._failure is not None:
             self._check_usable()
             limit = self.config.record_size_bytes_max
             raise ClientError(f"record of {size} bytes, {limit} are allowed", ErrorCode.MESSAGE_TOO_LARGE)
@@ -589,8 +602,8 @@ class Producer:
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if self._is_closed:
-            raise ClientError("the producer is closed")
+        if self._is_closing:
+            raise ClientError("the producer is closed: send before close(), or make another one")
 
     async def _wait(self, waiter: "asyncio.Future[None]", timeout_ms: float | None, what: str) -> None:
         if timeout_ms is None:

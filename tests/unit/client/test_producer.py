@@ -507,3 +507,55 @@ async def test_close_gives_every_record_an_outcome(play: Play) -> None:
     assert all(delivery.done() for delivery in deliveries)
     with pytest.raises(ClientError, match="closed"):
         await play.send("c")
+
+
+async def test_a_producer_that_is_closing_takes_no_more_records(play: Play) -> None:
+    """Their batches would be behind the flush that close() waits for, and nobody would end them."""
+    await play.begin()
+    play.cluster.brokers[1].is_deaf = True
+    (first,) = await play.send("a")
+    closing = play.cluster.runtime.tasks.start("close", play.producer.close(timeout_ms=100))
+    await settle()
+    with pytest.raises(ClientError, match="closed: send before"):
+        await play.send("b", partition=1)
+    with pytest.raises(ClientError, match="closed: send before"):
+        play.producer.send_nowait("t", b"b", partition=1)
+    await play.world.clock.advance(200)
+    await closing.wait()
+    assert first.done()
+
+
+async def test_who_waits_for_room_when_the_producer_closes_is_told(play: Play) -> None:
+    producer = await play.begin(buffer_memory_bytes=1_000)
+    play.cluster.brokers[1].is_deaf = True
+    deliveries = await play.send("a" * 2_000)
+    told: list[str] = []
+
+    async def send_more() -> None:
+        with pytest.raises(ClientError) as caught:
+            await producer.send("t", b"b", partition=1)
+        told.append(str(caught.value))
+
+    sending = play.cluster.runtime.tasks.start("send", send_more())
+    closing = play.cluster.runtime.tasks.start("close", producer.close(timeout_ms=100))
+    await play.world.clock.advance(200)
+    await closing.wait()
+    await sending.wait()
+    assert "closed" in told[0]
+    assert deliveries[0].done()
+
+
+async def test_a_cancelled_close_still_ends_everything(play: Play) -> None:
+    """asyncio.wait_for gives up on close() like that: no record, no connection may be left behind."""
+    producer = await play.begin()
+    play.cluster.brokers[1].is_deaf = True
+    deliveries = await play.send("a")
+    closing = play.cluster.runtime.tasks.start("close", producer.close())
+    await settle()
+    closing.cancel()
+    await closing.wait()
+    await settle()
+    assert deliveries[0].done()
+    with pytest.raises(ProduceFailed, match="the producer was closed"):
+        deliveries[0].result()
+    assert not any(play.connections_of(broker_id) for broker_id in play.cluster.brokers)
