@@ -136,7 +136,10 @@ class Delivery:
         raise ProduceFailed(batch.error_text, batch.error, may_be_appended=may_be_appended)
 
     def add_done_callback(self, callback: "Callable[[Delivery], None]") -> None:
-        """Call back with this delivery once it is done; at once when it is."""
+        """Call back with this delivery once it is done; at once when it is.
+
+        What it raises later goes to the event loop's exception handler.
+        """
         if self._batch.is_done:
             callback(self)
         else:
@@ -175,7 +178,8 @@ class Producer:
         self._runtime = runtime
         self._clock = runtime.clock
         self._ledger = ledger
-        #: called once for each batch when it has its outcome; read only what `Batch` shows
+        #: called once for each batch when it has its outcome; read only what `Batch` shows. What it raises
+        #: goes to the event loop's exception handler
         self._on_batch = on_batch
         self._cluster = ClusterClient(
             runtime, config.bootstrap_servers, config.client_id, self._metadata_changed
@@ -578,10 +582,10 @@ class Producer:
             except DiskError as disk_error:
                 self._fail(disk_error)
         for _, waiter in batch.waiters:
-            waiter()
+            _call("a callback of a record", waiter)
         batch.waiters.clear()
         if self._on_batch is not None:
-            self._on_batch(batch)
+            _call("on_batch of the producer", partial(self._on_batch, batch))
         if self._room_waiters and self._sender.buffered_bytes < self.config.buffer_memory_bytes:
             waiters, self._room_waiters = self._room_waiters, []
             for room_waiter in waiters:
@@ -631,6 +635,18 @@ _GOOD = (Outcome.OK, Outcome.OK1)
 
 def _code_of_identity(answer: InitProducerIdResponse) -> ErrorCode:
     return code_of(answer.error_code)
+
+
+def _call(what: str, callback: Callable[[], None]) -> None:
+    """Call what the application gave us; its exception is the event loop's to tell, as with any callback.
+
+    The others who wait for the same batch must hear of it all the same.
+    """
+    try:
+        callback()
+    except Exception as error:  # noqa: BLE001  told to the loop, whatever it is
+        context = {"message": f"{what} raised: mend it", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

@@ -1,5 +1,6 @@
 """The producer against brokers that keep their promises: nothing is lost, doubled or reordered."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -358,6 +359,29 @@ async def test_on_batch_may_send_more_and_order_holds(play: Play) -> None:
     for _ in range(20):
         await play.world.clock.advance(1)
     assert play.log() == list("abcdefgh")
+
+
+async def test_a_callback_that_raises_is_told_to_the_loop_and_keeps_nothing_from_the_others(
+    play: Play,
+) -> None:
+    producer = await play.begin(linger_ms=5)
+    heard: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
+
+    def raise_error(done: object) -> None:
+        raise ZeroDivisionError
+
+    producer._on_batch = raise_error
+    first, second = await play.send("a", "b")
+    first.add_done_callback(raise_error)
+    awaited: list[Any] = []
+    waiting = play.cluster.runtime.tasks.start("wait", _result(second, awaited))
+    flushing = play.cluster.runtime.tasks.start("flush", producer.flush())
+    await settle()
+    await flushing.wait()
+    await waiting.wait()
+    assert awaited == [second.result()]
+    assert heard == ["a callback of a record raised: mend it", "on_batch of the producer raised: mend it"]
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
