@@ -114,6 +114,12 @@ class PartitionQueue:
             and (bool(self.ready) or (self.open is not None and self.due))
         )
 
+    def waiting_for_identity(self) -> list[Batch]:
+        """Batches that would leave if there were an identity, oldest first."""
+        if not self.needs_identity:
+            return []
+        return [*self.ready, self.open] if self.open is not None and self.due else list(self.ready)
+
     # --- filling --------------------------------------------------------------------------------------
 
     def roll(self, batch: Batch) -> None:

@@ -548,8 +548,9 @@ class Producer:
             found: InitProducerIdResponse = answer
             if found.error_code != ErrorCode.NONE:
                 raise ClientError(found.error_message or "refused", code_of(found.error_code))
-        except ClientError:
-            self._sender.identity_failed(self._clock.now_ms())
+        except ClientError as error:
+            if not self._is_closed:
+                self._run(self._sender.identity_failed(self._clock.now_ms(), error.code, str(error)))
         else:
             self._sender.identity_given(Identity(found.producer_id, found.producer_epoch))
         self._pump()

@@ -80,6 +80,9 @@ class Sender:
         self._identity_fenced = False
         self._identity_failures = 0
         self._identity_retry_ms = 0
+        #: why the last attempt to get one failed; empty once it did not
+        self._identity_trouble = ""
+        self._identity_error: ErrorCode | None = None
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -239,11 +242,14 @@ class Sender:
             if batch.deadline_ms > now_ms:
                 return
             queue = self._queues[batch.topic, batch.partition]
+            error, trouble = batch.error, batch.error_text or queue.trouble
+            if queue.needs_identity and self._identity_trouble:
+                error, trouble = self._identity_error, self._identity_trouble
             queue.gave_up(batch)
-            reason = batch.error_text or queue.trouble or "no broker took it"
+            reason = trouble or "no broker took it"
             patience_ms = self._config.delivery_timeout_ms
             text = f"{queue.topic}-{queue.partition}: not acknowledged within {patience_ms} ms ({reason})"
-            code = batch.error or ErrorCode.REQUEST_TIMED_OUT
+            code = error or ErrorCode.REQUEST_TIMED_OUT
             self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
             self._settle(queue, effects)
             self._look_again(queue)
@@ -435,17 +441,28 @@ class Sender:
         self._identity_asked = False
         self._identity_fenced = False
         self._identity_failures = 0
+        self._identity_error, self._identity_trouble = None, ""
         self.identity = identity
         self._awaiting_identity.pop(_NOBODY, None)
         for queue in list(self._awaiting_identity):
             self._look_again(queue)
 
-    def identity_failed(self, now_ms: int) -> None:
-        """No broker gave one: try again after a pause."""
+    def identity_failed(self, now_ms: int, code: ErrorCode | None, text: str) -> list[Effect]:
+        """No broker gave one: try again after a pause. What waits for it fails when the refusal is final."""
         assert self._identity_asked
         self._identity_asked = False
         self._identity_failures += 1
         self._identity_retry_ms = now_ms + self._config.retry.pause_ms(self._identity_failures)
+        self._identity_error, self._identity_trouble = code, f"no producer id: {text}"
+        effects: list[Effect] = []
+        if code is not None and not code.is_retriable:
+            for queue in list(self._awaiting_identity):
+                for batch in queue.waiting_for_identity():
+                    queue.gave_up(batch)
+                    outcome = outcome_without_ack(batch.unanswered)
+                    reason = f"{queue.topic}-{queue.partition}: {self._identity_trouble}"
+                    self._finish(batch, outcome, effects, code, reason)
+        return effects
 
     # --- events: answers ------------------------------------------------------------------------------
 

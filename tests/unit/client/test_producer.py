@@ -314,6 +314,19 @@ async def test_a_fenced_producer_takes_a_fresh_id_and_writes_once(play: Play) ->
     assert play.log() == ["a", "b"]
 
 
+async def test_a_producer_that_may_have_no_id_says_so_at_once(play: Play) -> None:
+    for broker in play.cluster.brokers.values():
+        broker.errors[ApiKey.INIT_PRODUCER_ID] = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 100
+    await play.begin()
+    (delivery,) = await play.send("a")
+    with pytest.raises(ProduceFailed, match="no producer id") as caught:
+        await play.wait([delivery], limit_ms=1_000)
+    assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    for broker in play.cluster.brokers.values():
+        broker.errors.clear()
+    assert await play.wait(await play.send("b")) == [0]
+
+
 async def test_a_hopeless_batch_fails_and_those_behind_it_are_written_in_order(play: Play) -> None:
     await play.begin()
     await play.wait(await play.send("a"))

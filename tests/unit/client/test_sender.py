@@ -401,10 +401,39 @@ def test_an_identity_that_cannot_be_had_is_asked_for_again_after_a_pause() -> No
     bench = Bench()
     bench.sender.want_identity()
     assert bench.drain() == [AskIdentity(-1, -1)]
-    bench.sender.identity_failed(0)
+    bench.sender.identity_failed(0, ErrorCode.BROKER_NOT_AVAILABLE, "later")
     assert bench.sender.next_deadline_ms() == 20
     assert bench.drain(19) == []
     assert bench.drain(1) == [AskIdentity(-1, -1)]
+
+
+def test_without_an_identity_for_the_whole_delivery_timeout_the_reason_is_told() -> None:
+    bench = Bench()
+    bench.sender.connected(1)
+    bench.put(0)
+    assert AskIdentity(-1, -1) in bench.drain()
+    bench.sender.identity_failed(0, ErrorCode.BROKER_NOT_AVAILABLE, "no block of ids could be had")
+    (lost,) = completed(bench.drain(10_000))
+    assert lost.outcome is Outcome.FAIL
+    assert lost.error is ErrorCode.BROKER_NOT_AVAILABLE
+    assert "no producer id: no block of ids could be had" in lost.error_text
+
+
+def test_a_final_refusal_of_an_identity_ends_what_waits_for_it_and_nothing_else() -> None:
+    bench = Bench(linger_ms=50)
+    bench.sender.connected(1)
+    for _ in range(3):
+        bench.put(0, 400)
+    assert AskIdentity(-1, -1) in bench.drain()
+    effects = bench.sender.identity_failed(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not for you")
+    (refused,) = completed(effects)
+    assert refused.outcome is Outcome.FAIL
+    assert (refused.error, refused.count) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 2)
+    assert refused.error_text == "t-0: no producer id: not for you"
+    assert AskIdentity(-1, -1) in bench.drain(50), "the record that lingered is due now"
+    bench.sender.identity_given(Identity(7, 0))
+    (sent,) = bench.sends()
+    assert [batch.count for batch in sent.batches] == [1]
 
 
 def test_a_gap_at_the_head_is_healed_by_a_new_epoch_without_loss_of_order() -> None:
