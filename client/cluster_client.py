@@ -132,7 +132,8 @@ class ClusterClient:
         self._check_open()
 
     async def topic(self, name: str, timeout_ms: float) -> TopicView:
-        """The topic, asked for when it is not known. Raises: ClientError, TimedOut."""
+        """The topic, asked for when it is not known. Raises: ClientError (also when no topic can be called
+        so), TimedOut."""
         start_ms = self._clock.now_ms()
         self.cache.want(name)
         while True:

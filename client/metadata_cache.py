@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from client.backoff import Backoff
-from client.errors import code_of
+from client.errors import ClientError, code_of
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse, MetadataTopic
+from protocol.topic_names import topic_name_problem
 
 
 class Address(NamedTuple):
@@ -99,9 +100,16 @@ class MetadataCache:
         return tuple(sorted(self._addresses))
 
     def want(self, topic: str) -> bool:
-        """Ask for `topic` from now on. True when that is new."""
+        """Ask for `topic` from now on. True when that is new.
+
+        Raises: ClientError when no topic can be called so.
+        """
         if topic in self._wanted:
             return False
+        # One name that no request can carry would spoil every later request, for the good topics too.
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            raise ClientError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
         self._wanted[topic] = None
         return True
 

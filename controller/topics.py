@@ -8,7 +8,7 @@ from controller.draft import Draft
 from controller.events import Severity
 from controller.placement import Candidate, place_more, place_replicas
 from metadata.configs import topic_config_problem
-from metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage, topic_name_problem
+from metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
 from metadata.partition import PartitionRegistration, effective_min_isr
 from metadata.records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from protocol.errors import ErrorCode
@@ -29,6 +29,7 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
     ReplicaAssignment,
 )
+from protocol.topic_names import topic_name_problem
 from runtime.api import Random
 
 NO_TOPIC_ID = bytes(16)

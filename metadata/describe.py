@@ -4,7 +4,7 @@ Brokers and controllers answer with this very code, each from the image that it 
 """
 
 from metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
-from metadata.image import MetadataImage, PartitionKey, TopicImage, topic_name_problem
+from metadata.image import MetadataImage, PartitionKey, TopicImage
 from metadata.partition import PartitionRegistration, leader_number
 from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
@@ -32,6 +32,7 @@ from protocol.messages.topics import (
     TopicConfig,
     TopicPartitionCursor,
 )
+from protocol.topic_names import topic_name_problem
 
 NO_TOPIC_ID = bytes(16)
 

@@ -16,17 +16,12 @@ from metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
 from metadata.configs import parse_value
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE
-from storage.files import METADATA_TOPIC
 
 #: `resource_type` of ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 #: The cluster's own dynamic values: a broker resource without name, as in Kafka.
 CLUSTER_RESOURCE: "ConfigResource" = (RESOURCE_BROKER, "")
-
-#: Longest topic name, as in Kafka: folder names add the index.
-TOPIC_NAME_MAX = 249
-_TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 _CLUSTER_KEY_BY_NAME = {key.name: key for key in CLUSTER_KEYS}
 
@@ -163,19 +158,6 @@ class MetadataImage:
         if static is not None and static.get(key.synonym) is not None:
             return static[key.synonym]
         return key.default
-
-
-def topic_name_problem(name: str) -> str | None:
-    """Why a topic cannot be called so, or None."""
-    if not name or name in (".", ".."):
-        return f"a topic cannot be called {name!r}"
-    if len(name) > TOPIC_NAME_MAX:
-        return f"a topic name of {len(name)} characters is longer than {TOPIC_NAME_MAX}"
-    if not _TOPIC_LETTERS.issuperset(name):
-        return f"topic name {name!r} may only contain letters, digits, '.', '_' and '-'"
-    if name == METADATA_TOPIC:
-        return f"{name} is the metadata log, whose folder no topic may have; choose another name"
-    return None
 
 
 _NOTHING: Map[str, str] = Map()

@@ -175,6 +175,10 @@ class Channel:
                 self._in_flight.answer(correlation_id)
                 future.set_exception(CallRefused(ErrorCode.MESSAGE_TOO_LARGE, f"the request is {error}"))
                 return future
+            except Exception:
+                # It never left: nobody may count it, or take the peer for silent because of it.
+                self._in_flight.answer(correlation_id)
+                raise
             self._connection.write(buffers)
             self._arm_timer()
         return future

@@ -4,6 +4,7 @@ import posixpath
 import re
 from typing import NamedTuple
 
+from protocol.topic_names import METADATA_TOPIC
 from runtime.api import NAME_BYTES_MAX
 
 LOG_SUFFIX = ".log"
@@ -17,8 +18,7 @@ OFFSET_DIGITS = 20
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-#: What the metadata log is called, which is no topic, and its folder, which may lie in a log dir.
-METADATA_TOPIC = "__cluster_metadata"
+#: The folder of the metadata log, which may lie in a log dir.
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"

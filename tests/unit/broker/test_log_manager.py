@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from broker.log_manager import Key, LogManager, LogManagerConfig
-from metadata.image import TOPIC_NAME_MAX
+from protocol.topic_names import TOPIC_NAME_MAX
 from runtime.api import Disk, DiskError, Runtime
 from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk

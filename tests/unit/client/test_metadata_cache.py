@@ -1,8 +1,11 @@
 """What a client believes about leaders, and whom it asks when (D9)."""
 
+from typing import Any
+
 import pytest
 
 from client.backoff import Backoff
+from client.errors import ClientError
 from client.metadata_cache import (
     NO_LEADER,
     Address,
@@ -70,6 +73,16 @@ def test_partitions_added_later_are_news() -> None:
     cache = MetadataCache()
     cache.update(answer(10, (1, 5)))
     assert cache.update(answer(12, (1, 5), (2, 0))) == [("t", 1)]
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "caf\udce9", b"t", None])
+def test_a_name_that_no_topic_can_have_is_refused_and_never_asked_for(name: Any) -> None:
+    cache = MetadataCache()
+    cache.want("t")
+    with pytest.raises(ClientError) as caught:
+        cache.want(name)
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert cache.wanted_topics == ("t",)
 
 
 def test_a_hint_counts_only_when_it_is_later_and_leads_somewhere() -> None:

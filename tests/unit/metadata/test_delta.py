@@ -6,7 +6,7 @@ import pytest
 
 from metadata.broker import SUPPORTED_FEATURES
 from metadata.delta import MetadataDelta, local_view
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, topic_name_problem
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
 from metadata.partition import PartitionRegistration
 from metadata.records import (
     ELR_FEATURE,
@@ -210,15 +210,6 @@ def test_control_batches_count_for_the_offset() -> None:
 def test_offsets_never_go_back() -> None:
     with pytest.raises(AssertionError):
         MetadataDelta(TWO_TOPICS).replay(NoOpRecord(), 0, 1)
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 250, "__cluster_metadata"])
-def test_bad_topic_names(name: str) -> None:
-    assert topic_name_problem(name) is not None
-
-
-def test_good_topic_names() -> None:
-    assert topic_name_problem("a.B-9_" + "x" * 243) is None
 
 
 @pytest.mark.parametrize("value", [b"", b"\xc1", b"\x93\x63\x00\x90", b"\x92\x00\x00"])

@@ -292,6 +292,17 @@ async def test_a_request_larger_than_a_frame_is_refused_here() -> None:
     assert (channel.in_flight_count, peer.asked) == (0, [])
 
 
+async def test_a_request_that_cannot_be_written_leaves_nothing_behind() -> None:
+    town = Town()
+    channel, _ = await town.channel()
+    channel._versions[ApiKey.DELETE_TOPICS] = 0
+    with pytest.raises(UnicodeEncodeError):
+        await channel.call(DeleteTopicsRequest(timeout_ms=1, names=("caf\udce9",)), 100)
+    assert channel.in_flight_count == 0
+    await town.advance(200)
+    assert channel.is_connected
+
+
 # --- connecting -------------------------------------------------------------------------------------------
 
 
