@@ -138,6 +138,8 @@ class MetadataCache:
 
     def update(self, response: MetadataResponse) -> list[TopicPartition]:
         """Merge an answer; the partitions whose leader changed or that are new, in order."""
+        if response.cluster_id and self.cluster_id and response.cluster_id != self.cluster_id:
+            self._forget_cluster()
         if response.metadata_offset >= self.metadata_offset or not self._addresses:
             self.controller_id = response.controller_id
             self.metadata_offset = max(self.metadata_offset, response.metadata_offset)
@@ -151,6 +153,14 @@ class MetadataCache:
         for topic in response.topics:
             changed += self._update_topic(topic, response.metadata_offset)
         return changed
+
+    def _forget_cluster(self) -> None:
+        # Made anew at the same addresses: its offsets and epochs begin again, so those of the old one would
+        # make everything that it says look stale. What is wanted stays wanted.
+        self.metadata_offset = -1
+        self._addresses.clear()
+        self._topics.clear()
+        self._errors.clear()
 
     def _update_topic(self, topic: MetadataTopic, metadata_offset: int) -> list[TopicPartition]:
         known = self._topics.get(topic.name)

@@ -22,11 +22,16 @@ ID = b"\x01" * 16
 
 
 def answer(
-    offset: int, *leaders: tuple[int, int], topic_id: bytes = ID, error: ErrorCode = ErrorCode.NONE
+    offset: int,
+    *leaders: tuple[int, int],
+    topic_id: bytes = ID,
+    error: ErrorCode = ErrorCode.NONE,
+    cluster_id: str = "c",
+    port: int = 9_000,
 ) -> MetadataResponse:
     rows = tuple(MetadataPartition(0, i, *leader, (1, 2), (1, 2), ()) for i, leader in enumerate(leaders))
-    brokers = tuple(MetadataBroker(n, "h", 9_000 + n, None) for n in (1, 2, 3))
-    return MetadataResponse("c", 101, offset, brokers, (MetadataTopic(error, "t", topic_id, rows),))
+    brokers = tuple(MetadataBroker(n, "h", port + n, None) for n in (1, 2, 3))
+    return MetadataResponse(cluster_id, 101, offset, brokers, (MetadataTopic(error, "t", topic_id, rows),))
 
 
 def test_an_answer_tells_leaders_and_addresses() -> None:
@@ -73,6 +78,33 @@ def test_partitions_added_later_are_news() -> None:
     cache = MetadataCache()
     cache.update(answer(10, (1, 5)))
     assert cache.update(answer(12, (1, 5), (2, 0))) == [("t", 1)]
+
+
+def test_a_cluster_made_anew_at_the_same_addresses_is_believed_from_its_first_answer() -> None:
+    """Its offsets and epochs begin again: measured by those of the old one it would never be news."""
+    cache = MetadataCache()
+    cache.update(answer(100, (1, 7), (2, 7)))
+    anew = answer(5, (3, 0), topic_id=b"\x02" * 16, cluster_id="anew", port=9_100)
+    assert cache.update(anew) == [("t", 0)]
+    assert cache.leader("t", 0) == Leader(3, 0)
+    assert cache.leader("t", 1) == NO_LEADER
+    assert cache.address(3) == Address("h", 9_103)
+    assert (cache.cluster_id, cache.metadata_offset) == ("anew", 5)
+
+
+def test_topics_of_the_cluster_before_are_forgotten() -> None:
+    cache = MetadataCache()
+    cache.update(answer(100, (1, 7)))
+    cache.update(answer(5, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, cluster_id="anew"))
+    assert cache.topic("t") is None
+    assert cache.topic_error("t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_node_that_does_not_know_its_cluster_yet_forgets_nothing() -> None:
+    cache = MetadataCache()
+    cache.update(answer(100, (1, 7)))
+    assert cache.update(answer(5, (3, 6), cluster_id="")) == []
+    assert (cache.leader("t", 0), cache.cluster_id) == (Leader(1, 7), "c")
 
 
 @pytest.mark.parametrize("name", ["x" * 250, "caf\udce9", b"t", None])
