@@ -56,7 +56,7 @@ Maps and extension types are not used and refused.
 A request that does not fit gets MALFORMED_FRAME where its correlation id could be read, and its connection is
 closed. An unknown API or version gets UNSUPPORTED_VERSION and the connection stays. A server may set lower
 limits than these, stops reading from a connection that has too many unanswered requests or does not read its
-answers, and closes one that takes too long over a frame or is idle.
+answers, and closes one that takes too long over a frame, leaves its answers unread or is idle.
 
 ## Record batches
 

@@ -54,6 +54,9 @@ class ServerLimits:
     frame_timeout_ms: int = 30_000
     #: a connection without unanswered requests that says nothing for so long is closed
     idle_max_ms: int = 600_000
+    #: a peer that leaves so much unread for so long that no more can be sent is cut off. Long enough for the
+    #: largest answer on a slow line.
+    unread_max_ms: int = 600_000
     #: how long queued answers may take to leave once the server has decided to close
     close_timeout_ms: int = 2_000
 
@@ -325,6 +328,8 @@ class ServerConnection:
         self._is_turn_due = False
         self._is_starting = False
         self._is_write_paused = False
+        #: since when the peer has left too much unread, if it does now
+        self._write_paused_ms = 0
         self._is_read_paused = False
         self._has_asked = False
         self._heard_ms = 0
@@ -367,6 +372,7 @@ class ServerConnection:
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self._write_paused_ms = self._clock.now_ms()
         self._adjust_reading()
 
     def resume_writing(self) -> None:
@@ -422,11 +428,16 @@ class ServerConnection:
         self._adjust_reading()
 
     def check_times(self, now_ms: int) -> None:
-        """Close when the peer takes too long over a frame, or is idle."""
+        """Close when the peer takes too long over a frame or over reading, or is idle."""
         limits = self.server.limits
         if self._closed_ms is not None:
             if now_ms - self._closed_ms >= limits.close_timeout_ms:
                 self.abort()
+        elif (
+            self.is_open and self._is_write_paused and now_ms - self._write_paused_ms >= limits.unread_max_ms
+        ):
+            # What is queued will not leave: there is nothing to wait for.
+            self._cut_off(f"its answers have not been read for {limits.unread_max_ms} ms")
         elif self._is_read_paused:
             return
         elif not self._has_asked or self._decoder.held_bytes:
@@ -508,6 +519,10 @@ class ServerConnection:
     def _hang_up(self, reason: str) -> None:
         _log.warning("closing connection %d of %s: %s", self.connection_id, self.peer, reason)
         self.close()
+
+    def _cut_off(self, reason: str) -> None:
+        _log.warning("ending connection %d of %s: %s", self.connection_id, self.peer, reason)
+        self.abort()
 
     def _flush(self) -> None:
         if self._out and self.is_open:

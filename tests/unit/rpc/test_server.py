@@ -521,6 +521,40 @@ async def test_an_idle_connection_is_closed_but_not_one_that_waits_for_an_answer
     assert (idle.is_lost, waiting.is_lost) == (True, False)
 
 
+async def unread_answer(node: Node) -> RawPeer:
+    """A peer that stopped reading before an answer that the connection has no room for."""
+    node.on_fetch = lambda exchange: exchange.respond(fetch_answer(bytes(2_000_000)))
+    peer = await node.raw_peer()
+    assert peer.connection is not None
+    peer.connection.pause_reading()
+    await peer.send(b"".join(encode_request(APIS[ApiKey.FETCH], 0, 1, "raw", FETCH)))
+    return peer
+
+
+async def test_a_peer_that_never_reads_its_answers_is_closed() -> None:
+    node = Node(ServerLimits(frame_timeout_ms=1_000, unread_max_ms=10_000))
+    peer = await unread_answer(node)
+    await advance(node.world, 9_400)
+    assert node.server.connection_count == 1
+    await advance(node.world, 1_200)
+    assert node.server.connection_count == 0
+    assert node.disconnected == [1]
+    assert peer.frames == []
+
+
+async def test_a_peer_that_reads_its_answers_late_stays() -> None:
+    node = Node(ServerLimits(frame_timeout_ms=1_000, unread_max_ms=10_000))
+    peer = await unread_answer(node)
+    assert peer.connection is not None
+    for _ in range(3):
+        await advance(node.world, 8_000)
+        peer.connection.resume_reading()
+        await settle()
+        peer.connection.pause_reading()
+        await peer.send(b"".join(encode_request(APIS[ApiKey.FETCH], 0, 1, "raw", FETCH)))
+    assert (len(peer.frames), peer.is_lost) == (3, False)
+
+
 async def test_close_sends_what_is_answered_and_drops_the_rest() -> None:
     node = Node()
     channel = await node.channel()
