@@ -98,7 +98,7 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _int("controller.quorum.fetch.timeout.ms", 2000, "Follower without a fetch answer this long elects.", 1),
     _int("controller.quorum.election.backoff.max.ms", 1000, "Most ms between two elections of a voter.", 0),
     _int("controller.quorum.request.timeout.ms", 2000, "A quorum request without answer is given up.", 1),
-    _int("controller.quorum.retry.backoff.ms", 20, "Pause before a failed quorum request is repeated.", 0),
+    _int("controller.quorum.retry.backoff.ms", 20, "Pause before a failed quorum request is repeated.", 1),
     _list("log.dirs", (), "Folders of the partitions; a controller needs none."),
     _string("log.dir", None, "One folder, when log.dirs is unset."),
     _string("metadata.log.dir", None, "Folder of the metadata log; unset: the first of log.dirs."),
@@ -185,7 +185,7 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _bool("controlled.shutdown.enable", True, "Move leaderships away before a stop."),
     _int("holdfast.controlled.shutdown.timeout.ms", 300_000, "Stop anyway after this long (R29).", 0),
     _int("replica.lag.time.max.ms", 30_000, "A follower not caught up for this long leaves the ISR.", 1),
-    _int("replica.fetch.wait.max.ms", 500, "A follower's fetch is parked this long at most.", 0),
+    _int("replica.fetch.wait.max.ms", 500, "A follower's fetch is parked this long at most.", 1),
     _int("replica.fetch.min.bytes", 1, "Bytes that end the parking of a follower's fetch.", 0),
     _int("replica.fetch.max.bytes", 1 << 20, "Bytes per partition and follower fetch.", 1),
     _int(

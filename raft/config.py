@@ -45,6 +45,11 @@ class RaftConfig:
                 f"node.id {self.node_id} belongs to a voter: give this broker another id, "
                 "or the leader would count its fetches as that voter's"
             )
+        if self.retry_backoff_ms < 1:
+            raise ValueError(
+                f"controller.quorum.retry.backoff.ms is {self.retry_backoff_ms}: set it to 1 or more, or "
+                "this node asks a dead voter again and again without a pause"
+            )
         if not 0 < self.fetch_max_wait_ms < self.fetch_timeout_ms:
             raise ValueError(
                 f"controller.quorum.fetch.timeout.ms is {self.fetch_timeout_ms}: raise it above the long "

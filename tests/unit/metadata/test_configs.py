@@ -89,6 +89,12 @@ def test_a_bad_value_names_key_value_and_allowed_range(name: str, text: str, all
     assert allowed in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["controller.quorum.retry.backoff.ms", "replica.fetch.wait.max.ms"])
+def test_a_pause_without_which_a_node_would_spin_cannot_be_zero(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"an integer in \[1, "):
+        read_keys(BROKER_FILE_KEYS, {**SMALLEST, name: "0"}, {})
+
+
 @pytest.mark.parametrize("name", list(SMALLEST))
 def test_required_keys_must_be_set(name: str) -> None:
     with pytest.raises(ConfigError, match=name):

@@ -31,6 +31,11 @@ def test_fetch_timeout_must_exceed_the_long_poll() -> None:
         replace(make_config(1, (1, 2, 3)), fetch_timeout_ms=500).validate()
 
 
+def test_a_dead_voter_is_not_asked_without_a_pause() -> None:
+    with pytest.raises(ValueError, match="set it to 1 or more"):
+        replace(make_config(1, (1, 2, 3)), retry_backoff_ms=0).validate()
+
+
 def test_derived_values() -> None:
     config = make_config(2, (3, 2, 1))
     assert config.other_voters == (1, 3)
