@@ -45,6 +45,7 @@ from raft.log_writer import LogWriter
 from raft.member import Snapshot
 from raft.metrics import RaftMetrics
 from raft.node import RaftNode
+from raft.notes import Notes
 from raft.peers import Peers
 from raft.quorum import BadQuorumState
 from raft.state_file import StateFile
@@ -128,7 +129,7 @@ class RaftDriver:
         self._is_stopping = False
         self._is_stopped = False
         self._failure: Exception | None = None
-        self._last_note = ""
+        self._notes = Notes()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -355,9 +356,7 @@ class RaftDriver:
         self._respond(Reply(reply.token, response))
 
     def _say(self, text: str) -> None:
-        # Repeated trouble, as of a peer of another cluster, is worth one line.
-        if text != self._last_note:
-            self._last_note = text
+        if self._notes.is_due(text, self._clock.now_ms()):
             _log.warning("node %d: %s", self._config.node_id, text)
 
     # --- the listener ----------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """The driver on real logs, servers and channels, over the in-memory runtime."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from protocol.messages.quorum import DescribeQuorumRequest, VoteRequest
+from raft.config import RaftConfig
 from raft.driver import NotLeader
 from raft.quorum import BadQuorumState, QuorumState
 from rpc.channel import Channel
@@ -304,6 +306,25 @@ async def test_a_voter_that_lost_its_vote_stays_out_until_its_folder_is_removed(
     append(leader, b"b")
     await cluster.clock.advance(1_000)
     assert voter.recorder.values == cluster[101].recorder.values == [b"a", b"b"]
+
+
+async def test_a_node_of_another_cluster_does_not_flood_its_own_log(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every voter refuses it, in turn."""
+
+    class Stranger(Machine):
+        @property
+        def config(self) -> RaftConfig:
+            return replace(super().config, cluster_id="tset")
+
+    await cluster.boot()
+    stranger = Stranger(cluster, 102, is_voter=False, log_config=LogConfig(retention_ms=None))
+    await stranger.boot()
+    await cluster.clock.advance(5_000)
+    told = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+    assert len(told) == len(set(told)) == 3
+    await stranger.kill()
 
 
 async def lose_first_segment(machine: Machine) -> None:
