@@ -274,8 +274,10 @@ class Fetcher:
                 return batch
             if part.error is not None and may_raise:
                 error = part.error
-                if part.position is not None:
-                    part.error = None  # the next fetch may succeed
+                if part.position is not None or part.lookup is not None:
+                    part.error = None  # the next fetch or lookup may succeed
+                # Who fails again and again must not stand before those that have something.
+                self._parts[topic_partition] = self._parts.pop(topic_partition)
                 raise error
         return None
 

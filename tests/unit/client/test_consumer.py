@@ -378,6 +378,8 @@ async def test_a_topic_that_may_not_be_looked_up_ends_a_waiting_poll(play: Play)
     play.begin().assign([("t", 0), ("t", 1)])
     with pytest.raises(ClientError, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
         await play.poll(timeout_ms=5_000)
+    await play.write("granted")
+    assert await play.read(1) == ["granted"]
 
 
 async def test_a_closed_consumer_says_so_at_once(play: Play) -> None:

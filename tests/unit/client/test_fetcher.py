@@ -377,6 +377,34 @@ def test_a_topic_that_may_not_be_read_is_an_error() -> None:
         bench.fetcher.take()
 
 
+def test_a_lookup_that_was_refused_is_raised_once_and_then_asked_again() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.assign([P0])
+    (lookup,) = bench.lookups()
+    error = ClientError("forbidden", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    bench.fetcher.not_found(lookup.request_id, {P0: error}, 0)
+    assert bench.lookups(1_000) == [], "nobody has heard of it yet"
+    with pytest.raises(ClientError, match="forbidden"):
+        bench.fetcher.take()
+    assert bench.fetcher.take() is None
+    (again,) = bench.lookups()
+    assert again.timestamps == ((P0, -2),)
+
+
+def test_a_partition_that_raises_every_time_lets_the_others_have_their_turn() -> None:
+    bench = Bench()
+    bench.fetcher.assign([P0, P1])
+    bench.fetcher.seek(P1, 0)
+    bench.answer(bench.fetch(), batch(0), partition=1)
+    with pytest.raises(NoSuchOffset):
+        bench.fetcher.take()
+    taken = bench.fetcher.take()
+    assert taken is not None
+    assert taken.partition == 1
+    with pytest.raises(NoSuchOffset):
+        bench.fetcher.take()
+
+
 def test_a_truncated_log_is_told_to_who_read_beyond_it() -> None:
     bench = Bench().at(p0=0)
     bench.answer(bench.fetch(), batch(0, 10), watermark=10)
