@@ -247,6 +247,21 @@ class Fetcher:
         topic_id = self._topic_id(part)
         return None not in (topic_id, part.topic_id) and topic_id != part.topic_id
 
+    def _is_homeless(self, part: PartitionFetch) -> bool:
+        """True for a partition that metadata does not name. New ones may be on their way."""
+        topic, partition = part.topic_partition
+        view = self._cache.topic(topic)
+        return view is not None and partition >= len(view.leaders)
+
+    def _end_homeless(self, part: PartitionFetch, now_ms: int, effects: list[Effect]) -> None:
+        # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
+        part.request_id = None
+        name = part.topic_partition.topic
+        text = f"{name} was made again without partition {part.topic_partition.partition}: assign others"
+        part.error = ClientError(text, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # With a pause: who only polls again would hear nothing else, and never let go of the processor.
+        self._trouble(part, now_ms, effects, stale_epoch=None)
+
     def _begin_anew(self, part: PartitionFetch) -> None:
         # Offsets and epochs of the old topic mean nothing in the new one.
         part.high_watermark = part.log_start_offset = -1
@@ -292,6 +307,10 @@ class Fetcher:
             if self._is_left_over(part):
                 if part.buffer:
                     continue  # what is there is read first
+                if self._is_homeless(part):
+                    if part.hold_until_ms <= now_ms:
+                        self._end_homeless(part, now_ms, effects)
+                    continue
                 self._begin_anew(part)
             if part.topic_id is None:
                 part.topic_id = self._topic_id(part)
@@ -308,8 +327,7 @@ class Fetcher:
                 code = self._cache.topic_error(part.topic_partition.topic)
                 if code is not None and not code.is_retriable:
                     part.error = ClientError(f"topic {part.topic_partition.topic}: {code.name}", code)
-                else:
-                    self._trouble(part, now_ms, effects, stale_epoch=leader.leader_epoch)
+                self._trouble(part, now_ms, effects, stale_epoch=leader.leader_epoch)
                 continue
             if part.lookup is not None:
                 lookups.setdefault(leader.broker_id, []).append(part)

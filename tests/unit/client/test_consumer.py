@@ -373,6 +373,27 @@ async def test_a_partition_that_cannot_be_looked_up_holds_back_no_other(play: Pl
     assert await play.read(1) == ["x"]
 
 
+async def test_a_topic_made_again_with_fewer_partitions_is_read_and_the_vanished_one_is_an_error(
+    play: Play,
+) -> None:
+    for index in range(2):
+        await play.write("old", partition=index)
+    play.begin().assign([("t", 0), ("t", 1)])
+    assert await play.read(2) == ["old", "old"]
+    play.cluster.add_topic("t", 1)
+    await play.write("new")
+    found: list[str] = []
+    for _ in range(5):
+        try:
+            found += await play.read(1)
+        except ClientError as error:
+            found.append(str(error))
+        if "new" in found and len(found) > 1:
+            break
+    gone = "t was made again without partition 1: assign others"
+    assert set(found) == {"new", gone}
+
+
 async def test_a_topic_that_may_not_be_looked_up_ends_a_waiting_poll(play: Play) -> None:
     play.cluster.brokers[1].errors[ApiKey.LIST_OFFSETS] = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     play.begin().assign([("t", 0), ("t", 1)])

@@ -62,8 +62,8 @@ class Bench:
             self.fetcher.seek(partition, offset)
         return self
 
-    def make_topic_again(self) -> None:
-        self.topic_id, self.leaders = b"\x02" * 16, [(1, 0), (1, 0)]
+    def make_topic_again(self, partitions: int = 2) -> None:
+        self.topic_id, self.leaders = b"\x02" * 16, [(1, 0)] * partitions
         self.tell()
         self.fetcher.metadata_changed()
 
@@ -93,6 +93,16 @@ class Bench:
             self.topic_id, partition, code, watermark, 0, -1, diverging, *leader, data
         )
         return self.fetcher.answered(fetch.request_id, FetchResponse(0, None, (row,)), self.now_ms)
+
+    def errors(self) -> list[ClientError]:
+        """What polls raise until all partitions had their turn."""
+        found = []
+        for _ in range(len(self.fetcher.parts)):
+            try:
+                self.fetcher.take()
+            except ClientError as error:
+                found.append(error)
+        return found
 
     def taken(self) -> list[tuple[int, int]]:
         """(start offset, next offset) of all that is there."""
@@ -373,8 +383,12 @@ def test_a_topic_that_may_not_be_read_is_an_error() -> None:
     bench.cache.update(MetadataResponse("c", 101, bench.offset, (), (secret,)))
     bench.fetcher.assign([TopicPartition("secret", 0), P0])
     assert [lookup.timestamps for lookup in bench.lookups()] == [((P0, -2),)]
-    with pytest.raises(ClientError, match="secret: TOPIC_AUTHORIZATION_FAILED"):
-        bench.fetcher.take()
+    for pause_ms in (20, 40):
+        with pytest.raises(ClientError, match="secret: TOPIC_AUTHORIZATION_FAILED"):
+            bench.fetcher.take()
+        bench.plan()
+        assert not bench.fetcher.has_data, "who polls in a loop must not hear of it without a pause"
+        bench.plan(pause_ms)
 
 
 def test_a_lookup_that_was_refused_is_raised_once_and_then_asked_again() -> None:
@@ -457,6 +471,40 @@ def test_without_a_policy_a_topic_made_again_is_an_error_until_a_seek() -> None:
             bench.fetcher.take()
     bench.fetcher.seek(P0, 0)
     assert offsets(bench.fetch()) == [(0, 0)]
+
+
+@pytest.mark.parametrize("policy", [ResetPolicy.EARLIEST, ResetPolicy.NONE])
+def test_a_partition_that_the_topic_made_again_does_not_have_is_an_error(policy: ResetPolicy) -> None:
+    bench = Bench(policy).at(p0=5, p1=5)
+    both = bench.fetch()
+    bench.answer(both, batch(5), partition=1)
+    bench.make_topic_again(partitions=1)
+    bench.plan()
+    taken = bench.fetcher.take(may_raise=False)
+    assert taken is not None, "what was read of the old topic is handed out first"
+    for pause_ms in (0, 20, 40):
+        bench.plan(pause_ms)
+        (error,) = (e for e in bench.errors() if e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert str(error) == "t was made again without partition 1: assign others"
+        bench.plan(pause_ms)
+        assert not any(e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for e in bench.errors())
+    bench.leaders.append((1, 0))
+    bench.tell()
+    bench.plan(80)
+    assert not any(e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for e in bench.errors()), "it is there now"
+    bench.fetcher.seek(P1, 0)
+    assert (1, 0) in offsets(bench.fetch())
+
+
+def test_a_partition_that_metadata_does_not_name_yet_is_waited_for() -> None:
+    bench = Bench(ResetPolicy.EARLIEST)
+    bench.fetcher.assign([TopicPartition("t", 2)])
+    assert bench.plan() == [RefreshMetadata()]
+    assert bench.errors() == []
+    bench.leaders.append((1, 0))
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    assert [lookup.timestamps for lookup in bench.lookups()] == [((TopicPartition("t", 2), -2),)]
 
 
 def test_an_offset_looked_up_in_the_old_topic_is_looked_up_again() -> None:
