@@ -50,8 +50,8 @@ def check_record(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]],
     timestamp_ms: int | None,
-) -> None:
-    """Refuse what cannot be encoded. Raises: TypeError, ValueError.
+) -> int:
+    """Bytes of key, value and headers; refuses what cannot be encoded. Raises: TypeError, ValueError.
 
     Before the record is written down or gets a batch: neither can be taken back once others count on it.
     """
@@ -65,8 +65,8 @@ def check_record(
             raise TypeError(f"timestamp_ms is of type {kind}: give whole milliseconds since 1970, or None")
         if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
             raise ValueError(f"timestamp_ms {timestamp_ms}: give milliseconds since 1970, or None for now")
-    if headers:
-        _check_headers(headers)
+    size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+    return size + _check_headers(headers) if headers else size
 
 
 def _check_bytes(name: str, given: object) -> None:
@@ -77,7 +77,8 @@ def _check_bytes(name: str, given: object) -> None:
         raise ValueError(f"the {name} is a memoryview with gaps or wide items: give bytes(...) of it")
 
 
-def _check_headers(headers: Sequence[tuple[str, bytes | None]]) -> None:
+def _check_headers(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    size = 0
     if not isinstance(headers, list | tuple):
         raise TypeError(f"headers are of type {type(headers).__name__}: give a list of (str, bytes) tuples")
     for header in headers:
@@ -87,9 +88,10 @@ def _check_headers(headers: Sequence[tuple[str, bytes | None]]) -> None:
         if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
             raise TypeError(f"header {header!r:.80}: the name must be a str, the value bytes or None")
         try:
-            name.encode()
+            size += len(name.encode()) + (0 if value is None else len(value))
         except UnicodeEncodeError:
             raise ValueError(f"header name {name!r:.80} has no UTF-8 form: give another name") from None
+    return size
 
 
 class Batch:

@@ -32,6 +32,7 @@ from client.sender_effects import (
     SenderConfig,
 )
 from protocol.errors import ErrorCode
+from protocol.frames import ATTACHMENT_MAX_BYTES
 from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from rpc.channel import CallRefused, Disconnected
@@ -41,7 +42,7 @@ from runtime.api import DiskError, NetworkError, Runtime, Timer
 _ANSWER_GRACE_MS = 1_000
 _IDENTITY_TIMEOUT_MS = 5_000
 _IDENTITY_ATTEMPT_MS = 1_000
-#: About what a record takes besides key and value.
+#: About what a record takes besides key, value and headers.
 _RECORD_OVERHEAD = 32
 
 
@@ -82,6 +83,9 @@ class ProducerConfig:
             raise ValueError(f"in_flight_max {self.in_flight_max}: idempotent producers have 1 to 5 (R90)")
         if not 0 < self.batch_size_bytes <= self.request_size_bytes_max:
             raise ValueError("batch_size_bytes must be above 0 and not above request_size_bytes_max")
+        if self.request_size_bytes_max > ATTACHMENT_MAX_BYTES:
+            limit = ATTACHMENT_MAX_BYTES
+            raise ValueError(f"request_size_bytes_max must not be above {limit}: no frame has room for more")
         if self.linger_ms < 0 or self.delivery_timeout_ms <= self.linger_ms:
             raise ValueError("linger_ms must not be negative, and delivery_timeout_ms must be above it")
 
@@ -346,9 +350,8 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]],
         tag: Any,
     ) -> Batch:
-        check_record(key, value, headers, timestamp_ms)
         sender = self._sender
-        size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+        size = check_record(key, value, headers, timestamp_ms)
         queue = self._route(topic, key, partition, size)
         if size > self.config.record_size_bytes_max or self._is_closing or self._failure is not None:
             self._check_usable()
@@ -470,9 +473,12 @@ class Producer:
             return
         try:
             channel.send(request)
-        except (Disconnected, CallRefused) as error:
+        except Disconnected as error:
             self._sender.disconnected(effect.broker_id)
             self._not_sent(effect, str(error))
+            return
+        except CallRefused as error:
+            self._refused(effect, error)
             return
         if channel.is_writable:
             self._run(self._sender.written(effect.request_id))
@@ -494,6 +500,11 @@ class Producer:
         now_ms = self._clock.now_ms()
         self._run(self._sender.request_failed(effect.request_id, now_ms, text, was_sent=False))
 
+    def _refused(self, effect: SendBatches, error: CallRefused) -> None:
+        now_ms = self._clock.now_ms()
+        self._run(self._sender.request_refused(effect.request_id, now_ms, error.error_code, str(error)))
+        self._pump()
+
     def _answered(self, effect: SendBatches, answer: "asyncio.Future[ProduceResponse]") -> None:
         error = answer.exception()
         if self._is_closed:
@@ -502,7 +513,8 @@ class Producer:
         if error is None:
             effects = self._sender.answered(effect.request_id, answer.result(), now_ms)
         elif isinstance(error, CallRefused):
-            effects = self._sender.request_failed(effect.request_id, now_ms, str(error), was_sent=False)
+            self._refused(effect, error)
+            return
         else:
             effects = self._unanswered(effect, error)
         self._run(effects)

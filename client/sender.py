@@ -507,6 +507,17 @@ class Sender:
                 self._after_return(queue, effects)
         return effects
 
+    def request_refused(self, request_id: int, now_ms: int, code: ErrorCode, text: str) -> list[Effect]:
+        """The whole request was refused, by the broker or before it was written, and nothing was done."""
+        if reaction_to(code) not in (Reaction.TOO_LARGE, Reaction.HOPELESS):
+            return self.request_failed(request_id, now_ms, text, was_sent=False)
+        # No repetition helps: that is a verdict on each of its batches.
+        rows = (
+            ProducePartitionResponse(bytes(16), batch.partition, code, text, -1, -1, -1, -1)
+            for _, batch, _ in self._requests[request_id].parts
+        )
+        return self.answered(request_id, ProduceResponse(tuple(rows)), now_ms)
+
     def _unknown(
         self,
         queue: PartitionQueue,

@@ -122,5 +122,6 @@ def test_what_cannot_be_encoded_is_refused_with_a_hint(
 @pytest.mark.parametrize("value", [None, b"", b"v", bytearray(b"v"), memoryview(b"v")])
 def test_what_passes_the_check_is_encoded(value: Any) -> None:
     headers = [("h", None), ("ü", b"1")]
-    check_record(None, value, headers, (1 << 63) - 1)
+    size = check_record(b"key", value, headers, (1 << 63) - 1)
+    assert size == len(b"key" + (value or b"") + b"h" + "ü".encode() + b"1")
     assert Batch("t", 0, 1, 1_000, Compression.NONE, 0, 0).append((1 << 63) - 1, None, value, headers) > 0

@@ -341,6 +341,37 @@ async def test_a_hopeless_batch_fails_and_those_behind_it_are_written_in_order(p
     assert play.log() == ["a", "c", "d"]
 
 
+async def test_a_record_is_as_large_as_its_key_value_and_headers_together(play: Play) -> None:
+    await play.begin(record_size_bytes_max=1_000)
+    with pytest.raises(ClientError, match="record of 1001 bytes, 1000 are allowed") as caught:
+        await play.send("a" * 400, key=bytes(300), headers=[("h" * 100, bytes(201)), ("", None)])
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    fits = await play.send("a" * 400, key=bytes(300), headers=[("h" * 100, bytes(200))])
+    assert await play.wait(fits) == [0]
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+async def test_a_batch_that_no_frame_can_hold_fails_at_once_and_holds_nobody_back(
+    play: Play, acks: int
+) -> None:
+    await play.begin(acks=acks, record_size_bytes_max=100 << 20, buffer_memory_bytes=200 << 20)
+    await play.wait(await play.send("warm"))
+    large = await play.producer.send("t", bytes(65 << 20), partition=0)
+    behind = await play.send("behind")
+    await play.wait(behind, limit_ms=1_000)
+    await settle()
+    with pytest.raises(ProduceFailed, match="a frame of") as caught:
+        large.result()
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert not caught.value.may_be_appended
+    assert play.log() == ["warm", "behind"]
+
+
+def test_a_request_larger_than_any_frame_is_refused_as_a_setting() -> None:
+    with pytest.raises(ValueError, match="no frame has room"):
+        ProducerConfig("h:1", request_size_bytes_max=64 << 20)
+
+
 async def test_send_waits_for_room_and_send_nowait_says_that_there_is_none(play: Play) -> None:
     producer = await play.begin(buffer_memory_bytes=1_000, batch_size_bytes=500, max_block_ms=100)
     await producer.partition_count("t")

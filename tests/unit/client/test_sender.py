@@ -471,6 +471,23 @@ def test_a_gap_behind_a_refused_batch_is_no_reason_for_a_new_epoch() -> None:
     assert behind.batches[0].base_sequence == 2
 
 
+def test_a_request_refused_for_now_is_repeated_and_one_refused_for_good_ends_its_batches() -> None:
+    bench = Bench().ready().prove(0, 3)
+    bench.put(0)
+    bench.put(3)
+    (sent,) = bench.sends()
+    code = ErrorCode.REQUEST_LIMIT_REACHED
+    assert completed(bench.sender.request_refused(sent.request_id, 0, code, "too many")) == []
+    (again,) = bench.sends(20)
+    assert again.batches == sent.batches
+    code = ErrorCode.UNSUPPORTED_VERSION
+    ended = completed(bench.sender.request_refused(again.request_id, 20, code, "no version in common"))
+    assert [(batch.partition, batch.outcome, batch.error) for batch in ended] == [
+        (0, Outcome.FAIL, code),
+        (3, Outcome.FAIL, code),
+    ]
+
+
 def test_a_request_that_was_never_written_proves_that_nothing_was_appended() -> None:
     bench = Bench().ready()
     bench.put(0)
