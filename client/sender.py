@@ -401,7 +401,7 @@ class Sender:
                 if not effects:
                     effects.append(RefreshMetadata())
         self._leave_dead_links()
-        if self._config.idempotent:
+        if self._config.idempotent or self._config.acks == 0:
             for request in list(self._requests.values()):
                 self._leave_old_leader(request, effects)
         return effects
@@ -424,6 +424,7 @@ class Sender:
 
     def _leave_old_leader(self, request: _Request, effects: list[Effect]) -> None:
         # The leader's silence ends here: it cannot commit any more, and the sequence makes repeating safe.
+        # With acks 0 nothing does, but nothing was promised, and the socket of a frozen leader takes no more.
         for queue, batch, attempt in request.parts:
             leader = self._cache.leader(queue.topic, queue.partition)
             if (
@@ -470,9 +471,9 @@ class Sender:
         """acks 0: the bytes are on their way, not kept here any more; that is all that will be known."""
         assert self._config.acks == 0
         effects: list[Effect] = []
-        for queue, batch, _ in self._requests.pop(request_id).parts:
-            if batch.is_done:
-                continue  # a slow connection: its time was over before it was written
+        for queue, batch, attempt in self._requests.pop(request_id).parts:
+            if batch.is_done or batch.attempt != attempt:
+                continue  # a slow connection: its time was over, or another leader's had come
             queue.acknowledged(batch)
             self._finish(batch, Outcome.OK1, effects)
             self._dirty[queue] = None

@@ -471,6 +471,34 @@ def test_a_gap_behind_a_refused_batch_is_no_reason_for_a_new_epoch() -> None:
     assert behind.batches[0].base_sequence == 2
 
 
+def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_one() -> None:
+    """A frozen leader reads nothing: its connection would keep these records for the delivery timeout."""
+    bench = Bench(acks=0)
+    for broker_id in (1, 2):
+        bench.sender.connected(broker_id)
+    bench.put(0)
+    (old,) = bench.sends()
+    bench.move(0, 2)
+    (new,) = bench.sends()
+    assert (new.broker_id, new.batches) == (2, old.batches)
+    assert bench.sender.written(old.request_id) == [], "nobody follows the old leader any more"
+    (done,) = completed(bench.sender.written(new.request_id))
+    assert done.outcome is Outcome.OK1
+
+
+def test_with_acks_0_a_batch_left_behind_is_done_with_when_the_old_connection_breaks_late() -> None:
+    bench = Bench(acks=0)
+    for broker_id in (1, 2):
+        bench.sender.connected(broker_id)
+    bench.put(0)
+    (old,) = bench.sends()
+    bench.move(0, 2)
+    (new,) = bench.sends()
+    assert bench.sender.request_failed(old.request_id, 5, "reset", was_sent=True) == []
+    assert len(completed(bench.sender.written(new.request_id))) == 1
+    assert bench.sends(1_000) == []
+
+
 def test_a_request_refused_for_now_is_repeated_and_one_refused_for_good_ends_its_batches() -> None:
     bench = Bench().ready().prove(0, 3)
     bench.put(0)
