@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from client.backoff import Backoff
 from client.batch import Batch, Compression, Identity, check_record
 from client.cluster_client import ClusterClient
+from client.delivery import Delivery, RecordMetadata, wake
 from client.effects import Connect, RefreshMetadata
-from client.errors import BufferFull, ClientError, ProduceFailed, TimedOut, code_of
+from client.errors import BufferFull, ClientError, TimedOut, code_of
 from client.history import value_crc32c
 from client.ledger import Ledger
-from client.metadata_cache import TopicPartition
 from client.outcomes import Outcome
 from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from client.partitioner import partition_of_key
@@ -37,6 +37,8 @@ from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceR
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from rpc.channel import CallRefused, Disconnected
 from runtime.api import DiskError, NetworkError, Runtime, Timer
+
+__all__ = ["Delivery", "Producer", "ProducerConfig", "RecordMetadata"]
 
 #: How long after the leader's own limit an answer may still be on its way.
 _ANSWER_GRACE_MS = 1_000
@@ -88,74 +90,6 @@ class ProducerConfig:
             raise ValueError(f"request_size_bytes_max must not be above {limit}: no frame has room for more")
         if self.linger_ms < 0 or self.delivery_timeout_ms <= self.linger_ms:
             raise ValueError("linger_ms must not be negative, and delivery_timeout_ms must be above it")
-
-
-class RecordMetadata(NamedTuple):
-    """Where an acknowledged record is; `offset` is -1 with acks 0."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-
-
-class Delivery:
-    """The future of one record: `await` it, or ask. Costs next to nothing until somebody waits."""
-
-    __slots__ = ("_index", "_whole")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._whole = batch
-        self._index = index
-
-    @property
-    def _batch(self) -> Batch:
-        # Look behind splits, once: the record is in one of the halves.
-        while self._whole.halves is not None:
-            first, second = self._whole.halves
-            if self._index < first.count:
-                self._whole = first
-            else:
-                self._whole, self._index = second, self._index - first.count
-        return self._whole
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Where the record goes."""
-        return TopicPartition(self._batch.topic, self._batch.partition)
-
-    def done(self) -> bool:
-        """True once there is an outcome."""
-        return self._batch.is_done
-
-    def result(self) -> RecordMetadata:
-        """Where the record is. Raises: ProduceFailed; asyncio.InvalidStateError before `done`."""
-        batch = self._batch
-        if batch.outcome is None:
-            raise asyncio.InvalidStateError("the record has no outcome yet")
-        if batch.outcome in (Outcome.OK, Outcome.OK1):
-            offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + self._index
-            return RecordMetadata(batch.topic, batch.partition, offset, batch.leader_epoch)
-        may_be_appended = batch.outcome is Outcome.INFO
-        raise ProduceFailed(batch.error_text, batch.error, may_be_appended=may_be_appended)
-
-    def add_done_callback(self, callback: "Callable[[Delivery], None]") -> None:
-        """Call back with this delivery once it is done; at once when it is.
-
-        What it raises later goes to the event loop's exception handler.
-        """
-        if self._batch.is_done:
-            callback(self)
-        else:
-            self._batch.waiters.append((self._index, partial(callback, self)))
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._batch.is_done:
-            # One future for each waiter: cancelling one must not cancel the others.
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._batch.waiters.append((self._index, partial(_wake, waiter)))
-            yield from waiter
-        return self.result()
 
 
 class _Topic:
@@ -602,12 +536,12 @@ class Producer:
         if self._room_waiters and self._sender.buffered_bytes < self.config.buffer_memory_bytes:
             waiters, self._room_waiters = self._room_waiters, []
             for room_waiter in waiters:
-                _wake(room_waiter)
+                wake(room_waiter)
         if self._flush_waiters:
             oldest = self._sender.oldest_incomplete_serial
             for target, flush_waiter in self._flush_waiters:
                 if oldest > target:
-                    _wake(flush_waiter)
+                    wake(flush_waiter)
             self._flush_waiters = [entry for entry in self._flush_waiters if entry[0] >= oldest]
 
     def _fail(self, error: DiskError) -> None:
@@ -660,11 +594,6 @@ def _call(what: str, callback: Callable[[], None]) -> None:
     except Exception as error:  # noqa: BLE001  told to the loop, whatever it is
         context = {"message": f"{what} raised: mend it", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
-
-
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _time_out(waiter: "asyncio.Future[None]", text: str) -> None:

@@ -1,0 +1,88 @@
+"""What `Producer.send` returns: the future of one record, and where an acknowledged one is.
+
+Owns nothing: it reads the outcome from the record's batch, also behind splits.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NamedTuple
+
+from client.batch import Batch
+from client.errors import ProduceFailed
+from client.metadata_cache import TopicPartition
+from client.outcomes import Outcome
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is; `offset` is -1 with acks 0."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+
+
+class Delivery:
+    """The future of one record: `await` it, or ask. Costs next to nothing until somebody waits."""
+
+    __slots__ = ("_index", "_whole")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._whole = batch
+        self._index = index
+
+    @property
+    def _batch(self) -> Batch:
+        # Look behind splits, once: the record is in one of the halves.
+        while self._whole.halves is not None:
+            first, second = self._whole.halves
+            if self._index < first.count:
+                self._whole = first
+            else:
+                self._whole, self._index = second, self._index - first.count
+        return self._whole
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the record goes."""
+        return TopicPartition(self._batch.topic, self._batch.partition)
+
+    def done(self) -> bool:
+        """True once there is an outcome."""
+        return self._batch.is_done
+
+    def result(self) -> RecordMetadata:
+        """Where the record is. Raises: ProduceFailed; asyncio.InvalidStateError before `done`."""
+        batch = self._batch
+        if batch.outcome is None:
+            raise asyncio.InvalidStateError("the record has no outcome yet")
+        if batch.outcome in (Outcome.OK, Outcome.OK1):
+            offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + self._index
+            return RecordMetadata(batch.topic, batch.partition, offset, batch.leader_epoch)
+        may_be_appended = batch.outcome is Outcome.INFO
+        raise ProduceFailed(batch.error_text, batch.error, may_be_appended=may_be_appended)
+
+    def add_done_callback(self, callback: "Callable[[Delivery], None]") -> None:
+        """Call back with this delivery once it is done; at once when it is.
+
+        What it raises later goes to the event loop's exception handler.
+        """
+        if self._batch.is_done:
+            callback(self)
+        else:
+            self._batch.waiters.append((self._index, partial(callback, self)))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self._batch.is_done:
+            # One future for each waiter: cancelling one must not cancel the others.
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._batch.waiters.append((self._index, partial(wake, waiter)))
+            yield from waiter
+        return self.result()
+
+
+def wake(waiter: "asyncio.Future[None]") -> None:
+    """End somebody's wait, unless they gave up."""
+    if not waiter.done():
+        waiter.set_result(None)
