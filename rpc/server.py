@@ -57,6 +57,9 @@ class ServerLimits:
     #: a peer that leaves so much unread for so long that no more can be sent is cut off. Long enough for the
     #: largest answer on a slow line.
     unread_max_ms: int = 600_000
+    #: most bytes of answers that are queued for a peer while it leaves so much unread that none can be sent.
+    #: A few of the largest: an honest reader has one of them under way, or two.
+    unread_max_bytes: int = 4 * FRAME_MAX_BYTES
     #: how long queued answers may take to leave once the server has decided to close
     close_timeout_ms: int = 2_000
 
@@ -330,6 +333,8 @@ class ServerConnection:
         self._is_write_paused = False
         #: since when the peer has left too much unread, if it does now
         self._write_paused_ms = 0
+        #: bytes that were queued since then
+        self._unread_bytes = 0
         self._is_read_paused = False
         self._has_asked = False
         self._heard_ms = 0
@@ -377,6 +382,7 @@ class ServerConnection:
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._unread_bytes = 0
         self.go_on()
 
     def connection_lost(self, error: NetworkError | None) -> None:
@@ -529,6 +535,15 @@ class ServerConnection:
             assert self._connection is not None
             out, self._out = self._out, []
             self._out_bytes = 0
+            if self._is_write_paused:
+                # What was started before must be answered, but not kept for ever more.
+                self._unread_bytes += sum(map(len, out))
+                if self._unread_bytes > self.server.limits.unread_max_bytes:
+                    self._out_times.clear()
+                    self._cut_off(
+                        f"more than {self.server.limits.unread_max_bytes} bytes wait for it to read"
+                    )
+                    return
             self._connection.write(out)
             if self._out_times:
                 times, self._out_times = self._out_times, []

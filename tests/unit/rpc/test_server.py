@@ -542,6 +542,40 @@ async def test_a_peer_that_never_reads_its_answers_is_closed() -> None:
     assert peer.frames == []
 
 
+async def test_no_more_is_queued_for_a_peer_that_reads_nothing_than_the_limit() -> None:
+    """It asked for many answers before the first was made; each is large, and all wait in memory."""
+    node = Node(ServerLimits(unread_max_bytes=5_000_000))
+    greedy, modest = await node.raw_peer(), await node.channel()
+    assert greedy.connection is not None
+    greedy.connection.pause_reading()
+    await greedy.send(*(b"".join(encode_request(APIS[ApiKey.FETCH], 0, n, "raw", FETCH)) for n in range(9)))
+    for exchange in node.fetched[:3]:
+        exchange.respond(fetch_answer(bytes(2_000_000)))
+    await settle()
+    assert (
+        node.server.connection_count == 2
+    )  # two answers more than there is room for, one less than the limit
+    for exchange in node.fetched[3:]:
+        exchange.respond(fetch_answer(bytes(2_000_000)))
+    await settle()
+    assert (node.server.connection_count, greedy.is_lost, greedy.frames) == (1, True, [])
+    await served(node, modest)
+
+
+async def test_a_peer_that_reads_between_its_answers_may_take_any_number_of_them() -> None:
+    node = Node(ServerLimits(unread_max_bytes=5_000_000))
+    peer = await node.raw_peer()
+    assert peer.connection is not None
+    await peer.send(*(b"".join(encode_request(APIS[ApiKey.FETCH], 0, n, "raw", FETCH)) for n in range(9)))
+    for exchange in node.fetched:
+        peer.connection.pause_reading()
+        exchange.respond(fetch_answer(bytes(2_000_000)))
+        await settle()
+        peer.connection.resume_reading()
+        await settle()
+    assert (len(peer.frames), peer.is_lost) == (9, False)
+
+
 async def test_a_peer_that_reads_its_answers_late_stays() -> None:
     node = Node(ServerLimits(frame_timeout_ms=1_000, unread_max_ms=10_000))
     peer = await unread_answer(node)
