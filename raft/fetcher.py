@@ -14,12 +14,24 @@ from raft.log_shape import LogShape
 
 #: Doublings of the delay between fetches that bring nothing.
 _DOUBLINGS_MAX = 2
+#: Pause of a node whose fetch was displaced by one of the same id, again within `_TWIN_WINDOW_MS`.
+_TWIN_PAUSE_MS = 1_000
+_TWIN_WINDOW_MS = 10_000
 
 
 class Fetcher:
     """Pace and target of fetches. Reset whenever the leader or the epoch changes."""
 
-    __slots__ = ("_failures", "_others", "_retry_ms", "_turn", "ready_at_ms", "request_id", "target_id")
+    __slots__ = (
+        "_displaced_ms",
+        "_failures",
+        "_others",
+        "_retry_ms",
+        "_turn",
+        "ready_at_ms",
+        "request_id",
+        "target_id",
+    )
 
     def __init__(self, other_voters: Sequence[int], retry_ms: int) -> None:
         self._others = other_voters
@@ -27,6 +39,8 @@ class Fetcher:
         #: whose turn it is among the others when there is no leader to ask
         self._turn = 0
         self._failures = 0
+        #: when a fetch with this node's id displaced its own; outlives successes, for twins take turns
+        self._displaced_ms: int | None = None
         #: the outstanding fetch, None when there is none
         self.request_id: int | None = None
         self.target_id: int | None = None
@@ -69,6 +83,15 @@ class Fetcher:
         delay_ms = self._retry_ms << min(self._failures - 1, _DOUBLINGS_MAX) if self._failures else 0
         self._failures += 1
         self.ready_at_ms = now_ms + delay_ms
+
+    def displaced(self, now_ms: int) -> bool:
+        """A fetch with this node's id took the place of the outstanding one. Once it may be an earlier one of
+        its own that came late: ask at once. True when it must be another node's, which gets a pause."""
+        before_ms, self._displaced_ms = self._displaced_ms, now_ms
+        is_twin = before_ms is not None and now_ms - before_ms < _TWIN_WINDOW_MS
+        self.request_id = self.target_id = None
+        self.ready_at_ms = now_ms + (_TWIN_PAUSE_MS if is_twin else 0)
+        return is_twin
 
 
 @dataclass(frozen=True, slots=True)

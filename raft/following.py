@@ -51,6 +51,10 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
     """The outstanding fetch was answered, by the leader or by a voter that knows it."""
     answered_by, asked_epoch = member.fetcher.target_id, member.state.raft_epoch
     row = response.partitions[0] if response.partitions else None
+    if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        if member.fetcher.displaced(member.now_ms):
+            member.note(f"voter {answered_by} ended a fetch of this node: {response.error_message}")
+        return
     if response.error_code != ErrorCode.NONE or row is None:
         member.note(f"voter {answered_by} refuses to be fetched from: {response.error_message}")
         member.fetcher.failed(member.now_ms)

@@ -18,7 +18,7 @@ from raft import answers, election
 from raft.effects import RaftRequest, Read
 from raft.leadership import Leader
 from raft.member import Member
-from raft.progress import ParkedFetch, Progress
+from raft.progress import ParkedFetch
 from raft.quorum import FIRST_EPOCH, LogPosition
 
 
@@ -123,17 +123,12 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         return
     progress = role.progress_of(request.replica_id)
     wait_ms = max(0, min(request.max_wait_ms, config.fetch_max_wait_ms))
-    _park(member, progress, ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms))
+    if progress.parked is not None:
+        # Of the same node, which no longer waits for it; or of another with its id, which is to hear of it.
+        member.reply(progress.parked.token, answers.displaced(request.replica_id))
+    progress.parked = ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms)
     progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)
     member.advance()
-
-
-def _park(member: Member, progress: Progress, fetch: ParkedFetch) -> None:
-    """Hold the fetch; `answer_parked` lets it go at once if there is news. A newer one of the same replica
-    means that it no longer waits for the older."""
-    if progress.parked is not None:
-        member.reply(progress.parked.token, _data(member))
-    progress.parked = fetch
 
 
 def answer_parked(member: Member, leader: Leader) -> None:

@@ -327,6 +327,22 @@ async def test_a_node_of_another_cluster_does_not_flood_its_own_log(
     await stranger.kill()
 
 
+async def test_two_nodes_with_one_id_are_told_and_do_not_drive_each_other_round(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each fetch of the one takes the place of the other's. Both still get everything."""
+    leader = await cluster.boot()
+    twin = Machine(cluster, 101, is_voter=False, log_config=LogConfig(retention_ms=None))
+    await twin.boot()
+    await cluster.clock.advance(3_000)
+    append(leader, b"a")
+    await cluster.clock.advance(2_000)
+    assert twin.recorder.values == cluster[101].recorder.values == [b"a"]
+    assert "another node fetches with the id 101, too: give each node its own node.id" in caplog.text
+    assert leader.driver._tokens_given < 300
+    await twin.kill()
+
+
 async def lose_first_segment(machine: Machine) -> None:
     await machine.stop()
     await machine.disk.unlink(f"{FOLDER}/log/{0:020}.log")

@@ -36,6 +36,17 @@ def test_first_failure_costs_no_time_and_more_do() -> None:
     assert fetcher.ready_at_ms == 0
 
 
+def test_a_node_whose_id_another_uses_makes_pauses_though_its_fetches_succeed_in_between() -> None:
+    fetcher = Fetcher((1, 2), 20)
+    assert not fetcher.displaced(1_000), "once: an earlier fetch of its own that came late"
+    assert fetcher.ready_at_ms == 1_000
+    fetcher.succeeded()
+    assert fetcher.displaced(1_100)
+    assert fetcher.ready_at_ms == 2_100
+    fetcher.succeeded()
+    assert not fetcher.displaced(60_000)
+
+
 def test_one_fetch_is_outstanding() -> None:
     """D-4."""
     fetcher = Fetcher((1, 2), 20)
