@@ -19,6 +19,7 @@ from broker.events import LogsLoaded, LogsOffline, ProofBelied, ShutdownWanted, 
 from broker.lifecycle import BrokerState, Identity
 from broker.log_manager import Key, LogManager, LogManagerConfig
 from broker.partition import TopicPartition
+from broker.seen_metadata import SeenMetadata
 from broker.server import BrokerServer
 from broker.telemetry import families, replica_body
 from metadata.broker import SUPPORTED_FEATURES
@@ -117,7 +118,8 @@ class BrokerNode:
             log_dirs=tuple(self.log_manager.online_directory_ids),
             previous_broker_epoch=previous_epoch,
         )
-        self.core = Broker(config, identity, runtime.clock.now_ms())
+        seen = SeenMetadata(config.node_id, *self.log_manager.last_registration)
+        self.core = Broker(config, identity, runtime.clock.now_ms(), seen)
         self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop)
         self.log_manager.on_dir_offline(self._dir_offline)
         self._raft = RaftDriver(runtime, raft_config(config, folder), self._metadata_log, self.server)

@@ -25,7 +25,6 @@ from broker.events import (
     FetchFailed,
     Flush,
     Flushed,
-    KeepEpoch,
     LeftOut,
     Level,
     LogOpened,
@@ -47,6 +46,7 @@ from broker.leadership import AlterVerdict
 from broker.lifecycle import RETRY_MS_MIN, BrokerState, Identity, Lifecycle, StopReason
 from broker.partition import Partition, RoleChange, TopicPartition
 from broker.roles import Roles, name_of
+from broker.seen_metadata import SeenMetadata
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionResponse
@@ -67,7 +67,13 @@ PURGATORY_MAX = 20_000
 class Broker:
     """One broker. `handle` is the only way to change it."""
 
-    def __init__(self, config: BrokerConfig, identity: Identity, now_ms: int) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        identity: Identity,
+        now_ms: int,
+        seen: SeenMetadata | None = None,
+    ) -> None:
         self.config = config
         self.broker_id = config.node_id
         self.lifecycle = Lifecycle(
@@ -87,6 +93,7 @@ class Broker:
             self.lifecycle,
             self._alter,
             self.counts,
+            seen=seen or SeenMetadata(config.node_id),
             purgatory_max=PURGATORY_MAX,
             outbox=self._effects,
         )
@@ -330,7 +337,6 @@ class Broker:
             self._note(
                 Level.INFO, f"registered with broker epoch {response.broker_epoch}, previous stop was {how}"
             )
-            self._effects.append(KeepEpoch(response.broker_epoch))
             self._roles.maybe_take_roles(now_ms)
         else:
             self._note(Level.WARNING, f"registration refused: {response.error_message}")

@@ -436,9 +436,10 @@ class CallController:
 
 @dataclass(frozen=True, slots=True)
 class KeepEpoch:
-    """Store durably that we were registered with this epoch (R36)."""
+    """Store durably that we were registered with this epoch (R36), and that metadata holds it."""
 
     broker_epoch: int
+    incarnation_id: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,6 +291,15 @@ class Lifecycle:
                 return self._stop("no controller answers, stopping without controlled shutdown")
         return None
 
+    def give_up(self, text: str) -> StopReason:
+        """The registration is not to be used. Nothing was done under it, so what proved the last stop still
+        does (R36)."""
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self.was_clean = None
+        self.state = BrokerState.SHUTTING_DOWN
+        return StopReason(text, is_failure=True)
+
     def _stop(self, text: str) -> StopReason:
         self.state = BrokerState.SHUTTING_DOWN
         return StopReason(text, is_failure=False)

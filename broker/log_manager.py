@@ -97,6 +97,8 @@ class LogManager:
         self._is_closing = False
         #: epoch that all dirs have stored as the last registered one (R36)
         self._noted_epoch = clean_shutdown.UNKNOWN_EPOCH
+        #: the one that was last found in the metadata log, of the dir that knows the latest
+        self.last_registration = clean_shutdown.NEVER_REGISTERED
         self._noting = asyncio.Lock()
         self._high_watermark_of: Callable[[Key], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[Key]], None] | None = None
@@ -139,6 +141,8 @@ class LogManager:
         for log_dir in self._dirs:
             try:
                 mark = await clean_shutdown.take(self._disk, log_dir.path, log_dir.directory_id)
+                found = await clean_shutdown.read_registration(self._disk, log_dir.path)
+                self.last_registration = max(self.last_registration, found)
             except DiskError as error:
                 self._dir_failed(log_dir, error)
                 mark = None
@@ -151,14 +155,18 @@ class LogManager:
         _log.info("last shutdown was %s", story)
         return broker_epoch
 
-    async def note_registration(self, broker_epoch: int) -> None:
-        """Store durably that this epoch was registered: a mark of an earlier one proves nothing (R36)."""
+    async def note_registration(self, broker_epoch: int, incarnation_id: bytes | None = None) -> None:
+        """Store durably that this epoch was registered: a mark of an earlier one proves nothing (R36). With
+        the incarnation: the metadata log holds it."""
         async with self._noting:
             if self._noted_epoch == broker_epoch:
                 return
+            if incarnation_id is not None:
+                self.last_registration = clean_shutdown.Registration(broker_epoch, incarnation_id)
+            last = self.last_registration
             for log_dir in self._online_dirs():
                 try:
-                    await clean_shutdown.note_registration(self._disk, log_dir.path, broker_epoch)
+                    await clean_shutdown.note_registration(self._disk, log_dir.path, broker_epoch, last)
                 except DiskError as error:
                     self._dir_failed(log_dir, error)
             self._noted_epoch = broker_epoch

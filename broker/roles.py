@@ -6,6 +6,8 @@ behind our own registration record and from nothing before it (D-2). Never touch
 `broker.broker` does. Effects go to the outbox that it shares with its owner.
 """
 
+from collections.abc import Collection
+
 from broker.alter_partition import AlterPartitionQueue
 from broker.ceiling import Ceiling, Urgency
 from broker.config import BrokerConfig, log_config, max_message_bytes
@@ -17,6 +19,7 @@ from broker.events import (
     DeleteLog,
     Effect,
     Flush,
+    KeepEpoch,
     Level,
     LogOpened,
     LogsLoaded,
@@ -25,6 +28,7 @@ from broker.events import (
     Note,
     OpenLog,
     StartEpoch,
+    Stop,
     StoreCeilings,
 )
 from broker.fetch_path import FetchPath
@@ -34,6 +38,7 @@ from broker.leadership import Proposal
 from broker.lifecycle import Lifecycle
 from broker.partition import LogView, Partition, Role, RoleChange, TopicPartition
 from broker.produce_path import ProducePath
+from broker.seen_metadata import SeenMetadata
 from metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
 from metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
 from metadata.partition import PartitionRegistration
@@ -56,6 +61,7 @@ class Roles:
         alter: AlterPartitionQueue,
         counts: Counts,
         *,
+        seen: SeenMetadata,
         purgatory_max: int,
         outbox: list[Effect],
     ) -> None:
@@ -80,6 +86,7 @@ class Roles:
         #: roles are taken from metadata: the image holds our own registration (D-2)
         self.has_roles = False
         self._lifecycle = lifecycle
+        self._seen = seen
         self._alter = alter
         self._counts = counts
         #: open logs, with a role or without one yet; None until all are loaded
@@ -106,7 +113,9 @@ class Roles:
         """Replay committed records, and do what they mean for this broker once it has roles."""
         delta = MetadataDelta(self.image)
         for offset, raft_epoch, value in event.entries:
-            delta.replay(decode_record(value), offset, raft_epoch)
+            record = decode_record(value)
+            self._seen.replayed(offset, record)
+            delta.replay(record, offset, raft_epoch)
         self.image = delta.apply(event.end_offset)
         for sentence in delta.violations:
             self._counts.metadata_violations += 1
@@ -133,6 +142,8 @@ class Roles:
         epoch = self._lifecycle.broker_epoch
         if self.has_roles or self._logs is None or not self.is_registered_here():
             return
+        if not self._is_own_metadata(self._logs):
+            return
         self.has_roles = True
         self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
         self._effects += self.fetchers.restart(epoch)
@@ -144,6 +155,21 @@ class Roles:
         for local in (*view.leaders, *view.followers):
             self._apply_local(local, now_ms)
         self._lifecycle.caught_up(now_ms)
+
+    def _is_own_metadata(self, logs: Collection[TopicPartition]) -> bool:
+        """The image, which holds our registration, comes from the log that this broker has always followed.
+        Else this broker ends before it deletes what that image does not name."""
+        seen, lifecycle = self._seen, self._lifecycle
+        own = (lifecycle.broker_epoch, lifecycle.identity.incarnation_id)
+        problem = seen.problem_with(*own) or seen.problem_with_logs(logs)
+        if problem is not None:
+            reason = lifecycle.give_up(problem)
+            self._effects.append(Stop(reason.text, reason.is_failure))
+            return False
+        # Not before: with the true metadata back, this broker must not look for a registration in the other.
+        if seen.followed(*own):
+            self._effects.append(KeepEpoch(*own))
+        return True
 
     def _logs_missing(self, view: LocalChanges) -> None:
         """What we should have and did not find lies in a dir that failed, as far as anybody can tell: made

@@ -417,7 +417,7 @@ class BrokerServer:
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
 
     def _keep_epoch(self, effect: KeepEpoch) -> None:
-        work = self._log_manager.note_registration(effect.broker_epoch)
+        work = self._log_manager.note_registration(effect.broker_epoch, effect.incarnation_id)
         self._runtime.tasks.start("note registration", work)
 
     def _note(self, effect: Note) -> None:

@@ -14,6 +14,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from runtime.api import Disk, FileMissing
 from storage import checkpoint
@@ -21,7 +22,8 @@ from storage.log import Log
 from storage.meta_properties import decode_id, encode_id
 
 FILE_NAME = ".holdfast_cleanshutdown"
-#: The epoch of the last registration of this dir's broker (R36).
+#: The epoch of the last registration of this dir's broker (R36), and the last one that it found in the
+#: metadata log: not the same when it stopped in between.
 REGISTRATION_NAME = ".holdfast_registration"
 FILE_VERSION = 0
 #: What a broker registers with when no clean stop is proven.
@@ -38,6 +40,18 @@ class Mark:
     directory_id: bytes
     #: {folder name: digest}, of every partition folder of the dir
     logs: Mapping[str, str] = field(default_factory=dict)
+
+
+class Registration(NamedTuple):
+    """A registration that this dir's broker has found in the metadata log."""
+
+    #: -1 for none
+    broker_epoch: int = UNKNOWN_EPOCH
+    #: empty when it was not noted
+    incarnation_id: bytes = b""
+
+
+NEVER_REGISTERED = Registration()
 
 
 def digest(log: Log) -> str:
@@ -109,10 +123,27 @@ def agreed_epoch(marks: Sequence[Mark | None]) -> int:
     return epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
 
 
-async def note_registration(disk: Disk, log_dir: str, broker_epoch: int) -> None:
+async def read_registration(disk: Disk, log_dir: str) -> Registration:
+    """The last registration that the dir's broker has found in the metadata log. Raises: DiskError."""
+    content = _decode_object(await checkpoint.read_text(disk, posixpath.join(log_dir, REGISTRATION_NAME)))
+    replayed = content.get("replayed")
+    if not isinstance(replayed, dict):  # of an older version: what was registered was committed too
+        return Registration(_epoch_of(content))
+    incarnation = replayed.get("incarnationId")
+    incarnation_id = decode_id(incarnation) if isinstance(incarnation, str) else None
+    return Registration(_epoch_of(replayed), incarnation_id or b"")
+
+
+async def note_registration(
+    disk: Disk, log_dir: str, broker_epoch: int, replayed: Registration = NEVER_REGISTERED
+) -> None:
     """Store durably which epoch was registered last: marks of other epochs are not believed any more (R36).
-    Raises: DiskError."""
-    text = json.dumps({"version": FILE_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    `replayed`: what `read_registration` is to find. Raises: DiskError."""
+    row: dict[str, object] = {"brokerEpoch": replayed.broker_epoch}
+    if replayed.incarnation_id:
+        row["incarnationId"] = encode_id(replayed.incarnation_id)
+    content = {"version": FILE_VERSION, "brokerEpoch": broker_epoch, "replayed": row}
+    text = json.dumps(content, separators=(",", ":"))
     await checkpoint.write_atomically(disk, posixpath.join(log_dir, REGISTRATION_NAME), text)
 
 

@@ -169,6 +169,25 @@ class Cluster:
 
     async def boot(self) -> "Cluster":
         """Start all and wait until every broker runs."""
+        await self.start_controller(self._controller_disk)
+        for machine in self.machines.values():
+            await machine.boot()
+        await self.all_run()
+        return self
+
+    async def stop_controller(self) -> MemoryDisk:
+        """In order; its disk."""
+        assert self._controller is not None
+        stopping = self._controller_tasks.start("stop", self._controller.stop())
+        await self.eventually(lambda: stopping.is_done)
+        await self._controller_tasks.cancel_all()
+        self._controller_disk.process_kill()
+        self._controller_tasks = HeldTasks()
+        return self._controller_disk
+
+    async def start_controller(self, disk: MemoryDisk) -> None:
+        """On this disk."""
+        self._controller_disk = disk
         config, _ = ControllerConfig.from_properties(
             {
                 **COMMON,
@@ -185,10 +204,6 @@ class Cluster:
         log = await Log.open(runtime, "/data/log", LogConfig(segment_ms=None, retention_ms=None), clean=False)
         self._controller = ControllerServer(runtime, config, raft_config(config, "/data/log"), log)
         await self._controller.start()
-        for machine in self.machines.values():
-            await machine.boot()
-        await self.all_run()
-        return self
 
     async def all_run(self) -> None:
         """Wait until every running process is unfenced."""

@@ -26,10 +26,12 @@ class NobodySignals:
         await asyncio.get_running_loop().create_future()
 
 
-async def exit_code(cluster: Cluster, machine: BrokerMachine, metadata_dir: str = "/metadata") -> int:
+async def exit_code(
+    cluster: Cluster, machine: BrokerMachine, metadata_dir: str = "/metadata", *, seed: int = 7
+) -> int:
     """Of a process on the machine that comes to nothing."""
     clock, network, tasks = MortalClock(cluster.clock), MortalNetwork(cluster.network), HeldTasks()
-    runtime = Runtime(clock, SeededRandom(7), network, machine.disk, tasks)
+    runtime = Runtime(clock, SeededRandom(seed), network, machine.disk, tasks)
     config, _ = BrokerConfig.from_properties(
         {
             **COMMON,

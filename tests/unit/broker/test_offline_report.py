@@ -100,12 +100,15 @@ def test_what_a_start_with_a_failed_dir_did_not_find_is_reported_before_it_is_un
 # --- proofs ------------------------------------------------------------------------------------------------
 
 
-def test_epoch_of_a_registration_is_kept() -> None:
-    """R36."""
+def test_epoch_of_a_registration_is_kept_once_metadata_holds_it() -> None:
+    """R36; of metadata that is not ours it must not be kept."""
     harness = CoreHarness()
     harness.post(Started(), ControllerChanged(101, 1))
     harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 9, True))
-    assert KeepEpoch(9) in harness.others
+    assert not [effect for effect in harness.others if isinstance(effect, KeepEpoch)]
+    harness.metadata(*(register(2, offset) for offset in range(9)), register(1, 9))
+    harness.post(LogsLoaded({}, {}, {}))
+    assert KeepEpoch(9, b"i" * 16) in harness.others
 
 
 def test_proof_that_does_not_hold_is_taken_back_by_another_incarnation() -> None:

@@ -15,6 +15,7 @@ from broker.events import (
     LogsLoaded,
     LogsOffline,
     Started,
+    Stop,
 )
 from broker.partition import Partition, Role, TopicPartition
 from broker.roles import CEILINGS_WAIT_MS
@@ -170,8 +171,24 @@ def test_log_of_a_topic_that_was_deleted_meanwhile_goes_when_the_broker_is_back(
     harness = CoreHarness()
     stray = TopicPartition(b"old" + bytes(13), 0)
     harness.logs[stray] = MemoryLog(10, 0)
-    harness.join(partition(1))
+    was_here = replace(partition(1), topic_id=stray.topic_id)
+    old = (TopicRecord("old", stray.topic_id), was_here, RemoveTopicRecord(stray.topic_id))
+    harness.join(partition(1), *old)
     assert DeleteLog(stray) in harness.others
+
+
+def test_a_log_of_a_topic_that_metadata_never_had_stays_and_the_broker_ends() -> None:
+    """The controllers' metadata was lost, or is an older copy."""
+    harness = CoreHarness()
+    stray = TopicPartition(b"old" + bytes(13), 0)
+    harness.logs[stray] = MemoryLog(10, 0)
+    harness.join(partition(1))
+    (stop,) = harness.others
+    assert isinstance(stop, Stop)
+    assert stop.is_failure
+    assert stray in harness.logs
+    assert not harness.core.has_roles
+    assert not harness.core.lifecycle.is_registered
 
 
 def test_topic_settings_reach_the_log_and_the_rules() -> None:
@@ -305,7 +322,8 @@ def test_log_of_a_partition_that_was_moved_away_meanwhile_goes_when_the_broker_i
     harness.logs[KEY] = MemoryLog(10, 0)
     kept = TopicPartition(TOPIC, 1)
     harness.logs[kept] = MemoryLog(10, 0)
-    harness.join(partition(2, (2, 3), replicas=(2, 3)), partition(2, index=1))
+    moved = change(replicas=(2, 3), isr=(2, 3), leader=2)
+    harness.join(partition(2), partition(2, index=1), moved)
     assert DeleteLog(KEY) in harness.others
     assert list(harness.core.partitions) == [kept]
 

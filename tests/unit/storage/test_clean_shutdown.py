@@ -182,3 +182,27 @@ async def test_digest_differs_by_length_epochs_start_and_topic() -> None:
     found = [clean_shutdown.digest(log) for log in [*logs, started]]
     assert len(set(found)) == len(found)
     assert clean_shutdown.digest(await filled(disk, "/a/twin-0", 1, 1, 2)) == found[0]
+
+
+# --- the last registration -----------------------------------------------------------------------------
+
+
+async def test_the_registration_that_metadata_holds_is_read_back() -> None:
+    """Also behind one that nobody has found there yet."""
+    disk = await disk_with_dirs()
+    assert await clean_shutdown.read_registration(disk, DIRS[0]) == clean_shutdown.NEVER_REGISTERED
+    await clean_shutdown.note_registration(disk, DIRS[0], 3)
+    assert await clean_shutdown.read_registration(disk, DIRS[0]) == clean_shutdown.NEVER_REGISTERED
+    found = clean_shutdown.Registration(7, b"i" * 16)
+    await clean_shutdown.note_registration(disk, DIRS[0], 9, found)
+    disk.power_loss()
+    assert await clean_shutdown.read_registration(disk, DIRS[0]) == found
+
+
+async def test_what_an_older_version_noted_is_a_registration_without_incarnation() -> None:
+    disk = await disk_with_dirs()
+    path = f"{DIRS[0]}/{clean_shutdown.REGISTRATION_NAME}"
+    await checkpoint.write_atomically(disk, path, '{"version":0,"brokerEpoch":7}')
+    assert await clean_shutdown.read_registration(disk, DIRS[0]) == clean_shutdown.Registration(7)
+    await checkpoint.write_atomically(disk, path, "{")
+    assert await clean_shutdown.read_registration(disk, DIRS[0]) == clean_shutdown.NEVER_REGISTERED
