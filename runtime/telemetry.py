@@ -30,6 +30,8 @@ SAMPLES_A_STEP = 200
 #: What OpenMetrics writes after everything, and both formats before the samples of a name.
 _END = b"# EOF\n"
 _HEAD = re.compile(rb"\A(#[^\n]*\n)+")
+#: A version in an Accept header that prometheus-client cannot compare, or would repeat unread in the answer.
+_ODD_VERSION = re.compile(r"version=(?!\d{1,4}(\.\d{1,4}){0,3}\s*([;,]|\Z))", re.ASCII)
 _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
@@ -106,7 +108,7 @@ class AdminServer:
             await asyncio.sleep(0)
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = _format_of(request.headers.get("Accept", ""))
         wanted = self._begun_count + 1
         self._scraper_count += 1
         try:
@@ -185,6 +187,11 @@ class _Part(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._metrics
+
+
+def _format_of(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """How to write metrics for who accepts this, and its content type: the plain text in doubt."""
+    return choose_encoder("" if _ODD_VERSION.search(accept) else accept)
 
 
 def _metric(family: MetricFamily) -> Metric:

@@ -127,6 +127,14 @@ async def test_openmetrics_ends_once_and_at_the_end(url: str) -> None:
     assert text.endswith("# EOF\n")
 
 
+@pytest.mark.parametrize("version", ["abc", "1.x", "-", "1.0.0.dev", "2.ü", "9" * 50])
+async def test_a_format_that_cannot_be_understood_gets_the_plain_text(url: str, version: str) -> None:
+    for kind in ("application/openmetrics-text", "text/plain"):
+        status, text = await get(f"{url}/metrics", Accept=f"{kind}; version={version}")
+        assert status == 200
+        assert "kafka_server_partitions 6.0\n" in text
+
+
 async def test_what_is_below_v1_is_the_nodes_to_answer(url: str) -> None:
     status, text = await get(f"{url}/v1/a%20b?x=1&x=2&y=%3D")
     assert status == 200
