@@ -137,7 +137,9 @@ class BrokerNode:
         return log_dir.file(METADATA_FOLDER)
 
     async def _listen(self) -> None:
-        limits = ServerLimits(frame_max_bytes=self.config.frame_max_bytes)
+        limits = ServerLimits(
+            frame_max_bytes=self.config.frame_max_bytes, listeners=len(self.config.listeners)
+        )
         told: list[ListenerEndpoint] = []
         for listener, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
             server = Server(self._runtime, self.config.node_id, listener.name, self.server.handlers(), limits)

@@ -44,6 +44,8 @@ class ServerLimits:
     """What peers may take of us. All per server or per connection of it."""
 
     connection_max: int = 10_000
+    #: listeners of the node: together they take at most half of the files that it may have open
+    listeners: int = 1
     #: most bytes of one frame behind its length
     frame_max_bytes: int = FRAME_MAX_BYTES
     #: most bytes of a request's msgpack body; unpacked it may take sixty times as much for a moment
@@ -206,6 +208,11 @@ class Server:
                 for api, _ in self.routes.values()
             ),
         )
+        self._connection_max = limits.connection_max
+        if runtime.open_files_max is not None:
+            # The other half is for the logs: one that finds no file handle is taken for a dead disk.
+            half = runtime.open_files_max // 2
+            self._connection_max = min(self._connection_max, max(1, half // limits.listeners))
         self._connections: dict[int, ServerConnection] = {}
         self._connections_made = 0
         self._listener: Listener | None = None
@@ -216,6 +223,15 @@ class Server:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the bound port. Raises: NetworkError."""
         assert self._listener is None, "a server starts once"
+        if self._connection_max < self.limits.connection_max:
+            _log.warning(
+                "listener %s takes %d connections at most instead of %d: "
+                "this process may only open %d files; raise its limit (ulimit -n)",
+                self.listener_name,
+                self._connection_max,
+                self.limits.connection_max,
+                self.runtime.open_files_max,
+            )
         self._listener = await self.runtime.network.listen(host, port, lambda: ServerConnection(self))
         return self._listener.port
 
@@ -260,8 +276,8 @@ class Server:
         """Take the connection in, or say why not."""
         if self._is_closing:
             return "the node is stopping"
-        if len(self._connections) >= self.limits.connection_max:
-            return f"{self.limits.connection_max} connections are open; close some or raise the limit"
+        if len(self._connections) >= self._connection_max:
+            return f"{self._connection_max} connections are open; close some or raise the limit"
         self._connections[connection.connection_id] = connection
         if self._sweep_timer is None:
             self._sweep_later()

@@ -257,3 +257,5 @@ class Runtime:
     network: Network
     disk: Disk
     tasks: Tasks
+    #: files and connections together that this process may have open at a time; None: any number
+    open_files_max: int | None = None

@@ -88,7 +88,9 @@ def real_runtime(unsynced: str | None = None) -> Runtime:
     With `unsynced`, the disk keeps a journal in that folder of what a power loss would take.
     """
     disk: Disk = RealDisk() if unsynced is None else TrackedDisk(unsynced)
-    return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, HeldTasks())
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_files_max = None if soft == resource.RLIM_INFINITY else soft
+    return Runtime(RealClock(), RealRandom(), RealNetwork(), disk, HeldTasks(), open_files_max)
 
 
 async def until_stopped(runtime: Runtime, signals: StopSignals) -> BaseException | None:

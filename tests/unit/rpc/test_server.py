@@ -1,5 +1,6 @@
 """D3 seen from the serving side: order, pipelining, back pressure, limits, and nobody else disturbed."""
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -464,6 +465,26 @@ async def test_connections_past_the_limit_are_closed_and_the_others_stay() -> No
     assert (second.is_lost, third.is_lost) == (False, True)
     assert node.disconnected == []
     await served(node, channel)
+
+
+@pytest.mark.parametrize(("listeners", "admitted"), [(1, 4), (2, 2)])
+async def test_connections_leave_half_of_the_open_files_to_the_logs(
+    listeners: int, admitted: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node's listeners share the other half: a log that finds no handle is taken for a dead disk."""
+    runtime, _ = memory_runtime()
+    limits = ServerLimits(listeners=listeners)
+    server = Server(dataclasses.replace(runtime, open_files_max=8), 1, "INTERNAL", {}, limits)
+    port = await server.start("127.0.0.1", 0)
+    assert [record.message for record in caplog.records] == [
+        f"listener INTERNAL takes {admitted} connections at most instead of 10000: "
+        "this process may only open 8 files; raise its limit (ulimit -n)"
+    ]
+    peers = [RawPeer() for _ in range(admitted + 1)]
+    for peer in peers:
+        await runtime.network.connect("127.0.0.1", port, peer, 1_000)
+    await settle()
+    assert [peer.is_lost for peer in peers] == [False] * admitted + [True]
 
 
 async def advance(world: MemoryWorld, duration_ms: int) -> None:
