@@ -173,8 +173,10 @@ class Producer:
             await self.flush(timeout_ms)
         except TimedOut:
             pass  # told to those who wait, below
-        finally:
+        except BaseException:  # cancelled, most of all: who waits for a record is told all the same
             await self._end()
+            raise
+        await self._end()
 
     async def _end(self) -> None:
         if self._is_closed:
