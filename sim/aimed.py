@@ -92,7 +92,7 @@ class Aimed:
     def _crash_in_stop(self, stream: Stream) -> bool:
         """A broker stops in order, and goes down at any step between its leave and its end (A-19)."""
         broker = self._any_up(stream)
-        if broker is None:
+        if broker is None or not self._budget.may_stop(broker):
             return False
         has_power, boots = one_in(stream, 3), broker.boots
 
@@ -115,7 +115,7 @@ class Aimed:
     def _crash_in_start(self, stream: Stream) -> bool:
         """A broker ends, in order or not, and goes down again at any of its first steps."""
         broker = self._any_up(stream)
-        if broker is None:
+        if broker is None or not self._budget.may_stop(broker):
             return False
         has_power, boots = one_in(stream, 2), broker.boots + 1
         steps = stream.draw(_STEPS_OF_A_START)
@@ -136,7 +136,7 @@ class Aimed:
     def _stop_unseen(self, stream: Stream) -> bool:
         """A broker stops in order while no controller runs, and is back before they know (D14)."""
         broker = self._any_up(stream)
-        if broker is None:
+        if broker is None or not self._budget.may_stop(broker):
             return False
         away_ms = between(stream, 5_100, 6_500)
         for controller in self._world.controllers:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from metadata.partition import PartitionRegistration
 from sim.clients import partition_at
-from sim.nodes import SimBroker, SimNode
+from sim.nodes import SimBroker, SimNode, State
 from sim.world import World
 
 
@@ -55,6 +55,11 @@ class Budget:
         return all(
             not self._seats[place].lossy or self._has_witness(place, node) for place in self._places_of(node)
         )
+
+    def may_stop(self, node: SimNode) -> bool:
+        """True when the process may stop in order: it loses nothing, but leaves the ISR, where it may be the
+        last that is whole."""
+        return self.may_kill(node)
 
     def may_kill_all(self) -> bool:
         """True when all brokers may."""
@@ -156,10 +161,14 @@ class Budget:
         return [place for place, row in self._rows.items() if broker.node_id in row.replicas]
 
     def _has_witness(self, place: int, hit: SimBroker) -> bool:
-        """Somebody else is in the ISR and has not stopped uncleanly since."""
+        """Somebody else is in the ISR, has not stopped uncleanly since, and runs: who has stopped in order
+        leaves the ISR as soon as anybody hears of it, and nobody has an ELR seat for it then."""
         row, seats = self._rows[place], self._seats[place]
         return self._is_fresh and any(
-            broker is not hit and broker.name not in seats.unclean and broker.node_id in row.isr
+            broker is not hit
+            and broker.state is State.RUNNING
+            and broker.name not in seats.unclean
+            and broker.node_id in row.isr
             for broker in self._world.brokers
         )
 

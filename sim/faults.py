@@ -354,7 +354,7 @@ class Faults:
     def _abort_stop(self) -> bool:
         """A broker is asked to stop, and killed before it has."""
         node = self._any(self._world.brokers)
-        if node is None:
+        if node is None or not self.budget.may_stop(node):
             return False
         node.stop()
         boots = node.boots
@@ -418,7 +418,7 @@ class Faults:
 
         is_on_the_way_out = name.startswith("mark")
         self._points.arm(name, node, 0 if is_on_the_way_out else self._stream.draw(3), reached)
-        if is_on_the_way_out and node.is_up:
+        if is_on_the_way_out and node.is_up and self.budget.may_stop(node):
             node.stop()
         return True
 
@@ -468,7 +468,7 @@ class Faults:
         return True
 
     def _stop(self, node: SimNode | None) -> bool:
-        if node is None:
+        if node is None or not self.budget.may_stop(node):
             return False
         node.stop()
         return True  # it ends by itself and is brought back then

@@ -19,6 +19,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from runtime.api import DiskError
 from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
 from sim.checkers.marks import Marks
@@ -434,7 +435,9 @@ def _end(view: ReplicaView, is_cache_lost: bool) -> None:
         view.history.follow()
         view.end_offset = view.log.log_end_offset
     view.flushed_offset = view.log.flushed_offset
-    view.is_cut_under_way = view.log._guard.changing is not None
+    failure = view.log.failure
+    has_failed_in_cut = isinstance(failure, DiskError) and failure.operation in ("truncate", "unlink")
+    view.is_cut_under_way = view.log._guard.changing is not None or has_failed_in_cut
     survives = view.flushed_offset if is_cache_lost else view.log.log_end_offset
     view.survives = survives if view.survives is None else min(view.survives, survives)
 

@@ -76,7 +76,7 @@ class ReplicaView:
     compared: int = 0
     #: None while the process runs; then the end of what is surely still there
     survives: int | None = None
-    #: its process has ended inside of a truncation, whose tail may come back
+    #: its process, or its log dir, has ended inside of a truncation, whose tail may come back
     is_cut_under_way: bool = False
     #: the process has ended by itself, after a clean stop
     ended_cleanly: bool = False

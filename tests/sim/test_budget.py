@@ -127,3 +127,18 @@ def test_min_isr_is_not_lowered_below_who_is_lossy_and_counts_at_once(worlds: li
     assert other.may_set_min_isr("t", 2)
     other.lost(first)
     assert not other.may_lose(second)
+
+
+def test_without_the_manager_the_last_witness_neither_stops_nor_counts_once_it_has(
+    worlds: list[World],
+) -> None:
+    """It leaves the ISR as soon as anybody hears of it; then all that are left have stopped uncleanly."""
+    world, budget = booted(worlds, replace(SMALL, recovery_manager=False))
+    first, second, third = world.brokers
+    budget.lost(first)
+    budget.killed(second)
+    assert not budget.may_stop(third)
+    assert budget.may_stop(second), "the third is a witness"
+    third.stop()
+    world.eventually("it has stopped", lambda: third.exit_code is not None)
+    assert not budget.may_stop(second)
