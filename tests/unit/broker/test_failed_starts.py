@@ -68,16 +68,21 @@ async def stopped_cluster() -> Cluster:
     return cluster
 
 
+async def registers_cleanly(cluster: Cluster, machine: BrokerMachine) -> None:
+    """The next start of the machine has the proof still; ends the cluster."""
+    await machine.boot()
+    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
+    assert machine.node.core.lifecycle.was_clean is True
+    await cluster.end()
+
+
 async def test_controllers_that_come_too_late_cost_no_proof(failures_logged: object) -> None:
     cluster = await stopped_cluster()
     machine = cluster[2]
     cluster.network.cut_off(CONTROLLER_PORT)
     assert await exit_code(cluster, machine) == 1
     cluster.network.mend(CONTROLLER_PORT)
-    await machine.boot()
-    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
-    assert machine.node.core.lifecycle.was_clean is True
-    await cluster.end()
+    await registers_cleanly(cluster, machine)
 
 
 async def test_a_port_that_is_taken_costs_no_proof(failures_logged: object) -> None:
@@ -86,10 +91,7 @@ async def test_a_port_that_is_taken_costs_no_proof(failures_logged: object) -> N
     stranger = await cluster.network.listen("localhost", machine.port, asyncio.Protocol)  # type: ignore[arg-type]
     assert await exit_code(cluster, machine) == 1
     await stranger.close()
-    await machine.boot()
-    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
-    assert machine.node.core.lifecycle.was_clean is True
-    await cluster.end()
+    await registers_cleanly(cluster, machine)
 
 
 async def test_a_metadata_dir_of_another_node_costs_no_proof(failures_logged: object) -> None:
@@ -98,10 +100,7 @@ async def test_a_metadata_dir_of_another_node_costs_no_proof(failures_logged: ob
     await make_durably(machine.disk, "/other")
     await meta_properties.ensure(machine.disk, "/other", COMMON["holdfast.cluster.id"], 77, b"o" * 16)
     assert await exit_code(cluster, machine, "/other") == 1
-    await machine.boot()
-    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
-    assert machine.node.core.lifecycle.was_clean is True
-    await cluster.end()
+    await registers_cleanly(cluster, machine)
 
 
 async def test_a_metadata_dir_that_fails_costs_no_proof(failures_logged: object) -> None:
@@ -109,10 +108,7 @@ async def test_a_metadata_dir_that_fails_costs_no_proof(failures_logged: object)
     machine = cluster[2]
     machine.disk.fail("listdir", "/metadata/__cluster_metadata-0")
     assert await exit_code(cluster, machine) == 1
-    await machine.boot()
-    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
-    assert machine.node.core.lifecycle.was_clean is True
-    await cluster.end()
+    await registers_cleanly(cluster, machine)
 
 
 async def test_a_metadata_log_without_its_beginning_costs_no_proof() -> None:
@@ -121,10 +117,7 @@ async def test_a_metadata_log_without_its_beginning_costs_no_proof() -> None:
     machine = cluster[2]
     folder = "/metadata/__cluster_metadata-0"
     await machine.disk.rename(f"{folder}/{0:020}.log", f"{folder}/{7:020}.log")
-    await machine.boot()
-    await cluster.eventually(lambda: machine.node.core.lifecycle.is_registered)
-    assert machine.node.core.lifecycle.was_clean is True
-    await cluster.end()
+    await registers_cleanly(cluster, machine)
 
 
 async def test_a_slash_at_its_end_makes_no_other_dir_of_the_metadata_dir() -> None:

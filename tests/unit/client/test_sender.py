@@ -471,8 +471,8 @@ def test_a_gap_behind_a_refused_batch_is_no_reason_for_a_new_epoch() -> None:
     assert behind.batches[0].base_sequence == 2
 
 
-def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_one() -> None:
-    """A frozen leader reads nothing: its connection would keep these records for the delivery timeout."""
+def moved_unwritten() -> tuple[Bench, SendBatches, SendBatches]:
+    """With acks 0: what was sent to the old leader, not written yet, and then to the new one."""
     bench = Bench(acks=0)
     for broker_id in (1, 2):
         bench.sender.connected(broker_id)
@@ -480,6 +480,12 @@ def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_o
     (old,) = bench.sends()
     bench.move(0, 2)
     (new,) = bench.sends()
+    return bench, old, new
+
+
+def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_one() -> None:
+    """A frozen leader reads nothing: its connection would keep these records for the delivery timeout."""
+    bench, old, new = moved_unwritten()
     assert (new.broker_id, new.batches) == (2, old.batches)
     assert bench.sender.written(old.request_id) == [], "nobody follows the old leader any more"
     (done,) = completed(bench.sender.written(new.request_id))
@@ -487,13 +493,7 @@ def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_o
 
 
 def test_with_acks_0_a_batch_left_behind_is_done_with_when_the_old_connection_breaks_late() -> None:
-    bench = Bench(acks=0)
-    for broker_id in (1, 2):
-        bench.sender.connected(broker_id)
-    bench.put(0)
-    (old,) = bench.sends()
-    bench.move(0, 2)
-    (new,) = bench.sends()
+    bench, old, new = moved_unwritten()
     assert bench.sender.request_failed(old.request_id, 5, "reset", was_sent=True) == []
     assert len(completed(bench.sender.written(new.request_id))) == 1
     assert bench.sends(1_000) == []
