@@ -116,6 +116,7 @@ class Batch:
         "payload",
         "sent_as_head",
         "sent_epoch",
+        "sent_topic_id",
         "serial",
         "size_bytes",
         "tags",
@@ -165,6 +166,7 @@ class Batch:
         self.sent_as_head = False
         #: leader epoch it was last sent to
         self.sent_epoch = -1
+        self.sent_topic_id = b""
         self.outcome: Outcome | None = None
         self.base_offset = -1
         self.leader_epoch = -1

@@ -7,7 +7,8 @@ partitions.
   state of the queue      may send
   nothing sent            the oldest batch, after taking an identity if it has none or its own is retired
   proven, all in flight   the next batch, up to the limit from the oldest without answer
-  not proven              nothing while one is in flight: a log without state takes any first sequence (R93)
+  not proven              nothing while one is in flight: a log without state takes any first sequence (R93);
+                          so too once the topic was made again: its new log knows nothing of what was proven
   head to be repeated     the head alone, until it is acknowledged
   head refused as too large  its halves one by one, in its place and under its sequences
   retired                 only repetitions; a new epoch starts when nothing sent is left
@@ -47,6 +48,7 @@ class PartitionQueue:
         "sent",
         "stale_epoch",
         "topic",
+        "topic_id",
         "trouble",
     )
 
@@ -62,6 +64,8 @@ class PartitionQueue:
         assert 1 <= in_flight_max <= IN_FLIGHT_MAX or not idempotent
         self.topic = topic
         self.partition = partition
+        #: of the log that batches go to now; empty before the first
+        self.topic_id = b""
         self.idempotent = idempotent
         self._limit = in_flight_max
         #: for new batches; less than was asked for once one was refused as too large
@@ -80,7 +84,7 @@ class PartitionQueue:
         self._next_sequence = 0
         #: of the next batch that is sent for the first time under its sequence
         self._next_number = 0
-        #: a batch of this identity was acknowledged here
+        #: a batch of this identity was acknowledged by this log
         self._proven = not idempotent
         #: no new batch under this identity: a sent one ended without acknowledgement
         self.retired = False
@@ -138,6 +142,12 @@ class PartitionQueue:
 
     # --- sending --------------------------------------------------------------------------------------
 
+    def go_to(self, topic_id: bytes) -> None:
+        """Batches go to the log of this topic from now on."""
+        if topic_id != self.topic_id:
+            self.topic_id = topic_id
+            self._proven = not self.idempotent
+
     def next_batch(self, now_ms: int, identity: Identity | None, leader_epoch: int) -> Batch | None:
         """The batch to send now, marked as sent, or None. `identity` is the producer's newest."""
         if self.hold_until_ms > now_ms or self.broken:
@@ -184,6 +194,7 @@ class PartitionQueue:
         batch.unanswered += 1
         batch.sent_as_head = is_head
         batch.sent_epoch = leader_epoch
+        batch.sent_topic_id = self.topic_id
         self._in_flight += 1
         assert not self.idempotent or self._in_flight <= IN_FLIGHT_MAX
         return batch
@@ -193,7 +204,7 @@ class PartitionQueue:
     def acknowledged(self, batch: Batch) -> None:
         """It is in the log: forget it."""
         self._remove(batch)
-        self._proven = True
+        self._proven = self._proven or batch.sent_topic_id == self.topic_id
         self.failures = 0
         self.hold_until_ms = 0
         self.stale_epoch = -1

@@ -309,6 +309,9 @@ class Sender:
 
     def _load(self, queue: PartitionQueue, leader: Leader, requests: "list[_Load]", now_ms: int) -> None:
         # Batches of one partition go into different requests, in order; one request takes one of each.
+        view = self._cache.topic(queue.topic)
+        assert view is not None, "who has a leader is known"
+        queue.go_to(view.topic_id)
         position = 0
         while (batch := queue.next_batch(now_ms, self.identity, leader.leader_epoch)) is not None:
             assert batch.payload is not None

@@ -83,6 +83,22 @@ def test_none_is_sent_five_behind_one_without_answer() -> None:
     assert len(take_all(queue)) == 3
 
 
+def test_the_log_of_a_topic_made_again_gets_batches_one_by_one_until_it_has_acknowledged_one() -> None:
+    """It knows no sequence and takes any (R93): one sent behind others that it refuses overtakes them."""
+    queue = queue_of(*[1] * 5)
+    queue.go_to(b"old")
+    prove(queue)
+    first, second = take(queue), take(queue)
+    queue.go_to(b"new")
+    assert take_all(queue) == []
+    queue.acknowledged(first)  # by the old log, late
+    assert take_all(queue) == []
+    assert queue.returned(second, second.attempt, refused=True)
+    assert take_all(queue) == [second]
+    queue.acknowledged(second)
+    assert len(take_all(queue)) == 2
+
+
 def test_until_the_first_acknowledgement_of_an_epoch_batches_go_one_by_one() -> None:
     queue = queue_of(1, 1, 1)
     first = take(queue)

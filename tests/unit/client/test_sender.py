@@ -471,6 +471,23 @@ def test_a_gap_behind_a_refused_batch_is_no_reason_for_a_new_epoch() -> None:
     assert behind.batches[0].base_sequence == 2
 
 
+def test_behind_batches_for_a_topic_that_was_made_again_nothing_goes_to_the_new_one() -> None:
+    bench = Bench().ready().prove(0)
+    bench.put(0, size=900)
+    (sent,) = bench.sends()
+    bench.topic_id, bench.leaders = b"\x02" * 16, [(1, 0)] * 6
+    bench.tell()
+    bench.sender.metadata_changed(bench.now_ms)
+    bench.put(0, size=900)
+    assert bench.sends() == []
+    bench.answer(sent, ErrorCode.UNKNOWN_TOPIC_ID)
+    (again,) = bench.sends(advance_ms=100)
+    assert again.batches == sent.batches
+    bench.answer(again)
+    (behind,) = bench.sends()
+    assert behind.batches[0].base_sequence == 2
+
+
 def moved_unwritten() -> tuple[Bench, SendBatches, SendBatches]:
     """With acks 0: what was sent to the old leader, not written yet, and then to the new one."""
     bench = Bench(acks=0)
