@@ -1,30 +1,25 @@
 """The producer's decisions: what to send where and when, and what each answer means.
 
-Owns the queues of all partitions, buffered bytes, requests in flight, the producer's identity and the state
-of connections as reported. Takes events and `now_ms`, returns effects, never does anything (style §3.3).
+Owns the queues of all partitions, buffered bytes, requests in flight and the state of connections as
+reported. Takes events and `now_ms`, returns effects, never does anything (style §3.3).
 Rules: D9 (at once on a reset, pauses only on repeat), D12 and R90-R93 (idempotence, with `partition_queue`),
 verification.md §2.1 (outcomes).
 """
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from client.batch import Batch, Compression, Identity
 from client.broker_link import BrokerLink, Link
 from client.effects import Connect, RefreshMetadata
 from client.errors import code_of
-from client.metadata_cache import Leader, MetadataCache
+from client.metadata_cache import MetadataCache
 from client.outcomes import Outcome, Reaction, outcome_without_ack, reaction_to, refused_before_append
 from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
-from client.sender_effects import (
-    AskIdentity,
-    Complete,
-    Effect,
-    SendBatches,
-    SenderConfig,
-)
+from client.produce_packing import Packing, Request
+from client.producer_identity import ProducerIdentity
+from client.sender_effects import Complete, Effect, SendBatches, SenderConfig
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 
@@ -38,14 +33,6 @@ class _Broker(BrokerLink):
         super().__init__()
         #: queues to look at again once the link is up
         self.waiting: dict[PartitionQueue, None] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    broker_id: int
-    sent_ms: int
-    #: (queue, batch, attempt)
-    parts: tuple[tuple[PartitionQueue, Batch, int], ...]
 
 
 class Sender:
@@ -70,19 +57,10 @@ class Sender:
         self._held: dict[PartitionQueue, None] = {}
         #: queues whose leader failed or is missing: metadata must bring news
         self._stuck: dict[PartitionQueue, None] = {}
-        self._awaiting_identity: dict[PartitionQueue, None] = {}
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, Request] = {}
         self._request_id = 0
         self._stall_check_ms = 0
-        self.identity: Identity | None = None
-        self._identity_asked = False
-        #: the id itself is unusable (R93): take a fresh one instead of a new epoch
-        self._identity_fenced = False
-        self._identity_failures = 0
-        self._identity_retry_ms = 0
-        #: why the last attempt to get one failed; empty once it did not
-        self._identity_trouble = ""
-        self._identity_error: ErrorCode | None = None
+        self._identity = ProducerIdentity(config.retry)
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -90,6 +68,11 @@ class Sender:
     def has_work(self) -> bool:
         """True when `drain` could find something new."""
         return bool(self._dirty)
+
+    @property
+    def identity(self) -> Identity | None:
+        """Id and epoch of new batches; None before the first was given."""
+        return self._identity.newest
 
     @property
     def newest_serial(self) -> int:
@@ -192,9 +175,8 @@ class Sender:
 
     def want_identity(self) -> None:
         """Take an identity before the first record needs it."""
-        if self._config.idempotent and self.identity is None:
-            self._identity_retry_ms = 0
-            self._awaiting_identity.setdefault(_NOBODY, None)
+        if self._config.idempotent:
+            self._identity.want()
 
     # --- the drain ------------------------------------------------------------------------------------
 
@@ -206,12 +188,9 @@ class Sender:
         self._end_holds(now_ms)
         if self._dirty:
             self._send(now_ms, effects)
-        if self._awaiting_identity and not self._identity_asked and now_ms >= self._identity_retry_ms:
-            self._identity_asked = True
-            if self.identity is None or self._identity_fenced:
-                effects.append(AskIdentity(-1, -1))
-            else:
-                effects.append(AskIdentity(*self.identity))
+        question = self._identity.question(now_ms)
+        if question is not None:
+            effects.append(question)
         if self._is_stalled(now_ms):
             self._stall_check_ms = now_ms + self._config.stall_ms
             effects.append(RefreshMetadata())
@@ -228,8 +207,9 @@ class Sender:
             deadlines.append(batch.deadline_ms)
             break
         deadlines.extend(queue.hold_until_ms for queue in self._held)
-        if self._awaiting_identity and not self._identity_asked:
-            deadlines.append(self._identity_retry_ms)
+        question_ms = self._identity.next_deadline_ms()
+        if question_ms is not None:
+            deadlines.append(question_ms)
         for request in self._requests.values():
             deadlines.append(max(request.sent_ms + self._config.stall_ms, self._stall_check_ms))
             break
@@ -243,8 +223,8 @@ class Sender:
                 return
             queue = self._queues[batch.topic, batch.partition]
             error, trouble = batch.error, batch.error_text or queue.trouble
-            if queue.needs_identity and self._identity_trouble:
-                error, trouble = self._identity_error, self._identity_trouble
+            if queue.needs_identity and self._identity.trouble:
+                error, trouble = self._identity.error, self._identity.trouble
             queue.gave_up(batch)
             reason = trouble or "no broker took it"
             patience_ms = self._config.delivery_timeout_ms
@@ -269,7 +249,7 @@ class Sender:
 
     def _look_again(self, queue: PartitionQueue) -> None:
         self._held.pop(queue, None)
-        self._awaiting_identity.pop(queue, None)
+        self._identity.waiting.pop(queue, None)
         self._dirty[queue] = None
 
     def _is_stalled(self, now_ms: int) -> bool:
@@ -278,8 +258,8 @@ class Sender:
         return False
 
     def _send(self, now_ms: int, effects: list[Effect]) -> None:
-        #: {broker_id: [request as list of parts]}, in the order in which they were met
-        loads: dict[int, list[_Load]] = {}
+        #: by broker, in the order in which they were met
+        packings: dict[int, Packing] = {}
         queues = list(self._dirty)
         self._dirty.clear()
         for queue in queues:
@@ -296,34 +276,21 @@ class Sender:
             if not broker.is_up:
                 self._wait_for_link(queue, broker, leader.broker_id, now_ms, effects)
                 continue
-            self._load(queue, leader, loads.setdefault(leader.broker_id, []), now_ms)
+            view = self._cache.topic(queue.topic)
+            assert view is not None, "who has a leader is known"
+            queue.go_to(view.topic_id)
+            packing = packings.get(leader.broker_id)
+            if packing is None:
+                packing = packings[leader.broker_id] = Packing(self._config.request_size_bytes_max)
+            packing.take(queue, now_ms, self.identity, leader.leader_epoch)
             if queue.needs_identity:
-                self._awaiting_identity[queue] = None
-        for broker_id, requests in loads.items():
-            for load in requests:
+                self._identity.waiting[queue] = None
+        for broker_id, packing in packings.items():
+            for parts in packing.requests():
                 self._request_id += 1
-                self._requests[self._request_id] = _Request(broker_id, now_ms, tuple(load.parts))
-                effects.append(
-                    SendBatches(self._request_id, broker_id, tuple(part[1] for part in load.parts))
-                )
-
-    def _load(self, queue: PartitionQueue, leader: Leader, requests: "list[_Load]", now_ms: int) -> None:
-        # Batches of one partition go into different requests, in order; one request takes one of each.
-        view = self._cache.topic(queue.topic)
-        assert view is not None, "who has a leader is known"
-        queue.go_to(view.topic_id)
-        position = 0
-        while (batch := queue.next_batch(now_ms, self.identity, leader.leader_epoch)) is not None:
-            assert batch.payload is not None
-            size = len(batch.payload)
-            while position < len(requests) and not requests[position].has_room(
-                size, self._config.request_size_bytes_max
-            ):
-                position += 1
-            if position == len(requests):
-                requests.append(_Load())
-            requests[position].add(queue, batch, size)
-            position += 1
+                self._requests[self._request_id] = Request(broker_id, now_ms, parts)
+                batches = tuple(part.batch for part in parts)
+                effects.append(SendBatches(self._request_id, broker_id, batches))
 
     def _wait_for_link(
         self, queue: PartitionQueue, broker: _Broker, broker_id: int, now_ms: int, effects: list[Effect]
@@ -425,7 +392,7 @@ class Sender:
             self._settle(queue, effects)
             self._look_again(queue)
 
-    def _leave_old_leader(self, request: _Request, effects: list[Effect]) -> None:
+    def _leave_old_leader(self, request: Request, effects: list[Effect]) -> None:
         # The leader's silence ends here: it cannot commit any more, and the sequence makes repeating safe.
         # With acks 0 nothing does, but nothing was promised, and the socket of a frozen leader takes no more.
         for queue, batch, attempt in request.parts:
@@ -441,30 +408,19 @@ class Sender:
 
     def identity_given(self, identity: Identity) -> None:
         """A fresh id or a new epoch."""
-        assert self._identity_asked
-        self._identity_asked = False
-        self._identity_fenced = False
-        self._identity_failures = 0
-        self._identity_error, self._identity_trouble = None, ""
-        self.identity = identity
-        self._awaiting_identity.pop(_NOBODY, None)
-        for queue in list(self._awaiting_identity):
+        for queue in self._identity.given(identity):
             self._look_again(queue)
 
     def identity_failed(self, now_ms: int, code: ErrorCode | None, text: str) -> list[Effect]:
         """No broker gave one: try again after a pause. What waits for it fails when the refusal is final."""
-        assert self._identity_asked
-        self._identity_asked = False
-        self._identity_failures += 1
-        self._identity_retry_ms = now_ms + self._config.retry.pause_ms(self._identity_failures)
-        self._identity_error, self._identity_trouble = code, f"no producer id: {text}"
+        self._identity.failed(now_ms, code, text)
         effects: list[Effect] = []
-        if code is not None and not code.is_retriable:
-            for queue in list(self._awaiting_identity):
+        if self._identity.is_refused:
+            for queue in list(self._identity.waiting):
                 for batch in queue.waiting_for_identity():
                     queue.gave_up(batch)
                     outcome = outcome_without_ack(batch.unanswered)
-                    reason = f"{queue.topic}-{queue.partition}: {self._identity_trouble}"
+                    reason = f"{queue.topic}-{queue.partition}: {self._identity.trouble}"
                     self._finish(batch, outcome, effects, code, reason)
         return effects
 
@@ -517,8 +473,8 @@ class Sender:
             return self.request_failed(request_id, now_ms, text, was_sent=False)
         # No repetition helps: that is a verdict on each of its batches.
         rows = (
-            ProducePartitionResponse(bytes(16), batch.partition, code, text, -1, -1, -1, -1)
-            for _, batch, _ in self._requests[request_id].parts
+            ProducePartitionResponse(bytes(16), part.batch.partition, code, text, -1, -1, -1, -1)
+            for part in self._requests[request_id].parts
         )
         return self.answered(request_id, ProduceResponse(tuple(rows)), now_ms)
 
@@ -552,8 +508,7 @@ class Sender:
             self._stuck.pop(queue, None)
             queue.acknowledged(batch)
             outcome = Outcome.OK if self._config.acks == -1 else Outcome.OK1
-            batch_offset, batch_epoch = row.base_offset, row.leader_epoch
-            self._finish(batch, outcome, effects, base_offset=batch_offset, leader_epoch=batch_epoch)
+            self._finish(batch, outcome, effects, base_offset=row.base_offset, leader_epoch=row.leader_epoch)
             self._after_return(queue, effects)
             return
         as_head = batch.sent_as_head
@@ -567,8 +522,7 @@ class Sender:
             queue.gave_up(batch)
             self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, batch.error_text)
         elif reaction is Reaction.FENCED:
-            if queue.identity == self.identity:
-                self._identity_fenced = True
+            self._identity.fenced(queue.identity)
             queue.broken = True
         elif reaction is Reaction.GAP:
             # Behind another batch the gap is that batch, and closes when it is sent again (R92).
@@ -643,23 +597,4 @@ class Sender:
         effects.append(Complete(batch))
 
 
-class _Load:
-    """One produce request in the making."""
-
-    __slots__ = ("parts", "size_bytes")
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[PartitionQueue, Batch, int]] = []
-        self.size_bytes = 0
-
-    def has_room(self, size_bytes: int, limit_bytes: int) -> bool:
-        return not self.parts or self.size_bytes + size_bytes <= limit_bytes
-
-    def add(self, queue: PartitionQueue, batch: Batch, size_bytes: int) -> None:
-        self.parts.append((queue, batch, batch.attempt))
-        self.size_bytes += size_bytes
-
-
-#: stands for "the producer itself" among those that wait for an identity
-_NOBODY = PartitionQueue("", -1, idempotent=False)
 _EMPTY_BATCH_BYTES = Batch("", -1, 0, 1, Compression.NONE, 0, 0).size_bytes
