@@ -18,10 +18,10 @@ from client.cluster_client import ClusterClient
 from client.decoding import UNDECODABLE
 from client.effects import Connect, RefreshMetadata
 from client.errors import ClientError, CorruptRecords
-from client.fetcher import (
+from client.fetcher import Fetcher
+from client.fetcher_effects import (
     Effect,
     FetchedBatch,
-    Fetcher,
     FetcherConfig,
     LookupOffsets,
     ResetPolicy,
@@ -207,7 +207,7 @@ class Consumer:
             size = 0
             while size < max_bytes and (batch := self._fetcher.take(may_raise=not batches)) is not None:
                 if self.config.check_crcs and not DefaultRecordBatch(batch.data).validate_crc():
-                    self._put_back(batch)
+                    self._fetcher.put_back(batch)  # never past it: the next poll fetches it again
                     if not batches:
                         raise _corrupt(batch, "its crc does not match")
                     break
@@ -225,14 +225,10 @@ class Consumer:
         try:
             return self._decode(batch)
         except Exception:  # also what nobody foresaw: the position is behind the batch already
-            self._put_back(batch)
+            self._fetcher.put_back(batch)
             if may_raise:
                 raise
             return None
-
-    def _put_back(self, batch: FetchedBatch) -> None:
-        # Never past a damaged batch: the next poll fetches it again.
-        self._fetcher.seek(TopicPartition(batch.topic, batch.partition), batch.start_offset)
 
     async def _more(self, deadline_ms: float) -> bool:
         """Wait for data; False when the time is over."""

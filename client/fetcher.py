@@ -6,17 +6,22 @@ have room again. Looks at batch headers only. Rules: R55 (epochs), A-6 (unknown 
 (diverging epoch), D9.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple, TypeAlias
 
-from client.backoff import Backoff
 from client.broker_link import BrokerLink, Link
 from client.effects import Connect, RefreshMetadata
 from client.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset, code_of
+from client.fetcher_effects import (
+    Effect,
+    FetchedBatch,
+    FetcherConfig,
+    LookupOffsets,
+    ResetPolicy,
+    SendFetch,
+)
 from client.metadata_cache import Leader, MetadataCache, TopicPartition
+from client.partition_fetch import PartitionFetch
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
@@ -28,69 +33,6 @@ from protocol.messages.fetch import (
 from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from protocol.record_batch import BatchHeader, CorruptBatch, iter_batches
 
-
-class ResetPolicy(Enum):
-    """What to do when a position is not in the log; the values are Kafka's words."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    #: raise NoSuchOffset or LogTruncated
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherConfig:
-    """Limits of a consumer's core."""
-
-    max_wait_ms: int
-    min_bytes: int
-    request_bytes_max: int
-    partition_bytes_max: int
-    #: bytes fetched ahead, over all partitions; a fetch starts only below it
-    buffer_bytes_max: int
-    #: silence beyond `max_wait_ms` after which we look whether the leader is still the leader
-    stall_ms: int
-    retry: Backoff
-    reset: ResetPolicy
-    requests_per_broker_max: int = 4
-
-
-class FetchedBatch(NamedTuple):
-    """One batch as it came, not decoded. Records below `start_offset` were not asked for."""
-
-    topic: str
-    partition: int
-    start_offset: int
-    header: BatchHeader
-    data: memoryview
-    #: of the same answer, -1 when the leader does not know it yet (A-6)
-    high_watermark: int
-
-
-# --- effects -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SendFetch:
-    """Send it on the connection to the broker; answer with `request_id`."""
-
-    request_id: int
-    broker_id: int
-    request: FetchRequest
-
-
-@dataclass(frozen=True, slots=True)
-class LookupOffsets:
-    """Ask the broker for offsets; answer with `found` and `not_found`, each for its part of them."""
-
-    request_id: int
-    broker_id: int
-    timestamps: tuple[tuple[TopicPartition, int], ...]
-
-
-Effect: TypeAlias = SendFetch | LookupOffsets | Connect | RefreshMetadata
-
-
 # --- state ---------------------------------------------------------------------------------------------
 
 
@@ -101,64 +43,6 @@ class _Broker(BrokerLink):
         super().__init__()
         #: requests without answer
         self.in_flight = 0
-
-
-class PartitionFetch:
-    """One assigned partition."""
-
-    __slots__ = (
-        "buffer",
-        "buffered_bytes",
-        "error",
-        "failures",
-        "fetch_epoch",
-        "fetch_offset",
-        "high_watermark",
-        "hold_until_ms",
-        "log_start_offset",
-        "lookup",
-        "position",
-        "request_id",
-        "sent_epoch",
-        "stale_epoch",
-        "topic_id",
-        "topic_partition",
-    )
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        #: of which topic of this name the position and all epochs are; None: of whichever is met first
-        self.topic_id: bytes | None = None
-        #: next offset to hand out; None until it was looked up
-        self.position: int | None = None
-        #: next offset to fetch, behind everything in `buffer`
-        self.fetch_offset = -1
-        #: leader epoch of the batch before `fetch_offset`, -1 when it was not read here
-        self.fetch_epoch = -1
-        #: timestamp of ListOffsets that gives the position, None when it is known
-        self.lookup: int | None = None
-        self.buffer: deque[FetchedBatch] = deque()
-        self.buffered_bytes = 0
-        #: the request that may answer for it; answers to others are too late
-        self.request_id: int | None = None
-        #: leader epoch that request was sent under
-        self.sent_epoch = -1
-        self.hold_until_ms = 0
-        self.failures = 0
-        #: leader epoch that failed, -1 when there was no leader; None: the leader is fine
-        self.stale_epoch: int | None = None
-        #: highest heard of, -1 for unknown
-        self.high_watermark = -1
-        self.log_start_offset = -1
-        #: raised at the next poll; nothing is fetched before
-        self.error: ClientError | None = None
-
-    def drop_buffer(self) -> int:
-        """Forget what was fetched ahead; its bytes."""
-        dropped = self.buffered_bytes
-        self.buffer.clear()
-        self.buffered_bytes = 0
-        return dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +99,11 @@ class Fetcher:
         part = self._parts[topic_partition]
         self._move(part, offset)
         part.topic_id = self._topic_id(part)
+
+    def put_back(self, batch: FetchedBatch) -> None:
+        """It could not be handed out: go on with it, in the topic that it is of, though one of its name may
+        have been made since."""
+        self._move(self._parts[TopicPartition(batch.topic, batch.partition)], batch.start_offset)
 
     def seek_to(self, topic_partition: TopicPartition, end: ResetPolicy) -> None:
         """Go on at the first or the last offset, looked up when it is needed."""

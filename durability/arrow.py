@@ -12,7 +12,7 @@ import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from client.decoding import UNDECODABLE
-from client.fetcher import FetchedBatch
+from client.fetcher_effects import FetchedBatch
 from client.history import parse_value, value_crc32c
 from protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, check_batch
 

@@ -19,6 +19,7 @@ LEFT_OUT = {"__pycache__", "build", "dist", "node_modules"}
 #: pure modules that are parts of a bigger one and are tested through it: {module: test below tests/unit}
 TESTED_WITH = {
     "broker.known_brokers": "broker/test_roles.py",
+    "client.partition_fetch": "client/test_fetcher.py",
     "protocol.schema_compiler": "protocol/test_schema.py",
     "protocol.schema_types": "protocol/test_schema.py",
     "raft.following": "raft/test_scenarios.py",

@@ -5,7 +5,8 @@ import pytest
 from client.backoff import Backoff
 from client.effects import Connect, RefreshMetadata
 from client.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
-from client.fetcher import Effect, Fetcher, FetcherConfig, LookupOffsets, ResetPolicy, SendFetch
+from client.fetcher import Fetcher
+from client.fetcher_effects import Effect, FetcherConfig, LookupOffsets, ResetPolicy, SendFetch
 from client.metadata_cache import MetadataCache, TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
@@ -459,6 +460,19 @@ def test_in_a_topic_made_again_reading_begins_where_the_policy_says() -> None:
     bench.answer(fetch, batch(0, 2, epoch=0), watermark=2)
     assert bench.taken() == [(0, 2)]
     assert bench.fetcher.parts[P0].high_watermark == 2
+
+
+def test_a_damaged_batch_of_the_old_topic_leads_to_no_offset_in_the_new_one() -> None:
+    """It is put back after the topic was made again: its offset is one of a log that is gone."""
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=5)
+    bench.answer(bench.fetch(), batch(5, 3))
+    bench.make_topic_again()
+    damaged = bench.fetcher.take()
+    assert damaged is not None
+    bench.fetcher.put_back(damaged)
+    assert bench.fetcher.parts[P0].position == 5
+    (lookup,) = (e for e in bench.plan() if isinstance(e, LookupOffsets))
+    assert lookup.timestamps == ((P0, -2),)
 
 
 def test_without_a_policy_a_topic_made_again_is_an_error_until_a_seek() -> None:

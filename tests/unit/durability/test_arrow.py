@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
-from client.fetcher import FetchedBatch
+from client.fetcher_effects import FetchedBatch
 from client.history import make_value, value_crc32c
 from durability.arrow import Columns, to_arrow
 from protocol.record_batch import CorruptBatch, Record, encode_batch, parse_header
