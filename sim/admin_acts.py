@@ -89,6 +89,18 @@ class Operations:
             self._at(wait_ms, lambda: self._change_mind(place, is_back=follow == 1))
         return True
 
+    def move_to(self, place: int, replicas: list[int]) -> bool:
+        """To these brokers and no others: as many as its min ISR asks for, at least."""
+        if self._world.desk.is_busy or len(replicas) < self._min_isrs[partition_at(place).topic]:
+            return False
+        self._world.desk.put(f"move {place} to {replicas}", admin.move(partition_at(place), replicas))
+        return True
+
+    def cancel_move_of(self, place: int) -> None:
+        """Whatever has become of it."""
+        if not self._world.desk.is_busy:
+            self._world.desk.put(f"cancel the move of {place}", admin.move(partition_at(place), None))
+
     def _change_mind(self, place: int, *, is_back: bool) -> None:
         """A move that was just begun goes back home, or is called off."""
         if self._world.load.is_over or self._world.desk.is_busy:

@@ -25,6 +25,8 @@ _STEPS_OF_A_MARK = 3
 _STEPS_OF_A_START = 14
 #: a follower that does not fetch is in sync for so long (replica.lag.time.max.ms)
 _LAG_MS = 2_000
+#: between two looks at what is committed
+_GLANCE_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Aimed:
             "crumble": self._crumble,
             "unregister_broker": self._unregister,
         }
+        #: behind all others in the table of `sim.faults`
+        self.newest: dict[str, Callable[[Stream], bool]] = {"tear_move": self._tear_move}
 
     # --- who -------------------------------------------------------------------------------------------
 
@@ -348,3 +352,37 @@ class Aimed:
 
             self._hands.later(after_ms, restart)
         return self._operations.unregister(broker.node_id)
+
+    def _tear_move(self, stream: Stream) -> bool:
+        """A partition moves: of those that are added one gets in sync and another does not, those who stay
+        drop out, and then operators call it off (R103)."""
+        found = self._led(stream)
+        if found is None:
+            return False
+        place, row, leader = found
+        spare = [b for b in self._world.brokers if b.is_up and b.node_id not in row.replicas]
+        if row.original_replicas is not None or len(spare) < 2:
+            return False
+        joins = spare.pop(stream.draw(len(spare)))
+        late = spare[stream.draw(len(spare))]
+        others = [b for b in row.replicas if b != leader.node_id]
+        target = [joins.node_id, late.node_id, leader.node_id, *others][: max(2, len(row.replicas))]
+        if not self._operations.move_to(place, target):
+            return False
+        self._cut([late], self._world.brokers, 4 * _LAG_MS)
+        stayers = [b for b in self._world.brokers if b.node_id in others]
+
+        def watch(left: int, is_cut: bool) -> None:
+            now = self._row(place)
+            if now is not None and now.original_replicas is not None:
+                if not is_cut and joins.node_id in now.isr:
+                    self._cut([leader], stayers, 4 * _LAG_MS)
+                    is_cut = True
+                if sum(b in row.replicas for b in now.isr) < now.min_isr:
+                    self._operations.cancel_move_of(place)
+                    return
+            if left:
+                self._hands.later(_GLANCE_MS, lambda: watch(left - 1, is_cut))
+
+        watch(4 * _LAG_MS // _GLANCE_MS, False)
+        return True

@@ -67,6 +67,9 @@ MORE_FAULTS = (
     "elect_unclean",
     "switch_elr",
 )
+#: Likewise, and those that `sim.story` does not draw weights for.
+NEWEST_FAULTS = ("tear_move",)
+_ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.
 FAULT_NAMES = (
     "kill_broker",
@@ -100,6 +103,7 @@ FAULT_NAMES = (
     "disk_full",
     "crash_at_point",
     *MORE_FAULTS,
+    *NEWEST_FAULTS,
 )
 #: What may befall a node that is named.
 NODE_FAULTS = ("kill", "power", "stop", "pause", "isolate")
@@ -113,7 +117,7 @@ class Plan:
     gap_ms: int = 1_500
     #: names of faults; empty: all
     only: tuple[str, ...] = ()
-    #: by name of a fault; those not named have 1, or 0 if they are among MORE_FAULTS
+    #: by name of a fault; those not named have 1, or 0 if they are among the newer ones
     weights: dict[str, int] = field(default_factory=dict)
     #: instead of all that: (ms after the load has begun, name of a fault, or what befalls a node: "kill b2")
     script: tuple[tuple[int, str], ...] = ()
@@ -196,7 +200,7 @@ class Faults:
             self._later, self._kill, self._kill_all, self._restart_after, self._crash_at, self._return_later
         )
         aimed = Aimed(world, self.budget, self._points, self._operations, hands)
-        for name, act in (*aimed.table.items(), *self._operations.table.items()):
+        for name, act in (*aimed.table.items(), *self._operations.table.items(), *aimed.newest.items()):
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES
         self._at_nodes: dict[str, Callable[[SimNode], bool]] = {
@@ -282,7 +286,7 @@ class Faults:
         """A fault by its weight; None, the simplest choice, very rarely."""
         plan = self._plan
         weights = [
-            _PER_WEIGHT * plan.weights.get(name, int(name in plan.only or name not in MORE_FAULTS))
+            _PER_WEIGHT * plan.weights.get(name, int(name in plan.only or name not in _ONLY_IF_NAMED))
             if not plan.only or name in plan.only
             else 0
             for name in self._table

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from sim.choices import Choices
-from sim.faults import FAULT_NAMES, MORE_FAULTS, Plan
+from sim.faults import FAULT_NAMES, MORE_FAULTS, NEWEST_FAULTS, Plan
 from sim.run import shape_of
 from sim.world import Shape, varied
 
@@ -91,7 +91,7 @@ class Recipe:
         more = () if self.is_plain else MORE_FAULTS
         weights = dict(_TUNED) | dict.fromkeys(more, 1)
         if mix != "tuned":
-            usual = [name for name in FAULT_NAMES if name not in MORE_FAULTS]
+            usual = [name for name in FAULT_NAMES if name not in (*MORE_FAULTS, *NEWEST_FAULTS)]
             weights = {name: _OWN_WEIGHTS[stream.draw(len(_OWN_WEIGHTS))] for name in (*usual, *more)}
             weights.update(_TRIGGERS if mix == "triggers" else {})
         return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.partition import Partition
-from controller import election, leader_elections, partition_change, reassignment
+from controller import election, leader_elections, partition_change, reassignment, requests
 from controller.decisions import Cause, CauseKind
 from controller.election import Elected, ElectionReason, NoLeader
 from controller.elr import EligibleSets
@@ -42,19 +42,7 @@ TALL_MOVES = Setting(
     gap_ms=400,
 )
 #: moves are called off while some of the added are in sync and others of the ISR have gone
-CALLED_OFF = Setting(
-    faults={
-        "move_partition": 8,
-        "cancel_move": 6,
-        "kill_broker": 4,
-        "cut_pair": 4,
-        "cut_followers": 2,
-        "isolate_broker": 3,
-    },
-    shape={"brokers": 5, "min_isr": 3},
-    gap_ms=400,
-    seconds=25,
-)
+CALLED_OFF = Setting(faults={"tear_move": 3, "kill_broker": 1}, shape={"brokers": 5}, gap_ms=1_500)
 #: the min ISR goes up and down while the ISR is below and above it
 MIN_ISRS = Setting(
     faults={
@@ -180,13 +168,11 @@ def _begin(request: Any, draft: Any, replication: Any) -> Any:
 
 
 @mutant(
-    reassignment,
+    requests,
     "reassign",
     breaks="R103, B5, R9",
     by="A-17 A-10 I-8 I-12",
     setting=CALLED_OFF,
-    gap="needs a move of which one added replica is in sync and the other not while those who stay "
-    "have gone; a fault aimed at moves would",
 )
 def calls_off_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
     """A move is called off, or sent elsewhere, though too few of those who stay are in sync."""

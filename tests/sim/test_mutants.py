@@ -1,5 +1,8 @@
 """Wrong code on purpose is noticed, each mutant by its killing seed; and it still replaces what it names."""
 
+import ast
+import inspect
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +16,7 @@ from sim.mutants.table import MUTANTS, PARTS
 
 VERDICTS = hunt.load(RECORD)
 KILLED = [name for name, verdict in VERDICTS.items() if verdict.is_killed]
+PRODUCTION = ("protocol", "runtime", "rpc", "storage", "metadata", "raft", "controller", "broker", "client")
 #: one or two of each part that every other seed kills, for every run of the tests
 HANDFUL = (
     "no-gate",
@@ -50,6 +54,23 @@ def test_a_mutant_that_a_refactoring_made_void_is_an_error() -> None:
     renamed = SimpleNamespace(__name__="renamed", advance=lambda self, partition_epoch: None)
     with pytest.raises(AssertionError, match="takes .*'partition_epoch'"):
         Patch(renamed, "advance", wrong).replacement()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=str)
+def test_a_mutant_replaces_a_function_where_it_is_called(mutant: Mutant) -> None:
+    """A module that has imported the function by name goes on calling the right one."""
+    for patch in mutant.patches:
+        original = vars(patch.owner)[patch.name]
+        if not inspect.ismodule(patch.owner) or not inspect.isfunction(original):
+            continue
+        elsewhere = [
+            name
+            for name, module in sys.modules.items()
+            if name.partition(".")[0] in PRODUCTION and vars(module).get(patch.name) is original
+        ]
+        nodes = ast.walk(ast.parse(inspect.getsource(patch.owner)))
+        is_called_here = any(isinstance(node, ast.Name) and node.id == patch.name for node in nodes)
+        assert is_called_here or elsewhere == [patch.owner.__name__], f"{patch.place}: {elsewhere}"
 
 
 def test_every_mutant_has_its_verdict_or_a_reason_and_the_page_tells() -> None:
