@@ -10,6 +10,7 @@ from functools import partial
 
 from sim.admin_acts import Operations
 from sim.aimed import Aimed, Hands
+from sim.aimed_clients import AimedClients
 from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.disk_faults import DiskFaults
@@ -68,7 +69,7 @@ MORE_FAULTS = (
     "switch_elr",
 )
 #: Likewise, and those that `sim.story` does not draw weights for.
-NEWEST_FAULTS = ("tear_move",)
+NEWEST_FAULTS = ("tear_move", "flap_isr")
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.
 FAULT_NAMES = (
@@ -200,7 +201,9 @@ class Faults:
             self._later, self._kill, self._kill_all, self._restart_after, self._crash_at, self._return_later
         )
         aimed = Aimed(world, self.budget, self._points, self._operations, hands)
-        for name, act in (*aimed.table.items(), *self._operations.table.items(), *aimed.newest.items()):
+        clients = AimedClients(world, self.budget, self._operations, hands)
+        tables = aimed.table | self._operations.table | aimed.newest | clients.table
+        for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES
         self._at_nodes: dict[str, Callable[[SimNode], bool]] = {

@@ -11,7 +11,7 @@ from client.fetcher import Fetcher
 from client.outcomes import Outcome
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
-from sim.mutants.keeping import RETRIES
+from sim.mutants.keeping import FLAPPING, RETRIES
 from sim.mutants.mutant import Setting, mutant
 
 #: nobody answers for longer than a delivery may take
@@ -131,9 +131,7 @@ def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_
     "next_batch",
     breaks="R93",
     by="reordered doubled",
-    setting=LOSING_PRODUCERS,
-    gap="needs a log that lost its producer twice while five batches wait; a fault aimed at full "
-    "pipelines would",
+    setting=FLAPPING,
 )
 def fills_pipeline_before_proof(
     original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int

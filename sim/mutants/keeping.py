@@ -46,17 +46,7 @@ RETRIES = Setting(
 
 #: the ISR is now below min ISR, now not, while many batches are on their way
 FLAPPING = Setting(
-    faults={
-        "kill_broker": 4,
-        "isolate_broker": 4,
-        "clog": 4,
-        "cut_clients": 3,
-        "reset": 3,
-        "isolate_leader": 2,
-    },
-    shape={"producers": 8},
-    seconds=30,
-    gap_ms=400,
+    faults={"flap_isr": 1}, shape={"producers": 8, "min_isr": 3, "partitions": 2}, gap_ms=1_200
 )
 
 
@@ -300,7 +290,6 @@ def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
     breaks="R92",
     by="reordered doubled",
     setting=FLAPPING,
-    gap="needs an ISR that flaps between two requests of one pipeline; a fault aimed at full pipelines would",
 )
 def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
     """A batch is appended though the one before it is missing."""
