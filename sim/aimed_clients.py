@@ -20,6 +20,10 @@ _MS = 1_000_000
 _GLANCE_MS = 10
 #: an ISR that is not whole by then is not waited for
 _PATIENCE_MS = 3_000
+#: machines without power have returned by then, and their replicas are in sync
+_RETURN_MS = 8_000
+#: longer than producers wait before they ask for other leaders
+_STALL_MS = 1_000
 
 
 class AimedClients:
@@ -30,7 +34,10 @@ class AimedClients:
         self._budget = budget
         self._operations = operations
         self._hands = hands
-        self.table: dict[str, Callable[[Stream], bool]] = {"flap_isr": self._flap_isr}
+        self.table: dict[str, Callable[[Stream], bool]] = {
+            "flap_isr": self._flap_isr,
+            "forget_producers": self._forget_producers,
+        }
 
     # --- who -------------------------------------------------------------------------------------------
 
@@ -61,11 +68,61 @@ class AimedClients:
         led = self._led(self._world.load.places)
         if not led:
             return False
-        place, row = led[stream.draw(len(led))]
+        place, _ = led[stream.draw(len(led))]
         is_new = one_in(stream, 2)
         held_ms, is_lost = between(stream, 100, 800), one_in(stream, 3)
         if not is_new:
             return self._stop_below_min_isr(place, held_ms, is_lost)
+        return self._with_new_partition(
+            place, lambda fresh: self._stop_below_min_isr(fresh, held_ms, is_lost)
+        )
+
+    def _forget_producers(self, stream: Stream) -> bool:
+        """All replicas of a new partition lose power while nothing of it is on its way, so that their logs
+        may know no producer any more; then its ISR flaps, and nobody hears what the leader answers (R93)."""
+        led = self._led(self._world.load.places)
+        if not led:
+            return False
+        load, (place, _) = self._world.load, led[stream.draw(len(led))]
+        held_ms, used_ms, idle_ms = (
+            between(stream, 100, 800),
+            between(stream, 600, 1_500),
+            between(stream, 100, 400),
+        )
+
+        def use(fresh: int) -> None:
+            """Whoever has no answer for a while asks for metadata, and finds the partition."""
+            for broker in self._world.brokers:
+                for connection in self._answers_of(broker):
+                    connection.stall(self._world.loop.now_ns + _STALL_MS * _MS)
+            self._hands.later(_STALL_MS + used_ms, lambda: rest(fresh))
+
+        def rest(fresh: int) -> None:
+            """No producer writes there for a while."""
+            load.resting.add(fresh)
+            self._hands.later(idle_ms, lambda: lose(fresh))
+
+        def lose(fresh: int) -> None:
+            row = dict(self._world.partitions()).get(fresh)
+            if row is None:
+                return
+            for broker in self._world.brokers:
+                if broker.node_id in row.replicas:
+                    self._hands.crash_at(broker, broker.boots, "its replicas", True)
+            again(fresh, row.leader_epoch, _RETURN_MS // _GLANCE_MS)
+
+        def again(fresh: int, epoch: int, left: int) -> None:
+            row = dict(self._led([fresh])).get(fresh)
+            if row is not None and row.leader_epoch > epoch and len(row.isr) >= row.min_isr:
+                load.resting.discard(fresh)
+                self._stop_below_min_isr(fresh, held_ms, True)
+            elif left:
+                self._hands.later(_GLANCE_MS, lambda: again(fresh, epoch, left - 1))
+
+        return self._with_new_partition(place, use)
+
+    def _with_new_partition(self, place: int, what: Callable[[int], object]) -> bool:
+        """Once there is one more in the topic of this one, and has a leader."""
         known = {place for place, _ in self._world.partitions()}
         if not self._operations.add_partition_of(place):
             return False
@@ -73,8 +130,7 @@ class AimedClients:
         def watch(left: int) -> None:
             fresh = [p for p in self._world.load.places if p not in known]
             if fresh and self._led(fresh):
-                self._budget.update()
-                self._stop_below_min_isr(fresh[0], held_ms, is_lost)
+                what(fresh[0])
             elif left:
                 self._hands.later(_GLANCE_MS, lambda: watch(left - 1))
 
@@ -90,6 +146,7 @@ class AimedClients:
         count = len(row.isr) - row.min_isr + 1
         if not 0 < count <= len(followers):
             return False
+        self._budget.update()
         for follower in followers[:count]:
             if self._budget.may_stop(follower):
                 follower.stop()
@@ -97,7 +154,7 @@ class AimedClients:
         return True
 
     def _hold_answers(self, place: int, leader: SimBroker, held_ms: int, is_lost: bool) -> None:
-        """What a leader says to producers comes that much after the ISR was below min ISR and is whole again."""
+        """What a leader tells producers comes so long after the ISR fell below min ISR and was whole."""
         world, boots = self._world, leader.boots
         whole: list[bool] = []
 

@@ -72,6 +72,8 @@ class Load:
     bootstrap: str
     #: of the partitions that get records; grows
     places: list[int]
+    #: those of them that get none for now
+    resting: set[int] = field(default_factory=set)
     #: set when producers shall send no more
     is_over: bool = False
     #: set when the consumer shall stop
@@ -133,7 +135,10 @@ def producer(
             try:
                 for _ in range(between(work, 1, 3)):
                     pseq, value = ledger.next_value(40 + work.draw(200))
-                    topic, index = partition_at(load.places[work.draw(len(load.places))])
+                    place = load.places[work.draw(len(load.places))]
+                    if place in load.resting:
+                        continue
+                    topic, index = partition_at(place)
                     await producer.send(topic, value, partition=index, tag=pseq)
             except ClientError:
                 continue  # no metadata or no room for long: the record was not written down either

@@ -69,7 +69,7 @@ MORE_FAULTS = (
     "switch_elr",
 )
 #: Likewise, and those that `sim.story` does not draw weights for.
-NEWEST_FAULTS = ("tear_move", "flap_isr")
+NEWEST_FAULTS = ("tear_move", "flap_isr", "forget_producers")
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.
 FAULT_NAMES = (
