@@ -1,17 +1,18 @@
 """Faults of several steps reach the states that they are aimed at; and marks count where they can be met."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from sim.checkers.marks import MARKS, marks_of
 from sim.choices import Choices
-from sim.faults import Plan
+from sim.faults import Faults, Plan
 from sim.points import Points
 from sim.run import run
 from sim.story import BANDS
-from sim.world import Shape, World
+from sim.world import Shape, World, logs_of
 
 SHAPE = replace(Shape(), partitions=2, producers=2, recovery_manager=True)
 
@@ -42,6 +43,64 @@ def test_a_stop_is_cut_short_at_many_of_its_steps() -> None:
     cut_short = sum(count for name, count in result.faults.items() if name.endswith("at a stop"))
     assert cut_short > 3
     assert result.marks["ended after leaving, logs not flushed"] > 0
+
+
+def test_a_move_is_called_off_while_too_few_of_those_who_stay_are_in_sync() -> None:
+    """R103 refuses it; operators' other acts of this plan are the beginnings of moves."""
+    lines: list[str] = []
+    shape, plan = replace(SHAPE, brokers=5), Plan(gap_ms=2_500, only=("tear_move",))
+    result = run(Choices("1"), shape, 14, plan=plan, sink=lines.append)
+    assert result.violation is None, result.as_text()
+    refused = [line for line in lines if " act cancel " in line and "INVALID_REPLICA_ASSIGNMENT" in line]
+    assert refused
+
+
+def test_an_isr_flaps_and_who_waits_for_an_answer_waits_longer_than_it_is_below_min_isr() -> None:
+    lows, in_flight = 0, 0
+    for world in playing("flap_isr", replace(SHAPE, min_isr=3), 14):
+        rows = world.partitions()
+        lows += any(len(row.isr) < row.min_isr for _, row in rows)
+        in_flight += any(len(row.isr) == row.min_isr and under_way(world, row.leader) for _, row in rows)
+    assert lows > 10
+    assert in_flight > 10
+
+
+def test_a_log_forgets_its_producers_while_nothing_of_it_is_under_way() -> None:
+    shape = replace(SHAPE, over_budget=True, recovery_manager=False, every_write=False)
+    ends: dict[int, int] = {}
+    emptied: set[int] = set()
+    for world in playing("forget_producers", shape, 25):
+        for place, row in world.partitions():
+            broker = next((b for b in world.brokers if b.node_id == row.leader), None)
+            replica = None if broker is None else world.replica(broker, place)
+            if replica is not None and place in world.load.resting:
+                end = replica.log.log_end_offset
+                emptied |= {place} if end == 0 < ends.get(place, 0) else set()
+            elif replica is not None:
+                ends[place] = replica.log.log_end_offset
+    assert emptied
+
+
+def playing(fault: str, shape: Shape, seconds: int) -> Iterator[World]:
+    """A world with load and this fault, again and again."""
+    world = World(shape, Choices("2"))
+    faults = Faults(world, Plan(gap_ms=2_500, only=(fault,)))
+    with logs_of(world):
+        world.boot()
+        world.start_load()
+        faults.start()
+        for _ in range(seconds * 50):
+            world.pass_time(20)
+            yield world
+    assert faults.counts[fault] > 1
+    world.close()
+
+
+def under_way(world: World, leader: int | None) -> bool:
+    """Some answer of this broker to a producer has not arrived."""
+    hosts = {machine.host for machine in world.producer_machines.values()}
+    ends = [c for c in world.network.connections if c.host.name == f"b{leader}" and c.other.host in hosts]
+    return any(end._arrivals_due for end in ends)
 
 
 def test_marks_count_only_where_they_can_be_met() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from sim.choices import Choices
 from sim.disk import ProcessDisk
-from sim.faults import FAULT_NAMES, MORE_FAULTS, Faults, Plan
+from sim.faults import FAULT_NAMES, MORE_FAULTS, NEWEST_FAULTS, Faults, Plan
 from sim.loop import Process
 from sim.page_cache import Inode
 from sim.run import run
 from sim.runtime import SimClock
+from sim.story import Recipe
 from sim.world import Shape, World
 
 SHAPE = replace(Shape(), producers=2, partitions=2)
@@ -26,6 +27,7 @@ MACHINES = tuple(name for name in FAULT_NAMES if name not in OPERATORS)
 def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
     log_dirs = 2 if name == "fail_dir" else 1
     shape = ROTTEN if name == "keep_copy" else replace(SHAPE, recovery_manager=True, log_dirs=log_dirs)
+    shape = replace(shape, brokers=5 if name == "tear_move" else shape.brokers)
     result = run(Choices("4"), shape, 4, plan=Plan(gap_ms=700, only=(name,)))
     assert result.violation is None, result.as_text()
     assert sum(result.faults.values()) > 0, result.as_text()
@@ -34,7 +36,9 @@ def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
 def test_there_are_more_than_twelve_kinds_and_a_plan_must_name_the_newer_ones() -> None:
     assert len(FAULT_NAMES) == len(set(FAULT_NAMES)) > 50
     result = run(Choices("2"), replace(SHAPE, voters=1), 3, plan=Plan(gap_ms=100))
-    assert not set(result.faults) & set(MORE_FAULTS)
+    assert not set(result.faults) & {*MORE_FAULTS, *NEWEST_FAULTS}
+    stories = [Recipe().story(str(seed)) for seed in range(10)]
+    assert all(not set(story.plan.weights) & set(NEWEST_FAULTS) for story in stories)
 
 
 def test_a_voter_that_is_lost_stays_away_until_all_is_healed_and_the_others_are_a_majority() -> None:
