@@ -348,14 +348,15 @@ class BestLogWins(Property):
             seen.broken(self, index, f"{leader} is elected of {logs}")
         if missing and not unclean:
             seen.broken(self, index, f"{missing} of {change.before} were not compared: {logs}")
-        for broker_id, (_, end_offset) in logs.items():
+        for broker_id, told in logs.items():
             view = seen.live_replica(index, broker_id)
-            if view is not None and view.role is not Role.LEADER and view.end_offset < end_offset:
-                if view.history.cut or view.registration is None:
-                    continue
+            if told[1] < 0 or view is None or view.role is Role.LEADER or view.registration is None:
+                continue
+            # Without a leader a log does not grow either: who feeds it leads no more.
+            end = view.log.last_epoch, view.end_offset
+            if end != told and not view.history.cut:
                 if view.registration.leader_epoch <= change.before.leader_epoch:
-                    story = f"{broker_id} told of {end_offset}, its log ends at {view.end_offset} (D-3)"
-                    seen.broken(self, index, story)
+                    seen.broken(self, index, f"{broker_id} told of {told}, its log ends at {end} (D-3)")
 
 
 class ReassignmentKeepsData(Property):
