@@ -255,10 +255,19 @@ class Operations:
         topic = self._topic(stream)
         if topic is None or not self._world.shape.over_budget:
             return False
-        value = _STRATEGIES[stream.draw(len(_STRATEGIES))]
-        act = admin.set_config(Resource.topic(topic.name), "unclean.recovery.strategy", value)
-        self._world.desk.put(f"strategy of {topic.name}: {value}", act)
+        self._set_strategy(topic.name, _STRATEGIES[stream.draw(len(_STRATEGIES))])
         return True
+
+    def be_aggressive(self, place: int) -> bool:
+        """Whoever is there may lead this partition, and the others of its topic: as `_change_strategy`."""
+        if self._world.desk.is_busy or not self._world.shape.over_budget:
+            return False
+        self._set_strategy(partition_at(place).topic, "Aggressive")
+        return True
+
+    def _set_strategy(self, topic_name: str, value: str | None) -> None:
+        act = admin.set_config(Resource.topic(topic_name), "unclean.recovery.strategy", value)
+        self._world.desk.put(f"strategy of {topic_name}: {value}", act)
 
     def _switch_elr(self, stream: Stream) -> bool:
         if self._world.desk.is_busy or not self._world.shape.switches_elr:

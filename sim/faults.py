@@ -11,6 +11,7 @@ from functools import partial
 from sim.admin_acts import Operations
 from sim.aimed import Aimed, Hands
 from sim.aimed_clients import AimedClients
+from sim.aimed_links import AimedLinks
 from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.disk_faults import DiskFaults
@@ -69,7 +70,7 @@ MORE_FAULTS = (
     "switch_elr",
 )
 #: Likewise, and those that `sim.story` does not draw weights for.
-NEWEST_FAULTS = ("tear_move", "flap_isr", "forget_producers")
+NEWEST_FAULTS = ("tear_move", "flap_isr", "forget_producers", "late_metadata", "late_copy", "stale_answer", "late_voters")
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.
 FAULT_NAMES = (
@@ -202,7 +203,8 @@ class Faults:
         )
         aimed = Aimed(world, self.budget, self._points, self._operations, hands)
         clients = AimedClients(world, self.budget, self._operations, hands)
-        tables = aimed.table | self._operations.table | aimed.newest | clients.table
+        links = AimedLinks(world, self._operations, hands)
+        tables = aimed.table | self._operations.table | aimed.newest | clients.table | links.table
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES

@@ -93,6 +93,7 @@ class SimConnection:
         "host",
         "is_closing",
         "is_lost",
+        "late_ns",
         "network",
         "number",
         "process",
@@ -118,6 +119,8 @@ class SimConnection:
         #: (arrival, what) under way from here to the other end; a timer is set for the first
         self._arrivals_due: deque[tuple[int, bytes | End]] = deque()
         self._last_arrival_ns = 0
+        #: what is written here is under way for so much longer than on other connections of the link
+        self.late_ns = 0
         #: what a cut holds back
         self._held: deque[bytes | End] = deque()
         self.is_closing = False
@@ -126,6 +129,11 @@ class SimConnection:
     @property
     def peer(self) -> str:
         return self._peer
+
+    @property
+    def handler(self) -> ConnectionHandler:
+        """Who is called on this side."""
+        return self._handler
 
     @property
     def other(self) -> "SimConnection":
@@ -180,7 +188,7 @@ class SimConnection:
         now_ns = network.loop.now_ns
         size = len(what) if isinstance(what, bytes) else 0
         link = network.link(self.host, self._other.host)
-        arrival_ns = max(now_ns, link.clogged_until_ns) + link.delay_ns(network.stream, size)
+        arrival_ns = max(now_ns, link.clogged_until_ns) + link.delay_ns(network.stream, size) + self.late_ns
         arrival_ns = self._last_arrival_ns = max(arrival_ns, self._last_arrival_ns)
         due = self._arrivals_due
         due.append((arrival_ns, what))
@@ -429,6 +437,7 @@ class SimNetwork:
             link.is_cut = False
             link.clogged_until_ns = 0
         for connection in list(self.connections):
+            connection.late_ns = 0
             connection.release(self.stream.draw(200) * 1_000_000)
             if connection.other.is_lost:  # its last words may be held
                 connection.other.release(self.stream.draw(200) * 1_000_000)

@@ -255,3 +255,19 @@ def test_a_stalled_connection_is_overtaken_and_keeps_its_order(two: Two) -> None
     assert two.far.received == b""
     two.pass_time(200)
     assert two.far.received == b"onetwo"
+
+
+def test_a_late_connection_delays_one_way_until_all_is_healed(two: Two) -> None:
+    two.connect()
+    near = next(end for end in two.network.connections if end.host is two.client)
+    near.late_ns = 500 * MS
+    two.write(b"one")
+    two.pass_time(400)
+    assert two.far.received == b""
+    two.pass_time(200)
+    assert two.far.received == b"one"
+    assert near.other.late_ns == 0
+    two.network.heal()
+    two.write(b"two")
+    two.pass_time(400)
+    assert two.far.received == b"onetwo"

@@ -14,7 +14,17 @@ from sim.checkers import partitions
 from sim.checkers.replicas import TypeOK
 from sim.checkers.views import Change, Property
 from sim.world import Shape
-from tests.sim.checkers.histories import TOPIC_ID, Scene, broker, change, image, row
+from tests.sim.checkers.histories import (
+    TOPIC_ID,
+    Scene,
+    broker,
+    change,
+    follows,
+    image,
+    mark,
+    row,
+    view_of,
+)
 
 MANAGER = Shape(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
@@ -238,6 +248,23 @@ def test_a_change_that_breaks_a_property_is_seen_and_the_one_beside_it_is_not(na
         said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, told))  # noqa: B023
         assert (said is not None) is is_broken, said
         assert said is None or said.startswith(case.one.name)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_broken"),
+    [((5, 2), False), ((5, 3), True), ((5, 1), True), ((4, 2), True), ((-1, -1), False)],
+    ids=["the same", "cut since", "grown since", "another epoch", "only a claim"],
+)
+def test_a_log_that_was_compared_is_still_the_one_that_was_told_of_d3(
+    told: tuple[int, int], is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(partitions.BestLogWins(), MANAGER)
+    monkeypatch.setattr(scene.seen, "is_live", lambda view: True)
+    follows(view_of(scene, 1, [mark(0), mark(1)]), leader=None, isr=())
+    logs = (LogEnd(1, *told), LogEnd(2, 5, 80))
+    chosen = change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, logs=logs)
+    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, chosen))
+    assert (said is not None and "D-3" in said) is is_broken, said
 
 
 @pytest.mark.parametrize(

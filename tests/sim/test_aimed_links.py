@@ -1,0 +1,104 @@
+"""Links on which only some connections are late: each choreography reaches the state that it is aimed at."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.partition import Partition
+from controller.proposal_order import ProposalOrder
+from controller.unclean_recovery import UncleanRecovery, Verdict
+from protocol.messages.fetch import FetchResponse
+from raft.node import RaftNode
+from raft.roles import Follower
+from sim.choices import Choices
+from sim.faults import NEWEST_FAULTS, Plan
+from sim.run import run
+from sim.story import Recipe
+from sim.world import Shape
+
+SHAPE = replace(Shape(), partitions=2, producers=2, recovery_manager=True)
+
+
+def play(fault: str, met: list[object], shape: Shape = SHAPE) -> None:
+    """Until the state is met; no promise is broken on the way there."""
+    for seed in ("1", "2", "3", "4"):
+        result = run(Choices(seed), shape, 12, plan=Plan(gap_ms=4_000, only=(fault,)))
+        assert result.violation is None, result.as_text()
+        if met:
+            return
+    raise AssertionError("never met")
+
+
+def test_what_was_granted_is_known_before_metadata_tells_of_what_came_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[object] = []
+    original = Partition.apply_registration
+
+    def apply(self: Partition, registration: Any, now_ms: int) -> Any:
+        known = self.registration
+        if known is not None and registration.partition_epoch < known.partition_epoch:
+            met.append(registration)
+        return original(self, registration, now_ms)
+
+    monkeypatch.setattr(Partition, "apply_registration", apply)
+    play("late_metadata", met)
+
+
+def test_a_proposal_arrives_after_its_copy_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[object] = []
+    original = ProposalOrder.refusal
+
+    def refusal(self: ProposalOrder, request: Any) -> Any:
+        answer = original(self, request)
+        if answer is not None:
+            met.append(answer)
+        return answer
+
+    monkeypatch.setattr(ProposalOrder, "refusal", refusal)
+    play("late_copy", met)
+
+
+def test_a_broker_answers_for_its_log_while_it_follows_a_former_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[object] = []
+    original = UncleanRecovery.take_log_info
+
+    def take(self: UncleanRecovery, image: Any, event: Any) -> Verdict:
+        verdict = original(self, image, event)
+        if verdict is Verdict.STALE_LEADER_EPOCH:
+            met.append(event)
+        return verdict
+
+    monkeypatch.setattr(UncleanRecovery, "take_log_info", take)
+    play("stale_answer", met, replace(SHAPE, over_budget=True))
+
+
+def test_a_stale_answer_is_not_played_where_nothing_may_be_lost() -> None:
+    result = run(Choices("1"), SHAPE, 4, plan=Plan(gap_ms=1_000, only=("stale_answer",)))
+    assert result.violation is None
+    assert not result.faults
+
+
+def test_a_voter_hears_what_a_former_leader_told_it_when_it_follows_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[object] = []
+    original = RaftNode._answered
+
+    def answered(self: RaftNode, request_id: int, response: Any) -> None:
+        member = self._member
+        if isinstance(response, FetchResponse) and isinstance(member.role, Follower):
+            epoch = member.state.raft_epoch
+            met.extend(row for row in response.partitions if row.diverging_epoch and row.leader_epoch < epoch)
+        original(self, request_id, response)
+
+    monkeypatch.setattr(RaftNode, "_answered", answered)
+    play("late_voters", met)
+
+
+def test_no_story_draws_them() -> None:
+    for seed in range(30):
+        assert not set(Recipe().story(str(seed)).plan.weights) & set(NEWEST_FAULTS)
