@@ -40,6 +40,8 @@ PROPOSALS = Setting(
         "isolate_broker": 2,
     }
 )
+#: a refused proposal comes once more, long after it was sent
+COPIES = Setting(faults={"late_copy": 6}, gap_ms=5_000, seconds=25)
 #: with min ISR 3 of 3 the ELR fills while two are in sync
 TALL = Setting(
     faults={"isolate_broker": 4, "isolate_leader": 3, "kill_broker": 3, "kill_leader": 4, "pause_leader": 2},
@@ -365,9 +367,7 @@ def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_i
     "refusal",
     breaks="D-4, A-15",
     by="A-4 I-7 I-8",
-    setting=OVERTAKEN,
-    gap="needs a copy that arrives after its retry was refused and the replica unfenced again, all "
-    "within one partition epoch; the model, which has no clocks, kills it in 1 of 300 walks",
+    setting=COPIES,
 )
 def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
     """A refused proposal may be granted by a late copy of itself."""
