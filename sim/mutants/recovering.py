@@ -78,6 +78,13 @@ CHANGED = Setting(
     gap_ms=500,
     seconds=20,
 )
+#: beyond the budget a broker does not know yet that its leader leads no more, and is fed by it
+STILL_FED = Setting(
+    band="over-budget",
+    faults={"stale_answer": 6},
+    shape={"recovery_manager": True},
+    gap_ms=5_000,
+)
 
 
 @mutant(unclean_recovery, "_is_decided", row=24, breaks="R64, R65", by="I-8 I-13 A-14 B-", setting=ALL_DOWN)
@@ -196,9 +203,7 @@ def counts_answers_of_former_incarnations(original: Any, self: Any, image: Any, 
     "take_log_info",
     breaks="R62, F44",
     by="A-14 I-8 Refinement",
-    setting=CHANGED,
-    gap="needs an unfenced broker that has not read yet that its leader is gone, and is still fed "
-    "by it; links on which only the fetches of metadata are slow would unmask it",
+    setting=STILL_FED,
 )
 def counts_answers_of_other_epochs(original: Any, self: Any, image: Any, event: Any) -> Any:
     """An answer counts though the broker follows a former leader still, and may yet cut its log."""
