@@ -5,12 +5,14 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
+from protocol.messages.fetch import FetchResponse
 from raft import election, following, quorum
 from raft.effects import Reply, Send
 from raft.leadership import Leader
 from raft.log_shape import LogShape
 from raft.log_writer import LogWriter
 from raft.member import Member
+from raft.node import RaftNode
 from raft.quorum import QuorumState, Votes, majority_offset
 from raft.state_file import StateFile
 from sim.mutants.mutant import Patch, Setting, mutant
@@ -75,6 +77,8 @@ LATE_VOTERS = Setting(
     gap_ms=300,
     seconds=25,
 )
+#: what a leader of the quorum has told a voter comes when the voter follows the next one
+CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
 
 
 # --- votes -------------------------------------------------------------------------------------------------
@@ -300,9 +304,9 @@ def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
     "fetch_answered",
     breaks="A-15, D-4",
     by="Q-2 OwnBug",
-    setting=LATE_VOTERS,
-    gap="needs an answer without error of one who leads no more to a fetch that is still waited "
-    "for; a stall aimed at fetches of voters would",
+    setting=CUT_LATE,
+    masked="every change of role forgets the fetch under way, and an answer without error is of who leads "
+    "the asked epoch; the pair is takes-any-answer",
 )
 def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
     """An answer counts as if the leader had given it, in the present epoch."""
@@ -310,6 +314,25 @@ def takes_answers_of_others(original: Any, member: Any, response: Any) -> Any:
     if row is None or row.error_code or getattr(member.role, "leader_id", None) is None:
         return original(member, response)
     return following._take(member, row)
+
+
+def _any_request(original: Any, self: Any, request_id: int, response: Any) -> Any:
+    if isinstance(response, FetchResponse):
+        return following.fetch_answered(self._member, response)
+    return original(self, request_id, response)
+
+
+@mutant(
+    following,
+    "fetch_answered",
+    breaks="A-15, D-4",
+    by="OwnBug K14 Q-2 Q-3",
+    setting=CUT_LATE,
+    more=(Patch(RaftNode, "_answered", _any_request),),
+)
+def takes_any_answer(original: Any, member: Any, response: Any) -> Any:
+    """An answer counts as if the leader had given it in the present epoch, to whichever fetch it is one."""
+    return takes_answers_of_others(original, member, response)
 
 
 @mutant(Member, "raise_high_watermark", breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED)
