@@ -12,6 +12,7 @@ from sim.admin_acts import Operations
 from sim.aimed import Aimed, Hands
 from sim.aimed_clients import AimedClients
 from sim.aimed_links import AimedLinks
+from sim.aimed_logs import AimedLogs
 from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.disk_faults import DiskFaults
@@ -70,7 +71,16 @@ MORE_FAULTS = (
     "switch_elr",
 )
 #: Likewise, and those that `sim.story` does not draw weights for.
-NEWEST_FAULTS = ("tear_move", "flap_isr", "forget_producers", "late_metadata", "late_copy", "stale_answer", "late_voters")
+NEWEST_FAULTS = (
+    "tear_move",
+    "flap_isr",
+    "forget_producers",
+    "late_metadata",
+    "late_copy",
+    "stale_answer",
+    "late_voters",
+    "lull",
+)
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.
 FAULT_NAMES = (
@@ -107,6 +117,7 @@ FAULT_NAMES = (
     *MORE_FAULTS,
     *NEWEST_FAULTS,
 )
+_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: What may befall a node that is named.
 NODE_FAULTS = ("kill", "power", "stop", "pause", "isolate")
 
@@ -204,7 +215,8 @@ class Faults:
         aimed = Aimed(world, self.budget, self._points, self._operations, hands)
         clients = AimedClients(world, self.budget, self._operations, hands)
         links = AimedLinks(world, self._operations, hands)
-        tables = aimed.table | self._operations.table | aimed.newest | clients.table | links.table
+        logs = AimedLogs(world, self.budget, hands)
+        tables = aimed.table | self._operations.table | aimed.newest | clients.table | links.table | logs.table
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES

@@ -66,6 +66,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
+    told.CeilingsHoldWhatIsCommitted,
     told.LossIsBounded,
     upkeep.UnfencedIsReady,
     upkeep.FailedDirsAreTold,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.broker import Broker
-from broker.events import AnswerFetch, CallController, Requested, Respond
+from broker.events import AnswerFetch, CallController, CeilingRow, CeilingsStored, Requested, Respond
 from broker.partition import Partition, Role, TopicPartition
 from controller.events import Note, RequestArrived, Resign
 from controller.quorum_controller import QuorumController
@@ -34,7 +34,16 @@ from sim.world import Violation, World
 class _Heard:
     """What a node's core was asked and has answered since the node was looked at."""
 
-    __slots__ = ("acknowledged", "bugs", "heartbeats", "is_called", "proposals", "rows", "warnings")
+    __slots__ = (
+        "acknowledged",
+        "bugs",
+        "ceilings",
+        "heartbeats",
+        "is_called",
+        "proposals",
+        "rows",
+        "warnings",
+    )
 
     def __init__(self) -> None:
         self.is_called = True
@@ -42,6 +51,8 @@ class _Heard:
         self.acknowledged: list[ProduceResponse] = []
         #: to the active controller, and the replicas in failed log dirs when it was made
         self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
+        #: promises that the disk keeps by now (R68)
+        self.ceilings: list[CeilingRow] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
@@ -88,6 +99,7 @@ class Observer:
         self._on_ends = hooks("broker_ends")
         self._on_stepped = hooks("broker_stepped")
         self._on_heartbeat = hooks("heartbeat_sent")
+        self._on_ceiling = hooks("ceiling_stored")
         self._on_partition = hooks("partition_changed")
         self._on_record = hooks("record_committed")
         self._on_metadata = hooks("metadata_committed")
@@ -211,6 +223,12 @@ class Observer:
             for hook in self._on_heartbeat:
                 hook(self, broker, heartbeat, offline)
         heard.heartbeats.clear()
+        for promise in heard.ceilings:
+            view = self._view(*promise.key, broker)
+            if view is not None and view.process is broker.process:
+                for hook in self._on_ceiling:
+                    hook(self, view, promise.offset)
+        heard.ceilings.clear()
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""
@@ -470,6 +488,8 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
         if type(event) is Requested and type(event.message) is ProduceRequest:
             if event.message.required_acks == -1:
                 waiting[event.reply_to] = None
+        elif type(event) is CeilingsStored:
+            heard.ceilings += event.rows
         effects = handle(event, now_ms)
         for effect in effects:
             if type(effect) is Respond:

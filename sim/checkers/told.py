@@ -58,6 +58,32 @@ class LossIsBounded(Property):
             seen.broken(self, index, f"{story}: {cause}")
 
 
+class CeilingsHoldWhatIsCommitted(Property):
+    """What a replica has promised on disk is above all that was committed, for as long as it has a seat: from
+    any one of these promises the controllers conclude what may be lost at most (R68). Looked at when one
+    becomes durable, and when a process finds it: long before everybody has lost its tail."""
+
+    name = "B-4 CeilingsHoldWhatIsCommitted"
+
+    def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
+        assert view.broker.node is not None
+        managed = view.broker.node.log_manager.managed(view.replica.key)
+        if managed is not None and managed.ceiling >= 0:
+            self.ceiling_stored(seen, view, managed.ceiling)
+
+    def ceiling_stored(self, seen: Observer, view: ReplicaView, ceiling: int) -> None:
+        ghost, shape = seen.ghosts[view.index], seen.world.shape
+        # A lying disk keeps no promise. Without ELR who has lost its tail may stay in sync, and logs are not
+        # compared. After an unclean election old seats say nothing of what was committed since (R10).
+        if ghost.row is None or ghost.unclean is not None or shape.disks_lie or not shape.elr:
+            return
+        row, broker_id = ghost.row, view.broker.node_id
+        has_seat = broker_id in (*row.isr, *row.elr, *row.last_known_elr)
+        if has_seat and ceiling < ghost.high_watermark:
+            story = f"{view.broker.name} has promised {ceiling}, {ghost.high_watermark} were committed"
+            seen.broken(self, view.index, f"{story}: {row}")
+
+
 class UncleanElectionsAreTold(Property):
     """Whenever somebody is elected who may lack committed records, the controller has told of it, by
     partition and rule, and has counted it. In every band."""

@@ -193,6 +193,9 @@ class Property:
     ) -> None:
         """The broker tells the active controller that it lives. `offline`: its replicas in failed dirs."""
 
+    def ceiling_stored(self, seen: "Observer", view: ReplicaView, ceiling: int) -> None:
+        """What the replica promises not to be counted above has reached its disk (R68)."""
+
     # --- the quorum ------------------------------------------------------------------------------------
 
     def partition_changed(self, seen: "Observer", index: int, change: Change) -> None:

@@ -39,6 +39,15 @@ POWER = Setting(
         "isolate_leader": 1,
     }
 )
+#: whole logs lose their tails at once, and become last known
+TAILS_GONE = Setting(
+    band="over-budget",
+    faults={"power_all": 4, "power_broker": 3, "power_leader": 3, "crumble": 3, "kill_all_brokers": 1},
+    shape={"recovery_manager": True},
+    gap_ms=700,
+)
+#: traffic ebbs, and comes back while a promise that was too high is lowered
+LULLS = Setting(faults={"lull": 1}, shape={"partitions": 1, "send_gap_ms": 100}, gap_ms=8_000, seconds=25)
 #: every write is flushed before it counts, and the whole site loses power
 FLUSHED = Setting(
     faults={"power_all": 5, "power_broker": 2, "power_leader": 2, "slow_disk": 3, "kill_busy_leader": 1},
@@ -168,14 +177,28 @@ def shows_logs_above_their_ceilings(original: Any, self: Fetchers, source: Any) 
     breaks="R68",
     by="B-4",
     setting=POWER,
-    gap="needs a replica that has lost its tail, promises for what it has fetched again, and is compared "
-    "before it is in sync, while nobody who was complete has told less; a test of the partition has it",
+    masked="a new process promises nothing before its log ends above what the last one has promised, or "
+    "it is in sync (is_ceiling_too_high), and within one process nothing is lost; the pair is "
+    "finds-ceilings-too-high-out-of-sync",
 )
 def lowers_ceilings_out_of_sync(
     original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool
 ) -> Any:
-    """Who has lost its tail lowers its ceiling to what is left."""
+    """Who has lost its tail may lower its ceiling to what is left."""
     return original(self, end, now_ms, may_lower=True)
+
+
+@mutant(
+    Partition,
+    "is_ceiling_too_high",
+    breaks="R68",
+    by="B-4",
+    setting=TAILS_GONE,
+    more=(Patch(Ceiling, "promise", lowers_ceilings_out_of_sync),),
+)
+def finds_ceilings_too_high_out_of_sync(original: Any, self: Partition, now_ms: int) -> Any:
+    """Who has lost its tail looks for promises that are too high for what is left, and lowers them."""
+    return self.registration is not None and self.ceiling.is_too_high(self.log.log_end_offset, now_ms)
 
 
 @mutant(
@@ -183,8 +206,7 @@ def lowers_ceilings_out_of_sync(
     "promise",
     breaks="R68",
     by="B-4",
-    gap="needs a burst longer than a ceiling is ahead within the one write that lowers it; a unit test and a "
-    "property over random traffic have it",
+    setting=LULLS,
 )
 def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """While a lower ceiling is written the high watermark still moves up to the higher one."""

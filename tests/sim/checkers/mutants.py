@@ -76,6 +76,8 @@ PAIRS = (
     *_pairs("unfencing-elects-nobody", "L-9", DECISIONS),
     *_pairs("answers-before-commit", "D-5", REPLICAS),
     *_pairs("learns-before-it-truncates", REPLICAS),
+    *_pairs("lowers-ceilings-late", "B-4 CeilingsHoldWhatIsCommitted"),
+    *_pairs("finds-ceilings-too-high-out-of-sync", "B-4 CeilingsHoldWhatIsCommitted"),
     *_pairs("shortest-log-wins", "A-14", DECISIONS),
     *_pairs("recovers-on-first-reply", "A-14"),
     *_pairs("wins-without-majority", "Q-1"),

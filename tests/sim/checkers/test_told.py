@@ -9,8 +9,9 @@ import pytest
 from controller.decisions import Cause, CauseKind, LogEnd
 from controller.election import ElectionReason
 from sim.checkers.replicas import HighWatermarkStaysUnderCeilings
-from sim.checkers.told import LossIsBounded
+from sim.checkers.told import CeilingsHoldWhatIsCommitted, LossIsBounded
 from sim.checkers.views import ReplicaView
+from sim.world import Shape
 from tests.sim.checkers.histories import Scene, before, change, leads, mark, row, view_of
 
 
@@ -88,3 +89,35 @@ def test_a_log_that_parts_from_what_was_committed_has_lost_it_b4() -> None:
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
     assert said is not None
     assert "3 records are gone" in said
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "seats", "shape", "unclean", "expected"),
+    [
+        (6, {"isr": (1, 2)}, {}, None, True),
+        (7, {"isr": (1, 2)}, {}, None, False),
+        (6, {"isr": (1,), "elr": (2,)}, {}, None, True),
+        (6, {"isr": (1,), "last_known_elr": (2,)}, {}, None, True),
+        # of who has no seat nobody concludes anything
+        (6, {"isr": (1, 3)}, {}, None, False),
+        (6, {"isr": (1, 2)}, {}, "LONGEST_LOG", False),
+        (6, {"isr": (1, 2)}, {"elr": False}, None, False),
+        (6, {"isr": (1, 2)}, {"disks_lie": True}, None, False),
+    ],
+)
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_promise_holds_what_was_committed_b4(
+    ceiling: int,
+    seats: dict[str, Any],
+    shape: dict[str, Any],
+    unclean: str | None,
+    expected: bool,
+    is_found: bool,
+) -> None:
+    """When it has become durable, and when a process finds it on its disk."""
+    scene = Scene(CeilingsHoldWhatIsCommitted(), replace(Shape(), **shape))
+    view = alive(view_of(scene, 2), ceiling)
+    scene.ghost.row, scene.ghost.high_watermark, scene.ghost.unclean = row(**seats), 7, unclean
+    tell = scene.property.replica_loaded if is_found else scene.property.ceiling_stored
+    told: Any = None if is_found else ceiling
+    assert (scene.violation(lambda: tell(scene.seen, view, told)) is not None) is expected
