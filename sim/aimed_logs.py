@@ -10,7 +10,9 @@ from metadata.partition import PartitionRegistration
 from sim.aimed import Hands
 from sim.budget import Budget
 from sim.choices import Stream, between
+from sim.network import Host
 from sim.nodes import SimBroker
+from sim.points import Points
 from sim.world import World
 
 _MS = 1_000_000
@@ -23,11 +25,15 @@ _LOOK_MS = 20
 class AimedLogs:
     """Each method returns whether its first step could be played."""
 
-    def __init__(self, world: World, budget: Budget, hands: Hands) -> None:
+    def __init__(self, world: World, budget: Budget, points: Points, hands: Hands) -> None:
         self._world = world
         self._budget = budget
+        self._points = points
         self._hands = hands
-        self.table: dict[str, Callable[[Stream], bool]] = {"lull": self._lull}
+        self.table: dict[str, Callable[[Stream], bool]] = {
+            "lull": self._lull,
+            "refuse_join": self._refuse_join,
+        }
 
     # --- who -------------------------------------------------------------------------------------------
 
@@ -39,6 +45,33 @@ class AimedLogs:
 
     def _broker(self, broker_id: int | None) -> SimBroker | None:
         return next((broker for broker in self._world.brokers if broker.node_id == broker_id), None)
+
+    def _row(self, place: int) -> PartitionRegistration | None:
+        return dict(self._world.partitions()).get(place)
+
+    # --- single steps ----------------------------------------------------------------------------------
+
+    def _part(self, one: Host, other: Host) -> None:
+        """They do not reach each other."""
+        self._world.network.cut(one, other)
+        self._world.network.cut(other, one)
+
+    def _reach(self, one: Host, other: Host) -> None:
+        """They reach each other again; other cuts stay."""
+        network = self._world.network
+        network.link(one, other).is_cut = network.link(other, one).is_cut = False
+        for connection in network.connections:
+            if {connection.host, connection.other.host} == {one, other}:
+                connection.release(0)
+
+    def _once(self, is_so: Callable[[], bool], within_ms: int, then: Callable[[], None]) -> None:
+        """Go on as soon as it is so; give up after a while, and undo all cuts."""
+        if is_so():
+            then()
+        elif within_ms <= 0:
+            self._world.network.heal()
+        else:
+            self._hands.later(_LOOK_MS, lambda: self._once(is_so, within_ms - _LOOK_MS, then))
 
     # --- promises --------------------------------------------------------------------------------------
 
@@ -70,4 +103,56 @@ class AimedLogs:
 
         # what was on its way to the leader, and to the disk, gets there first
         self._hands.later(between(stream, 300, 900), hang)
+        return True
+
+    # --- proposals -------------------------------------------------------------------------------------
+
+    def _refuse_join(self, stream: Stream) -> bool:
+        """A follower that was dropped is fenced, and its leader, which the controllers' words reach late,
+        asks to let it join when it has caught up (R44)."""
+        found = self._led(stream)
+        if found is None:
+            return False
+        place, row, leader = found
+        followers = [b for b in self._world.brokers if b.node_id in row.isr and b is not leader and b.is_up]
+        if not followers:
+            return False
+        follower = followers[stream.draw(len(followers))]
+        network, loop = self._world.network, self._world.loop
+        controllers = [controller.machine.host for controller in self._world.controllers]
+        late_ms = between(stream, 700, 1_000)
+
+        def fenced() -> None:
+            until_ns = loop.now_ns + late_ms * _MS
+            for connection in network.connections:
+                if connection.host in controllers and connection.other.host is leader.machine.host:
+                    connection.stall(until_ns)
+            self._reach(leader.machine.host, follower.machine.host)
+            self._hands.later(late_ms + 500, network.heal)
+
+        def fence() -> None:
+            active = self._world.active_controller()
+            if active is None:
+                network.heal()
+                return
+            for controller in controllers:
+                self._part(controller, follower.machine.host)
+            told = f"broker {follower.node_id} fenced"
+            self._points.arm_within(
+                active,
+                active.boots,
+                frozenset(("log",)),
+                0,
+                lambda: self._hands.later(0, fenced),
+                None,
+                (told,),
+            )
+            self._hands.later(4_000, network.heal)
+
+        def is_dropped() -> bool:
+            one = self._row(place)
+            return one is not None and one.leader == leader.node_id and follower.node_id not in one.isr
+
+        self._part(leader.machine.host, follower.machine.host)
+        self._once(is_dropped, 6_000, fence)
         return True

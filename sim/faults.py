@@ -80,6 +80,7 @@ NEWEST_FAULTS = (
     "stale_answer",
     "late_voters",
     "lull",
+    "refuse_join",
 )
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.

@@ -72,6 +72,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     upkeep.FailedDirsAreTold,
     upkeep.KnownSeatsHaveAnswered,
     upkeep.MinIsrIsConfigured,
+    upkeep.RefusedIsDropped,
     upkeep.LaggardsLeave,
     clients.HighWatermarkNeverFalls,
     clients.AcknowledgedIsShown,

@@ -10,13 +10,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.broker import Broker
-from broker.events import AnswerFetch, CallController, CeilingRow, CeilingsStored, Requested, Respond
+from broker.events import (
+    AnswerFetch,
+    CallAnswered,
+    CallController,
+    CeilingRow,
+    CeilingsStored,
+    Requested,
+    Respond,
+)
+from broker.leadership import Proposal
 from broker.partition import Partition, Role, TopicPartition
 from controller.events import Note, RequestArrived, Resign
 from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from runtime.api import DiskError
@@ -30,6 +39,9 @@ from sim.clients import place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import Violation, World
 
+#: a leader drops what is refused like this (R44)
+_FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+
 
 class _Heard:
     """What a node's core was asked and has answered since the node was looked at."""
@@ -41,6 +53,7 @@ class _Heard:
         "heartbeats",
         "is_called",
         "proposals",
+        "refused",
         "rows",
         "warnings",
     )
@@ -53,6 +66,8 @@ class _Heard:
         self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
+        #: proposals that were open when they were refused for good (R44)
+        self.refused: list[tuple[TopicPartition, Proposal]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
@@ -100,6 +115,7 @@ class Observer:
         self._on_stepped = hooks("broker_stepped")
         self._on_heartbeat = hooks("heartbeat_sent")
         self._on_ceiling = hooks("ceiling_stored")
+        self._on_refused = hooks("proposal_refused")
         self._on_partition = hooks("partition_changed")
         self._on_record = hooks("record_committed")
         self._on_metadata = hooks("metadata_committed")
@@ -229,6 +245,12 @@ class Observer:
                 for hook in self._on_ceiling:
                     hook(self, view, promise.offset)
         heard.ceilings.clear()
+        for key, proposal in heard.refused:
+            view = self._view(*key, broker)
+            if view is not None and view.process is broker.process:
+                for hook in self._on_refused:
+                    hook(self, view, proposal)
+        heard.refused.clear()
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""
@@ -490,6 +512,8 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
                 waiting[event.reply_to] = None
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
+        elif type(event) is CallAnswered and event.call_id in core._link._calls:
+            heard.refused += _refused(core, event.response)
         effects = handle(event, now_ms)
         for effect in effects:
             if type(effect) is Respond:
@@ -504,6 +528,20 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
         return effects
 
     core.handle = listen  # type: ignore[method-assign]
+
+
+def _refused(core: Broker, response: object) -> list[tuple[TopicPartition, Proposal]]:
+    """The open proposals that an answer, before it is taken in, refuses for good."""
+    if not isinstance(response, AlterPartitionResponse) or response.error_code != ErrorCode.NONE:
+        return []
+    refused = []
+    for row in response.partitions:
+        key = TopicPartition(row.topic_id, row.partition_index)
+        replica, asked = core.partitions.get(key), core._link.alter._in_flight or {}
+        proposal = None if replica is None or replica.leadership is None else replica.leadership.proposal
+        if row.error_code in _FOR_GOOD and proposal is not None and asked.get(key) is proposal:
+            refused.append((key, proposal))
+    return refused
 
 
 def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broker.leadership import Proposal
 from broker.partition import TopicPartition
 from controller.election import ElectionReason
 from metadata.image import MetadataImage
@@ -106,6 +107,20 @@ class MinIsrIsConfigured(Property):
             wanted = effective_min_isr(int(configured), len(counted))
             if row.min_isr != wanted:
                 seen.broken(self, index, f"{configured} is configured, so {wanted}: {row}")
+
+
+class RefusedIsDropped(Property):
+    """R44: a proposal that was refused for good is closed. Kept open, the high watermark would wait for a
+    replica that may not join, and no other proposal could be made."""
+
+    name = "R44 RefusedIsDropped"
+
+    def proposal_refused(self, seen: Observer, view: ReplicaView, proposal: Proposal) -> None:
+        leadership = view.replica.leadership
+        if leadership is not None and leadership.proposal is proposal:
+            seen.broken(
+                self, view.index, f"{view.broker.name} keeps {proposal} to {view.replica.registration}"
+            )
 
 
 class LaggardsLeave(Property):

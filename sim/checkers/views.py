@@ -196,6 +196,9 @@ class Property:
     def ceiling_stored(self, seen: "Observer", view: ReplicaView, ceiling: int) -> None:
         """What the replica promises not to be counted above has reached its disk (R68)."""
 
+    def proposal_refused(self, seen: "Observer", view: ReplicaView, proposal: Proposal) -> None:
+        """A leader's open proposal was refused for good, and the leader has taken that in."""
+
     # --- the quorum ------------------------------------------------------------------------------------
 
     def partition_changed(self, seen: "Observer", index: int, change: Change) -> None:

@@ -87,6 +87,8 @@ OVERTAKEN = Setting(
 LATE_METADATA = Setting(faults={"late_metadata": 6}, gap_ms=3_000)
 #: followers that send heartbeats and do not reach their leader
 CUT_OFF_FOLLOWERS = Setting(faults={"cut_followers": 6, "cut_pair": 4, "starve_follower": 2}, gap_ms=1_500)
+#: who asks to join is fenced by then
+REFUSED = Setting(faults={"refuse_join": 1}, gap_ms=5_000, seconds=20)
 #: one pair of brokers is cut, and one of them returns meanwhile
 PAIRS = Setting(faults={"cut_pair": 8, "restart_broker": 2, "kill_broker": 2}, gap_ms=400, seconds=25)
 #: members of the ISR lead one after the other, and what they wrote goes with them
@@ -560,10 +562,8 @@ def shows_uncommitted(original: Any, self: Any, wanted: Any) -> Any:
     Partition,
     "alter_answered",
     breaks="R44",
-    by="L- I-7",
-    setting=LAGGING,
-    gap="the high watermark waits for the refused replica until that may join: nothing is lost, and how long "
-    "a write waits while faults go on is not judged; tests of the partition have it",
+    by="R44",
+    setting=REFUSED,
 )
 def keeps_refused_proposals(original: Any, self: Partition, proposal: Any, answer: Any, now_ms: int) -> Any:
     """A proposal that was refused for good is sent again and again."""

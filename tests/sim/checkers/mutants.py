@@ -78,6 +78,7 @@ PAIRS = (
     *_pairs("learns-before-it-truncates", REPLICAS),
     *_pairs("lowers-ceilings-late", "B-4 CeilingsHoldWhatIsCommitted"),
     *_pairs("finds-ceilings-too-high-out-of-sync", "B-4 CeilingsHoldWhatIsCommitted"),
+    *_pairs("keeps-refused-proposals", "R44"),
     *_pairs("shortest-log-wins", "A-14", DECISIONS),
     *_pairs("recovers-on-first-reply", "A-14"),
     *_pairs("wins-without-majority", "Q-1"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from broker.leadership import Proposal
 from broker.partition import TopicPartition
 from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind, LogEnd
@@ -90,6 +91,17 @@ def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool
             one.replica_changed(scene.seen, view, before(view), [])
 
     assert broken(scene, look) is expected
+
+
+@pytest.mark.parametrize(("is_kept", "expected"), [(True, True), (False, False)])
+def test_a_proposal_that_was_refused_for_good_is_closed_r44(is_kept: bool, expected: bool) -> None:
+    """The same may be asked for once more, as a proposal of its own."""
+    scene = Scene(upkeep.RefusedIsDropped())
+    view = leads(view_of(scene, 1))
+    refused, another = (Proposal((1, 2), (-1, 2), 5, 0) for _ in range(2))
+    assert view.replica.leadership is not None
+    view.replica.leadership.proposal = refused if is_kept else another
+    assert broken(scene, lambda: scene.property.proposal_refused(scene.seen, view, refused)) is expected
 
 
 @pytest.mark.parametrize(
