@@ -33,6 +33,7 @@ class AimedLogs:
         self.table: dict[str, Callable[[Stream], bool]] = {
             "lull": self._lull,
             "refuse_join": self._refuse_join,
+            "figure_eight": self._figure_eight,
         }
 
     # --- who -------------------------------------------------------------------------------------------
@@ -156,3 +157,66 @@ class AimedLogs:
         self._part(leader.machine.host, follower.machine.host)
         self._once(is_dropped, 6_000, fence)
         return True
+
+    # --- logs that part --------------------------------------------------------------------------------
+
+    def _figure_eight(self, stream: Stream) -> bool:
+        """Raft's figure 8: one leads for a while and writes what nobody gets, the next one writes nothing and
+        commits what was there before. Then these fall, and the log of a later epoch is there to be compared
+        with theirs (R66)."""
+        found = self._led(stream)
+        if found is None:
+            return False
+        place, row, first = found
+        others = [self._broker(b) for b in row.replicas if b in row.isr and b != row.leader]
+        up = [broker for broker in others if broker is not None and broker.is_up]
+        if len(up) < 2 or row.min_isr > 2:
+            return False
+        second, third = up[:2]
+        clients = [client.machine.host for client in self._world.clients]
+        back_ms = between(stream, 20, 300)
+
+        def is_behind() -> bool:
+            return 0 <= self._end(second, place) < min(self._end(third, place), self._end(first, place))
+
+        def second_leads() -> None:
+            for client in clients:
+                self._part(client, third.machine.host)
+                self._part(client, first.machine.host)
+            self._restart(first, back_ms)
+            self._once(has_written, 2_500, third_leads)
+
+        def has_written() -> bool:
+            one, replica = self._row(place), self._world.replica(second, place)
+            is_leader = one is not None and one.leader == second.node_id and replica is not None
+            return is_leader and one is not None and replica.log.last_epoch == one.leader_epoch
+
+        def third_leads() -> None:
+            self._restart(second, back_ms)
+            self._once(has_committed, 6_000, all_fall)
+
+        def has_committed() -> bool:
+            one, replica = self._row(place), self._world.replica(third, place)
+            is_leader = one is not None and one.leader == third.node_id and replica is not None
+            return is_leader and len(one.isr) > 1 and replica.high_watermark == replica.log.log_end_offset
+
+        def all_fall() -> None:
+            self._budget.update()
+            for broker in (first, third):
+                if broker.is_up:
+                    self._hands.kill(broker)
+            self._once(lambda: False, 8_000, lambda: None)
+
+        for broker in (first, third):
+            self._part(second.machine.host, broker.machine.host)
+        self._once(is_behind, 1_500, second_leads)
+        return True
+
+    def _end(self, broker: SimBroker, place: int) -> int:
+        replica = self._world.replica(broker, place)
+        return -1 if replica is None else replica.log.log_end_offset
+
+    def _restart(self, broker: SimBroker, after_ms: int) -> None:
+        self._budget.update()
+        if broker.is_up:
+            self._hands.restart(broker, after_ms)

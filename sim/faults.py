@@ -81,6 +81,7 @@ NEWEST_FAULTS = (
     "late_voters",
     "lull",
     "refuse_join",
+    "figure_eight",
 )
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.
