@@ -6,10 +6,14 @@ is lowered while much comes. The single steps are those of `sim.faults`, within 
 
 from collections.abc import Callable
 
+from broker.partition import Partition
+from client.admin_configs import Resource
 from metadata.partition import PartitionRegistration
+from sim.admin import set_config
 from sim.aimed import Hands
 from sim.budget import Budget
 from sim.choices import Stream, between
+from sim.clients import partition_at
 from sim.network import Host
 from sim.nodes import SimBroker
 from sim.points import Points
@@ -18,6 +22,8 @@ from sim.world import World
 _MS = 1_000_000
 #: a promise stands for 5 s of quiet at least (broker.ceiling.AHEAD_MS), and is looked at once a second
 _LULL_MS = 7_500
+#: records that a log ends later than others, more than a quiet replica promises ahead
+_LONGER = 40
 #: how often a choreography looks whether the state that it waits for is there
 _LOOK_MS = 20
 
@@ -33,7 +39,8 @@ class AimedLogs:
         self.table: dict[str, Callable[[Stream], bool]] = {
             "lull": self._lull,
             "refuse_join": self._refuse_join,
-            "figure_eight": self._figure_eight,
+            "figure_eight": lambda stream: self._figure_eight(stream, 0),
+            "long_figure_eight": self._long_figure_eight,
         }
 
     # --- who -------------------------------------------------------------------------------------------
@@ -160,10 +167,10 @@ class AimedLogs:
 
     # --- logs that part --------------------------------------------------------------------------------
 
-    def _figure_eight(self, stream: Stream) -> bool:
+    def _figure_eight(self, stream: Stream, longer: int) -> bool:
         """Raft's figure 8: one leads for a while and writes what nobody gets, the next one writes nothing and
         commits what was there before. Then these fall, and the log of a later epoch is there to be compared
-        with theirs (R66)."""
+        with theirs (R66). `longer`: by so many records at least, and above what the others promise."""
         found = self._led(stream)
         if found is None:
             return False
@@ -174,6 +181,7 @@ class AimedLogs:
             return False
         second, third = up[:2]
         clients = [client.machine.host for client in self._world.clients]
+        controllers = [controller.machine.host for controller in self._world.controllers]
         back_ms = between(stream, 20, 300)
 
         def is_behind() -> bool:
@@ -184,33 +192,70 @@ class AimedLogs:
                 self._part(client, third.machine.host)
                 self._part(client, first.machine.host)
             self._restart(first, back_ms)
-            self._once(has_written, 2_500, third_leads)
+            self._once(has_written, 8_000 if longer else 2_500, third_leads)
 
         def has_written() -> bool:
-            one, replica = self._row(place), self._world.replica(second, place)
-            is_leader = one is not None and one.leader == second.node_id and replica is not None
-            return is_leader and one is not None and replica.log.last_epoch == one.leader_epoch
+            led = self._led_by(second, place)
+            has_epoch = led is not None and led[1].log.last_epoch == led[0].leader_epoch
+            is_long = not longer or self._end(second, place) >= self._end(third, place) + longer
+            return has_epoch and is_long
 
         def third_leads() -> None:
             self._restart(second, back_ms)
-            self._once(has_committed, 6_000, all_fall)
+            self._once(has_committed, 13_000 if longer else 6_000, all_fall)
 
         def has_committed() -> bool:
-            one, replica = self._row(place), self._world.replica(third, place)
-            is_leader = one is not None and one.leader == third.node_id and replica is not None
-            return is_leader and len(one.isr) > 1 and replica.high_watermark == replica.log.log_end_offset
+            led = self._led_by(third, place)
+            if led is None or len(led[0].isr) < 2 or led[1].high_watermark < led[1].log.log_end_offset:
+                return False
+            promised = min(self._ceiling(broker, place) for broker in (first, third))
+            return not longer or 0 <= promised <= self._end(second, place)
 
         def all_fall() -> None:
-            self._budget.update()
+            if longer:
+                # they are back, and tell of their logs, before its answer is there
+                until_ns = self._world.loop.now_ns + between(stream, 900, 1_200) * _MS
+                for connection in self._world.network.connections:
+                    if connection.host is second.machine.host and connection.other.host in controllers:
+                        connection.stall(until_ns)
             for broker in (first, third):
-                if broker.is_up:
+                if longer:
+                    self._restart(broker, 20)
+                elif broker.is_up:
+                    self._budget.update()
                     self._hands.kill(broker)
-            self._once(lambda: False, 8_000, lambda: None)
+            self._hands.later(8_000, self._world.network.heal)
 
         for broker in (first, third):
             self._part(second.machine.host, broker.machine.host)
         self._once(is_behind, 1_500, second_leads)
         return True
+
+    def _long_figure_eight(self, stream: Stream) -> bool:
+        """As `figure_eight`. The log of the later epoch is longer than what the others promise, and where
+        losses are allowed it is elected: what it has does not count as kept (R68)."""
+        world = self._world
+        if world.desk.is_busy or not self._figure_eight(stream, _LONGER):
+            return False
+        if world.shape.over_budget:
+            for topic in {partition_at(place).topic for place, _ in world.partitions()}:
+                act = set_config(Resource.topic(topic), "unclean.recovery.strategy", "Aggressive")
+                world.desk.put(f"strategy of {topic}: Aggressive", act)
+        return True
+
+    def _led_by(self, broker: SimBroker, place: int) -> tuple[PartitionRegistration, Partition] | None:
+        """The partition and its leader's replica, if that is this one."""
+        row, replica = self._row(place), self._world.replica(broker, place)
+        is_leader = row is not None and row.leader == broker.node_id
+        return (row, replica) if is_leader and row is not None and replica is not None else None
+
+    def _ceiling(self, broker: SimBroker, place: int) -> int:
+        """What its disk says, -1 when it does not run."""
+        replica = self._world.replica(broker, place)
+        managed = (
+            None if replica is None or broker.node is None else broker.node.log_manager.managed(replica.key)
+        )
+        return -1 if managed is None else managed.ceiling
 
     def _end(self, broker: SimBroker, place: int) -> int:
         replica = self._world.replica(broker, place)

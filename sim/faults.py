@@ -82,6 +82,7 @@ NEWEST_FAULTS = (
     "lull",
     "refuse_join",
     "figure_eight",
+    "long_figure_eight",
 )
 _ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
 #: All faults.

@@ -79,6 +79,8 @@ PAIRS = (
     *_pairs("lowers-ceilings-late", "B-4 CeilingsHoldWhatIsCommitted"),
     *_pairs("finds-ceilings-too-high-out-of-sync", "B-4 CeilingsHoldWhatIsCommitted"),
     *_pairs("keeps-refused-proposals", "R44"),
+    *_pairs("believes-later-epochs", "A-14"),
+    *_pairs("believes-that-the-elected-log-is-the-same", "B-4 LossIsBounded"),
     *_pairs("shortest-log-wins", "A-14", DECISIONS),
     *_pairs("recovers-on-first-reply", "A-14"),
     *_pairs("wins-without-majority", "Q-1"),
