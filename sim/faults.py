@@ -17,6 +17,7 @@ from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.disk_faults import DiskFaults
 from sim.failing_dirs import FailingDirs
+from sim.fault_names import FAULT_NAMES, NODE_FAULTS, ONLY_IF_NAMED
 from sim.network import Host
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.points import POINTS, Points
@@ -27,102 +28,6 @@ _MS = 1_000_000
 _RESTART_MS = 200
 #: draws of each weight, against one for no fault at all
 _PER_WEIGHT = 20
-
-
-#: Played only by a plan that gives them a weight.
-MORE_FAULTS = (
-    "restart_broker",
-    "abort_stop",
-    "kill_site",
-    "lose_voter",
-    "fence_leader",
-    "mute_controllers",
-    "jump_clock",
-    "drift_clock",
-    "append_error",
-    "flip_bit",
-    "keep_copy",
-    "restore_copy",
-    "fail_dir",
-    "crash_in_stop",
-    "crash_in_start",
-    "stop_unseen",
-    "cut_pair",
-    "cut_followers",
-    "starve_follower",
-    "kill_elected",
-    "stall",
-    "late_proposal",
-    "min_isr_with_elr",
-    "act_while_leaderless",
-    "crumble",
-    "unregister_broker",
-    "move_partition",
-    "move_back",
-    "cancel_move",
-    "change_min_isr",
-    "elect_preferred",
-    "add_partition",
-    "make_topic",
-    "drop_topic",
-    "change_flush",
-    "change_strategy",
-    "elect_unclean",
-    "switch_elr",
-)
-#: Likewise, and those that `sim.story` does not draw weights for.
-NEWEST_FAULTS = (
-    "tear_move",
-    "flap_isr",
-    "forget_producers",
-    "late_metadata",
-    "late_copy",
-    "stale_answer",
-    "late_voters",
-    "lull",
-    "refuse_join",
-    "figure_eight",
-    "long_figure_eight",
-)
-_ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
-#: All faults.
-FAULT_NAMES = (
-    "kill_broker",
-    "kill_leader",
-    "kill_busy_leader",
-    "kill_controller",
-    "kill_active",
-    "kill_all_brokers",
-    "power_broker",
-    "power_leader",
-    "power_controller",
-    "power_all",
-    "stop_broker",
-    "stop_controller",
-    "pause_broker",
-    "pause_leader",
-    "pause_active",
-    "isolate_broker",
-    "isolate_leader",
-    "isolate_active",
-    "split",
-    "one_way",
-    "bridge",
-    "cut_controllers",
-    "cut_clients",
-    "reset",
-    "clog",
-    "slow_disk",
-    "hang_disk",
-    "io_error",
-    "disk_full",
-    "crash_at_point",
-    *MORE_FAULTS,
-    *NEWEST_FAULTS,
-)
-_NAMED = frozenset((*MORE_FAULTS, *NEWEST_FAULTS))
-#: What may befall a node that is named.
-NODE_FAULTS = ("kill", "power", "stop", "pause", "isolate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +123,10 @@ class Faults:
         aimed = Aimed(world, self.budget, self._points, self._operations, hands)
         clients = AimedClients(world, self.budget, self._operations, hands)
         links = AimedLinks(world, self._operations, hands)
-        logs = AimedLogs(world, self.budget, hands)
-        tables = aimed.table | self._operations.table | aimed.newest | clients.table | links.table | logs.table
+        logs = AimedLogs(world, self.budget, self._points, hands)
+        tables = (
+            aimed.table | self._operations.table | aimed.newest | clients.table | links.table | logs.table
+        )
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]
         assert tuple(self._table) == FAULT_NAMES
@@ -306,7 +213,7 @@ class Faults:
         """A fault by its weight; None, the simplest choice, very rarely."""
         plan = self._plan
         weights = [
-            _PER_WEIGHT * plan.weights.get(name, int(name in plan.only or name not in _ONLY_IF_NAMED))
+            _PER_WEIGHT * plan.weights.get(name, int(name in plan.only or name not in ONLY_IF_NAMED))
             if not plan.only or name in plan.only
             else 0
             for name in self._table

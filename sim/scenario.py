@@ -12,7 +12,8 @@ Owns the text: one word or fact a line, `#` begins a comment.
 from dataclasses import fields, replace
 from typing import Any
 
-from sim.faults import FAULT_NAMES, NODE_FAULTS, Plan
+from sim.fault_names import FAULT_NAMES, NODE_FAULTS
+from sim.faults import Plan
 from sim.story import Story
 from sim.world import FIRST_VOTER, Shape
 

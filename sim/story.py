@@ -9,7 +9,8 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from sim.choices import Choices
-from sim.faults import FAULT_NAMES, MORE_FAULTS, NEWEST_FAULTS, Plan
+from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS, ONLY_IF_NAMED
+from sim.faults import Plan
 from sim.run import shape_of
 from sim.world import Shape, varied
 
@@ -39,6 +40,9 @@ _TUNED = {
 }
 #: half of the faults never, some rarely, one in five often
 _OWN_WEIGHTS = (1, 0, 0, 1, 6)
+#: choreographies of several steps, in so many stories only: much of their time belongs to them then
+_AIMED_ONE_IN = 4
+_AIMED_WEIGHT = 2
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
 
 
@@ -91,9 +95,11 @@ class Recipe:
         more = () if self.is_plain else MORE_FAULTS
         weights = dict(_TUNED) | dict.fromkeys(more, 1)
         if mix != "tuned":
-            usual = [name for name in FAULT_NAMES if name not in (*MORE_FAULTS, *NEWEST_FAULTS)]
+            usual = [name for name in FAULT_NAMES if name not in ONLY_IF_NAMED]
             weights = {name: _OWN_WEIGHTS[stream.draw(len(_OWN_WEIGHTS))] for name in (*usual, *more)}
             weights.update(_TRIGGERS if mix == "triggers" else {})
+        if not self.is_plain and choices.stream("mix.aimed").draw(_AIMED_ONE_IN) == 1:
+            weights |= dict.fromkeys(AIMED_FAULTS, _AIMED_WEIGHT)
         return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
 
     def command(self, seed: str) -> str:

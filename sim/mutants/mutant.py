@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from sim.faults import FAULT_NAMES
+from sim.fault_names import FAULT_NAMES
 from sim.story import Recipe, Story
 
 #: takes the original function and then the original's own parameters

@@ -12,9 +12,8 @@ from protocol.messages.fetch import FetchResponse
 from raft.node import RaftNode
 from raft.roles import Follower
 from sim.choices import Choices
-from sim.faults import NEWEST_FAULTS, Plan
+from sim.faults import Plan
 from sim.run import run
-from sim.story import Recipe
 from sim.world import Shape
 
 SHAPE = replace(Shape(), partitions=2, producers=2, recovery_manager=True)
@@ -97,8 +96,3 @@ def test_a_voter_hears_what_a_former_leader_told_it_when_it_follows_the_next(
 
     monkeypatch.setattr(RaftNode, "_answered", answered)
     play("late_voters", met)
-
-
-def test_no_story_draws_them() -> None:
-    for seed in range(30):
-        assert not set(Recipe().story(str(seed)).plan.weights) & set(NEWEST_FAULTS)

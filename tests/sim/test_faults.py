@@ -9,7 +9,8 @@ import pytest
 
 from sim.choices import Choices
 from sim.disk import ProcessDisk
-from sim.faults import FAULT_NAMES, MORE_FAULTS, NEWEST_FAULTS, Faults, Plan
+from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS
+from sim.faults import Faults, Plan
 from sim.loop import Process
 from sim.page_cache import Inode
 from sim.run import run
@@ -38,9 +39,14 @@ def test_a_fault_is_played_and_breaks_no_promise(name: str) -> None:
 def test_there_are_more_than_twelve_kinds_and_a_plan_must_name_the_newer_ones() -> None:
     assert len(FAULT_NAMES) == len(set(FAULT_NAMES)) > 50
     result = run(Choices("2"), replace(SHAPE, voters=1), 3, plan=Plan(gap_ms=100))
-    assert not set(result.faults) & {*MORE_FAULTS, *NEWEST_FAULTS}
-    stories = [Recipe().story(str(seed)) for seed in range(10)]
-    assert all(not set(story.plan.weights) & set(NEWEST_FAULTS) for story in stories)
+    assert not set(result.faults) & {*MORE_FAULTS, *AIMED_FAULTS}
+
+
+def test_one_story_of_four_plays_what_is_aimed_and_no_plain_one() -> None:
+    aimed = [bool(set(Recipe().story(str(seed)).plan.weights) & {*AIMED_FAULTS}) for seed in range(200)]
+    assert 30 < sum(aimed) < 70
+    plain = [Recipe(is_plain=True).story(str(seed)).plan.weights for seed in range(50)]
+    assert not any(set(weights) & {*AIMED_FAULTS} for weights in plain)
 
 
 def test_a_voter_that_is_lost_stays_away_until_all_is_healed_and_the_others_are_a_majority() -> None:

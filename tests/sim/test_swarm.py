@@ -19,7 +19,7 @@ from sim import swarm
 from sim.artifact import load
 from sim.checkers.observer import Observer
 from sim.checkers.views import Property
-from sim.faults import FAULT_NAMES
+from sim.fault_names import FAULT_NAMES
 from sim.nodes import SimBroker
 from sim.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
 from sim.runs import page, with_run
