@@ -19,6 +19,11 @@ class BatchMark(NamedTuple):
     last_offset: int
     crc: int
     size_bytes: int
+    #: -1 without an idempotent producer, like the others
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    last_sequence: int = -1
 
 
 def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
@@ -33,7 +38,17 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
         for header, _ in iter_batches(piece):
             last_offset = header.base_offset + header.last_offset_delta
             found.append(
-                BatchMark(header.base_offset, header.leader_epoch, last_offset, header.crc, header.size_bytes)
+                BatchMark(
+                    header.base_offset,
+                    header.leader_epoch,
+                    last_offset,
+                    header.crc,
+                    header.size_bytes,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                )
             )
         offset = found[-1].last_offset + 1
     return found

@@ -15,8 +15,9 @@ from storage.flush_stats import FlushReason
 from storage.flusher import Flusher
 from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from storage.log import Log
+from storage.log_dir import LogDir
 from storage.log_guard import LogGuard
-from storage.producer_state import ProducerState, Rejected
+from storage.producer_state import BATCHES_KEPT, ProducerState, Rejected
 from storage.segment import Segment
 
 #: every write is flushed, and brokers lose power often
@@ -42,6 +43,21 @@ RETRIES = Setting(
         "cut_clients": 2,
         "clog": 2,
     }
+)
+
+#: logs are cut and rolled, and their brokers start anew
+CUTS = Setting(
+    faults={
+        "kill_busy_leader": 5,
+        "isolate_leader": 4,
+        "power_leader": 4,
+        "power_broker": 3,
+        "kill_leader": 3,
+        "starve_follower": 3,
+        "reset": 3,
+    },
+    seconds=20,
+    gap_ms=500,
 )
 
 #: the ISR is now below min ISR, now not, while many batches are on their way
@@ -288,7 +304,7 @@ def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
     ProducerState,
     "check",
     breaks="R92",
-    by="reordered doubled",
+    by="R92",
     setting=FLAPPING,
 )
 def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
@@ -315,3 +331,35 @@ def followers_forget_producers(original: Any, self: Any, records: Any, *, leader
 async def starts_without_producers(original: Any, disk: Any, folder: str, segments: Any) -> Any:
     """A log that is opened, or cut, has forgotten its producers."""
     return ProducerState()
+
+
+@mutant(ProducerState, "apply", breaks="R90, R93", by="R94", setting=RETRIES)
+def producer_epochs_keep_batches(original: Any, self: Any, header: Any, base_offset: Any) -> None:
+    """The batches of a producer's last epoch stay known under its next one."""
+    old = self._producers.get(header.producer_id)
+    original(self, header, base_offset)
+    now = self._producers.get(header.producer_id)
+    if old is not None and now is not None and now is not old:
+        now.batches = [*old.batches, *now.batches][-BATCHES_KEPT:]
+
+
+@mutant(Log, "_finish_rewind", breaks="R94", by="R94", setting=CUTS)
+async def producers_outlive_cuts(original: Any, self: Any, last_snapshot_offset: Any) -> None:
+    """What producers wrote stays known when the log is cut below it."""
+    kept = self._producers
+    await original(self, last_snapshot_offset)
+    self._producers = kept
+
+
+@mutant(Log, "_finish_roll", breaks="R94", by="R94", setting=CUTS)
+async def snapshots_taken_late(
+    original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
+) -> None:
+    """The snapshot of a roll is encoded after the flush, and named after the offset before it."""
+    await self.flush(FlushReason.ROLL)
+    await original(self, offset, snapshots.encode(self._producers, offset), truncation_count)
+
+
+@mutant(LogDir, "lower", breaks="R87", by="R87", setting=CUTS)
+async def recovery_points_outlive_cuts(original: Any, self: Any, partition: Any, offset: Any) -> None:
+    """The recovery point of a log stays where it is when the log is cut below it."""

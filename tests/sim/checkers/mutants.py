@@ -88,5 +88,9 @@ PAIRS = (
     *_pairs("half-is-a-majority", "Q-7"),
     *_pairs("votes-before-durable", "Q-9"),
     *_pairs("commits-former-epochs", "K12"),
-    Pair(WAITS_FOR_EVER, "A-18"),
+    Pair(WAITS_FOR_EVER, "A-18 WaitingWritesAreGivenUp"),
+    *_pairs("producers-outlive-cuts", "R94"),
+    *_pairs("snapshots-taken-late", "R94"),
+    *_pairs("appends-behind-gaps", "R92"),
+    *_pairs("recovery-points-outlive-cuts", "R87"),
 )

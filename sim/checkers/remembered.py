@@ -1,0 +1,128 @@
+"""Properties of what a broker remembers beside its logs: their producers, and how far they are durable.
+
+Owns a second opinion, made from the headers of the batches alone. What is remembered wrongly shows when a
+retry comes, or power is lost, much later and seldom.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from protocol.record_batch import SEQUENCE_MODULUS
+from sim.checkers.batches import BatchMark
+from sim.checkers.observer import Observer
+from sim.checkers.views import Before, Property, ReplicaView
+
+#: as many as a client may have in flight (R90)
+_BATCHES_KNOWN = 5
+#: (its epoch, the last batches of that epoch as (first sequence, last sequence, first offset, last offset))
+Known = tuple[int, list[tuple[int, int, int, int]]]
+
+
+class ProducersAreOfTheLog(Property):
+    """R90, R94: of each idempotent producer a log knows the last five batches of its last epoch, those that
+    are in it and no others, however it came to be: appended, fetched, cut, or opened anew."""
+
+    name = "R94 ProducersAreOfTheLog"
+    is_about_loss = True
+
+    def __init__(self) -> None:
+        #: (process, partition) of which all is to be compared: the log was cut, or opened
+        self._unseen: set[tuple[str, int]] = set()
+
+    def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
+        self._unseen.add((view.process.name, view.index))
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        log, history, key = view.log, view.history, (view.process.name, view.index)
+        if history.cut:
+            self._unseen.add(key)
+        is_moving = log._guard.changing is not None or history.end_offset != log.log_end_offset
+        if is_moving or history.start_offset or log.failure is not None or view.process.is_dead:
+            return
+        known = log.producer_state._producers
+        if key in self._unseen:
+            self._unseen.discard(key)
+            wanted = _producers_of(history.batches)
+            asked = {*wanted, *known}
+        else:
+            asked = {batch.producer_id for batch in appended if batch.producer_id >= 0}
+            wanted = {one: _last_of(history.batches, one) for one in asked}
+        for producer_id in sorted(asked):
+            one = known.get(producer_id)
+            found = None if one is None else (one.epoch, [tuple(batch[:4]) for batch in one.batches])
+            if found != wanted.get(producer_id):
+                story = f"{view.broker.name} knows of producer {producer_id} {found}, its log holds"
+                seen.broken(self, view.index, f"{story} {wanted.get(producer_id)}")
+
+
+def _producers_of(batches: Iterable[BatchMark]) -> dict[int, Known]:
+    """What is to be known of all producers."""
+    found: dict[int, Known] = {}
+    for batch in batches:
+        if batch.producer_id >= 0:
+            epoch, known = found.get(batch.producer_id, (batch.producer_epoch, []))
+            known = known if epoch == batch.producer_epoch else []
+            found[batch.producer_id] = batch.producer_epoch, [*known, _kept(batch)][-_BATCHES_KNOWN:]
+    return found
+
+
+def _last_of(batches: Sequence[BatchMark], producer_id: int) -> Known:
+    """What is to be known of a producer that has written the last of them, or one soon before that."""
+    epoch = -1
+    known: list[tuple[int, int, int, int]] = []
+    for batch in reversed(batches):
+        if batch.producer_id == producer_id:
+            epoch = batch.producer_epoch if epoch < 0 else epoch
+            if batch.producer_epoch != epoch or len(known) == _BATCHES_KNOWN:
+                break
+            known.append(_kept(batch))
+    return epoch, known[::-1]
+
+
+def _kept(batch: BatchMark) -> tuple[int, int, int, int]:
+    return batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset
+
+
+class SequencesContinue(Property):
+    """R92, R93: in a log the batches of a producer follow each other without a gap; its epoch never falls,
+    and a new one begins at 0."""
+
+    name = "R92 SequencesContinue"
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        batches = view.history.batches
+        for position in range(len(batches) - len(appended), len(batches)):
+            one = batches[position]
+            if one.producer_id < 0:
+                continue
+            numbers = range(position - 1, -1, -1)
+            last = next((batches[n] for n in numbers if batches[n].producer_id == one.producer_id), None)
+            if last is None or view.history.start_offset:
+                continue  # who is not known may begin anywhere
+            is_same = one.producer_epoch == last.producer_epoch
+            wanted = (last.last_sequence + 1) % SEQUENCE_MODULUS if is_same else 0
+            if one.producer_epoch < last.producer_epoch or one.base_sequence != wanted:
+                seen.broken(self, view.index, f"{view.broker.name} has {one} behind {last} of its producer")
+
+
+class RecoveryPointsHold(Property):
+    """R86, R87: no recovery point on a disk is above the end of what is durable of that log, whether it was
+    cut, or another one of its name was there before: behind it the next start would believe anything."""
+
+    name = "R87 RecoveryPointsHold"
+    is_about_loss = True
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        node = view.broker.node
+        managed = None if node is None else node.log_manager.managed(view.replica.key)
+        if managed is None or managed.log is not view.log or view.process.is_dead:
+            return
+        point = managed.log_dir.recovery_points.get(managed.partition, 0)
+        if point > view.log.flushed_offset:
+            story = f"{view.broker.name} has stored the recovery point {point}, durable is up to"
+            seen.broken(self, view.index, f"{story} {view.log.flushed_offset}")

@@ -1,0 +1,131 @@
+"""Properties of what is remembered beside a log: a history that breaks each, and the one beside it that does
+not."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sim.checkers import remembered
+from sim.checkers.batches import BatchMark
+from sim.checkers.views import Property, ReplicaView
+from tests.sim.checkers.histories import Scene, before, cut, follows, grow, view_of
+
+
+def sent(offset: int, sequence: int, *, epoch: int = 0, producer_id: int = 7, count: int = 1) -> BatchMark:
+    """A batch of an idempotent producer, in leader epoch 5."""
+    last = offset + count - 1
+    return BatchMark(offset, 5, last, 0, 100, producer_id, epoch, sequence, sequence + count - 1)
+
+
+def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
+    """Whether the property speaks up, under its own name."""
+    scene = Scene(one)
+    said = scene.violation(lambda: tell(scene))
+    assert said is None or said.startswith(one.name), said
+    return said is not None
+
+
+def knows(view: ReplicaView, producers: dict[int, tuple[int, list[tuple[int, int, int, int]]]]) -> None:
+    """What the log remembers, and that nothing changes it now."""
+    log: Any = view.log
+    states = {
+        one: SimpleNamespace(epoch=e, batches=[(*b, 0) for b in kept]) for one, (e, kept) in producers.items()
+    }
+    log.producer_state = SimpleNamespace(_producers=states)
+    log._guard = SimpleNamespace(changing=None)
+
+
+def kept(*batches: BatchMark) -> list[tuple[int, int, int, int]]:
+    return [(b.base_sequence, b.last_sequence, b.base_offset, b.last_offset) for b in batches]
+
+
+SIX = [sent(number, number) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "known", "expected"),
+    [
+        (SIX, {7: (0, kept(*SIX[1:]))}, False),
+        (SIX, {7: (0, kept(*SIX))}, True),
+        (SIX, {7: (0, kept(*SIX[2:]))}, True),
+        (SIX, {}, True),
+        ([*SIX, sent(6, 0, epoch=1)], {7: (1, kept(sent(6, 0, epoch=1)))}, False),
+        ([*SIX, sent(6, 0, epoch=1)], {7: (1, kept(*SIX[2:], sent(6, 0, epoch=1)))}, True),
+        (SIX, {7: (0, kept(*SIX[1:])), 8: (0, kept(sent(6, 0)))}, True),
+    ],
+    ids=["the last five", "too many", "too few", "nobody", "a new epoch", "two epochs", "who is not there"],
+)
+def test_an_opened_log_knows_the_producers_that_are_in_it_r94(
+    batches: list[BatchMark], known: dict[int, Any], expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, batches))
+        knows(view, known)
+        scene.property.replica_loaded(scene.seen, view, None)
+        scene.property.replica_changed(scene.seen, view, before(view), batches)
+
+    assert is_broken(remembered.ProducersAreOfTheLog(), tell) is expected
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_log_that_was_cut_knows_no_producer_of_its_tail_r94(forgets: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, SIX[:4]))
+        knows(view, {7: (0, kept(*SIX[:4]))})
+        cut(view, 2)
+        log: Any = view.log
+        log._guard.changing = "truncate"  # it is rebuilt by the end of that, and not looked at before
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+        log._guard.changing = None
+        view.history.cut = []
+        other = sent(2, 0, producer_id=8)
+        grow(view, [other])
+        knows(view, {7: (0, kept(*SIX[: 2 if forgets else 4])), 8: (0, kept(other))})
+        scene.property.replica_changed(scene.seen, view, before(view), [other])
+
+    assert is_broken(remembered.ProducersAreOfTheLog(), tell) is not forgets
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (sent(6, 6), False),
+        (sent(6, 7), True),
+        (sent(6, 5), True),
+        (sent(6, 0, epoch=1), False),
+        (sent(6, 6, epoch=1), True),
+        (sent(6, 9, producer_id=8), False),
+    ],
+    ids=["the next", "a gap", "again", "a new epoch", "a new epoch that goes on", "who is not known"],
+)
+def test_the_sequences_of_a_producer_have_no_gap_r92(new: BatchMark, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, SIX))
+        scene.property.replica_changed(scene.seen, view, before(view), grow(view, [new]))
+
+    assert is_broken(remembered.SequencesContinue(), tell) is expected
+
+
+def test_the_epoch_of_a_producer_never_falls_r93() -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, [sent(0, 0, epoch=1)]))
+        scene.property.replica_changed(scene.seen, view, before(view), grow(view, [sent(1, 0, epoch=0)]))
+
+    assert is_broken(remembered.SequencesContinue(), tell)
+
+
+@pytest.mark.parametrize(("point", "expected"), [(2, False), (3, True)], ids=["durable", "beyond"])
+def test_no_recovery_point_is_above_what_is_durable_r87(point: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, SIX))
+        log: Any = view.log
+        log.flushed_offset = 2
+        log_dir = SimpleNamespace(recovery_points={"t-0": point})
+        managed = SimpleNamespace(log=log, log_dir=log_dir, partition="t-0")
+        manager = SimpleNamespace(managed=lambda key: managed)
+        view.broker.node = SimpleNamespace(log_manager=manager)  # type: ignore[assignment]
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(remembered.RecoveryPointsHold(), tell) is expected
