@@ -1,6 +1,7 @@
 """The list of all properties. A new one is a class beside its like, and a line here."""
 
 from sim.checkers import (
+    answers,
     clients,
     disks,
     logs,
@@ -12,6 +13,7 @@ from sim.checkers import (
     replicas,
     told,
     upkeep,
+    waiting,
 )
 from sim.checkers.views import Property
 
@@ -82,6 +84,10 @@ PROPERTIES: tuple[type[Property], ...] = (
     clients.AcknowledgedIsShown,
     clients.AcknowledgedIsDurable,
     clients.WaitingWritesAreGivenUp,
+    answers.LeaderAckIsInLog,
+    answers.OffsetsAreTold,
+    waiting.FetchesHearOfNews,
+    waiting.WaitsEnd,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,
     replica_refinement.ReplicasRefineModel,

@@ -48,6 +48,7 @@ class _Heard:
 
     __slots__ = (
         "acknowledged",
+        "acknowledged_by_leader",
         "bugs",
         "ceilings",
         "heartbeats",
@@ -62,6 +63,8 @@ class _Heard:
         self.is_called = True
         #: answers to producers with acks=all
         self.acknowledged: list[ProduceResponse] = []
+        #: to those with acks=1
+        self.acknowledged_by_leader: list[ProduceResponse] = []
         #: to the active controller, and the replicas in failed log dirs when it was made
         self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
         #: promises that the disk keeps by now (R68)
@@ -110,6 +113,7 @@ class Observer:
         self._on_loaded = hooks("replica_loaded")
         self._on_changed = hooks("replica_changed")
         self._on_acknowledged = hooks("acknowledged")
+        self._on_acknowledged_by_leader = hooks("acknowledged_by_leader")
         self._on_shown = hooks("shown")
         self._on_ends = hooks("broker_ends")
         self._on_stepped = hooks("broker_stepped")
@@ -233,7 +237,7 @@ class Observer:
                 self._load(broker, key, replica, view)
             elif _has_changed(view, replica):
                 self._replica_changed(view, replica)
-        if heard.acknowledged or heard.rows:
+        if heard.acknowledged or heard.acknowledged_by_leader or heard.rows:
             self._tell_answers(broker, heard)
         for heartbeat, offline in heard.heartbeats:
             for hook in self._on_heartbeat:
@@ -343,13 +347,17 @@ class Observer:
                 if read.log_end_offset < 0 and view is not None:
                     for hook in self._on_shown:
                         hook(self, view, read)
-        for response in heard.acknowledged:
-            for row in response.partitions:
-                view = self._view(row.topic_id, row.partition_index, broker)
-                if row.error_code == ErrorCode.NONE and view is not None:
-                    for hook in self._on_acknowledged:
-                        hook(self, view, row.base_offset, row.leader_epoch)
-        heard.acknowledged.clear()
+        for responses, hooks in (
+            (heard.acknowledged, self._on_acknowledged),
+            (heard.acknowledged_by_leader, self._on_acknowledged_by_leader),
+        ):
+            for response in responses:
+                for row in response.partitions:
+                    view = self._view(row.topic_id, row.partition_index, broker)
+                    if row.error_code == ErrorCode.NONE and view is not None:
+                        for hook in hooks:
+                            hook(self, view, row.base_offset, row.leader_epoch)
+            responses.clear()
         heard.rows.clear()
 
     def place(self, topic_id: bytes, index: int) -> int | None:
@@ -502,14 +510,15 @@ def _has_changed(view: ReplicaView, replica: Partition) -> bool:
 def _listen_to_broker(core: Broker, heard: _Heard) -> None:
     """Note what goes in and out of a core."""
     handle = core.handle
-    #: exchanges of producers that want acks=all
-    waiting: dict[object, None] = {}
+    #: exchanges of producers that want an answer, and where it is noted
+    waiting: dict[object, list[ProduceResponse]] = {}
+    noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         heard.is_called = True
         if type(event) is Requested and type(event.message) is ProduceRequest:
-            if event.message.required_acks == -1:
-                waiting[event.reply_to] = None
+            if event.message.required_acks in noted:
+                waiting[event.reply_to] = noted[event.message.required_acks]
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
         elif type(event) is CallAnswered and event.call_id in core._link._calls:
@@ -519,8 +528,7 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
             if type(effect) is Respond:
                 if type(effect.message) is ProduceResponse:
                     if effect.reply_to in waiting:
-                        del waiting[effect.reply_to]
-                        heard.acknowledged.append(effect.message)
+                        waiting.pop(effect.reply_to).append(effect.message)
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:

@@ -175,6 +175,11 @@ class Property:
     def acknowledged(self, seen: "Observer", view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
         """The broker has told a producer with acks=all that its batch is in the log."""
 
+    def acknowledged_by_leader(
+        self, seen: "Observer", view: ReplicaView, base_offset: int, leader_epoch: int
+    ) -> None:
+        """The same with acks=1."""
+
     def shown(self, seen: "Observer", view: ReplicaView, row: ReadRow) -> None:
         """The broker answers a consumer's fetch."""
 

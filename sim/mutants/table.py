@@ -1,11 +1,21 @@
 """All mutants: importing the modules that define them fills the table."""
 
-from sim.mutants import clients, control, keeping, moving, quorum, recovering, replication, stopping
+from sim.mutants import (
+    answering,
+    clients,
+    control,
+    keeping,
+    moving,
+    quorum,
+    recovering,
+    replication,
+    stopping,
+)
 from sim.mutants.mutant import MUTANTS
 
 __all__ = ["MUTANTS", "PARTS"]
 
-_MODULES = (replication, control, stopping, keeping, quorum, clients, recovering, moving)
+_MODULES = (replication, control, stopping, answering, keeping, quorum, clients, recovering, moving)
 #: {part: title}, in the order of the page
 PARTS = dict(
     zip(
@@ -14,6 +24,7 @@ PARTS = dict(
             "Replicas: high watermark, ISR, divergence",
             "The controller: ELR, elections, AlterPartition, registrations",
             "A broker's life: clean stops, roles, answers to writes",
+            "Answers: acks=1, offsets, requests that wait",
             "Storage",
             "The metadata quorum",
             "Clients",

@@ -1,0 +1,96 @@
+"""Mutants of answers that no loss shows: what acks=1 promises, offsets that are asked for, waits.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from broker import produce_path
+from broker.fetch_path import FetchPath
+from broker.fetch_session import FollowerSessions
+from controller.cluster_control import ClusterControl
+from protocol.errors import ErrorCode
+from sim.mutants.mutant import Patch, Setting, mutant
+
+#: leaders change while consumers read
+ELECTIONS = Setting(
+    faults={"kill_leader": 4, "kill_broker": 3, "kill_busy_leader": 3, "isolate_leader": 3, "pause_leader": 2}
+)
+#: the active controller goes soon after a broker has gone
+FAILOVERS = Setting(
+    faults={"kill_broker": 4, "kill_leader": 3, "power_broker": 2, "kill_active": 6, "isolate_active": 2},
+    seconds=25,
+)
+
+
+@mutant(
+    produce_path,
+    "_reached",
+    breaks="D6",
+    by="D6",
+    setting=Setting(shape={"every_write": True}),
+)
+def acknowledges_acks_one_at_append(original: Any, partition: Any, acks: Any) -> Any:
+    """With every write flushed, acks=1 is answered from the page cache."""
+    return partition.log.log_end_offset if acks == 1 else original(partition, acks)
+
+
+@mutant(FetchPath, "list_offsets", breaks="A-6, F6", by="A-6", setting=ELECTIONS)
+def tells_latest_too_early(original: Any, self: Any, reply_to: Any, request: Any) -> Any:
+    """The latest offset is told although the high watermark may lag behind what the last leader showed."""
+    answer = original(self, reply_to, request)
+
+    def told(row: Any) -> Any:
+        if row.error_code != ErrorCode.OFFSET_NOT_AVAILABLE:
+            return row
+        partition = self._partitions[row.topic_id, row.partition_index]
+        return row._replace(error_code=ErrorCode.NONE, offset=partition.high_watermark)
+
+    return replace(answer, rows=tuple(told(row) for row in answer.rows))
+
+
+@mutant(FetchPath, "_epoch_row", breaks="R80", by="A-6", setting=ELECTIONS)
+def tells_log_end_as_end_of_epochs(original: Any, self: Any, asked: Any) -> Any:
+    """Each epoch that is asked for ends at the log's end."""
+    row = original(self, asked)
+    if row.end_offset < 0:
+        return row
+    partition = self._partitions[asked.topic_id, asked.partition_index]
+    return replace(row, end_offset=partition.log.log_end_offset)
+
+
+@mutant(FetchPath, "high_watermark_moved", breaks="R55", by="R80")
+def consumers_wait_out_their_time(original: Any, self: Any, partition: Any, now_ms: Any) -> Any:
+    """A higher high watermark wakes followers, and not the consumers that wait for it."""
+    self._sessions.high_watermark_moved(partition.key, partition.high_watermark, now_ms)
+    return []
+
+
+@mutant(FollowerSessions, "log_grew", breaks="R80", by="R80")
+def followers_wait_out_their_time(original: Any, self: Any, key: Any, log_end_offset: Any) -> Any:
+    """New records wake no follower that waits."""
+
+
+def _without_followers(original: Any, self: Any) -> Any:
+    return self._purgatory.next_deadline_ms()
+
+
+@mutant(
+    FetchPath,
+    "expire",
+    breaks="A-18",
+    by="A-18",
+    more=(Patch(FetchPath, "next_deadline_ms", _without_followers),),
+)
+def followers_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
+    """No timer ends the fetch of a follower for which there is no news."""
+    return [self._answer_consumer(one.reply_to, one.request) for one in self._purgatory.expire(now_ms)]
+
+
+@mutant(ClusterControl, "start", breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS)
+def new_controllers_check_no_sessions(original: Any, self: Any, image: Any, now_ms: Any) -> Any:
+    """A controller that becomes active gives sessions to those only of whom it hears."""
+    original(self, image, now_ms)
+    self._sessions = {}
+    self._next_check_ms = None

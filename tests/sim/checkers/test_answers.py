@@ -1,0 +1,178 @@
+"""Properties of answers and of requests that wait: a history that breaks each, and the one beside it."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.fetch_path import FetchPath
+from broker.purgatory import DelayedFetch
+from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
+from sim.checkers import answers, waiting
+from sim.checkers.views import Property, ReplicaView
+from sim.nodes import State
+from tests.sim.checkers.histories import TOPIC_ID, Scene, before, follows, leads, mark, view_of
+
+BATCHES = [mark(0, 4), mark(1, 4), mark(2, 5)]
+
+
+def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
+    """Whether the property speaks up, under its own name."""
+    scene = Scene(one)
+    said = scene.violation(lambda: tell(scene))
+    assert said is None or said.startswith(one.name), said
+    return said is not None
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "counts_flushed", "flushed", "expected"),
+    [
+        (2, 5, False, 0, False),
+        (3, 5, False, 0, True),
+        (1, 5, False, 0, True),
+        (2, 5, True, 2, True),
+        (2, 5, True, 3, False),
+        (3, 4, False, 0, False),
+    ],
+    ids=["there", "not there", "of another epoch", "not durable", "durable", "of a former leader"],
+)
+def test_what_acks_one_was_told_is_in_the_leaders_log_d6(
+    offset: int, epoch: int, counts_flushed: bool, flushed: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES))
+        view.replica.counts_flushed = counts_flushed
+        view.log.flushed_offset = flushed  # type: ignore[misc]
+        scene.property.acknowledged_by_leader(scene.seen, view, offset, epoch)
+
+    assert is_broken(answers.LeaderAckIsInLog(), tell) is expected
+
+
+def with_core(view: ReplicaView) -> FetchPath:
+    """A broker that answers fetches and questions for this replica."""
+    path = FetchPath({view.replica.key: view.replica}, 10, 1000)
+    view.broker.node = SimpleNamespace(core=SimpleNamespace(fetch_path=path))  # type: ignore[assignment]
+    view.broker.state = State.RUNNING
+    return path
+
+
+@pytest.mark.parametrize("high_watermark", [1, 2, 3], ids=["below the epoch", "at its start", "above"])
+def test_a_leader_tells_the_offsets_that_it_knows_a6(high_watermark: int) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=high_watermark), start_offset=2)
+        with_core(view)
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=None), [])
+
+    assert not is_broken(answers.OffsetsAreTold(), tell)
+
+
+def test_a_leader_that_tells_a_lagging_high_watermark_breaks_a6() -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=1), start_offset=2)
+        path = with_core(view)
+        assert view.leadership is not None
+        view.leadership.start_offset = 1  # what it is asked for counts from here
+        told = path.list_offsets
+        view.leadership.start_offset = 2
+
+        def too_early(reply_to: Any, request: Any) -> Any:
+            assert view.leadership is not None
+            view.leadership.start_offset = 1
+            answer = told(reply_to, request)
+            view.leadership.start_offset = 2
+            return answer
+
+        path.list_offsets = too_early  # type: ignore[method-assign]
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=None), [])
+
+    assert is_broken(answers.OffsetsAreTold(), tell)
+
+
+def test_the_end_of_an_epoch_is_where_the_next_one_begins_r80() -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=3), start_offset=2)
+        with_core(view)
+        log: Any = view.log
+        log.end_offset_for_epoch = lambda epoch: (epoch, 3)
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=None), [])
+
+    assert is_broken(answers.OffsetsAreTold(), tell)
+
+
+def fetch(offset: int) -> FetchRequest:
+    row = FetchPartition(TOPIC_ID, 0, 5, offset, -1, -1, 100)
+    return FetchRequest(None, CONSUMER_REPLICA_ID, -1, 500, 1, 1000, (row,), 0, -1, ())
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(2, False), (1, True)], ids=["at the end", "below"])
+def test_no_consumer_waits_for_what_is_committed_r80(offset: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        path = with_core(view)
+        path._purgatory.add(DelayedFetch(None, fetch(offset), (view.replica.key,)), 100)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting.FetchesHearOfNews(), tell) is expected
+
+
+def test_no_consumer_waits_at_a_follower_r55() -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, BATCHES, high_watermark=2))
+        path = with_core(view)
+        path._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), 100)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting.FetchesHearOfNews(), tell)
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "is_open", "is_parked", "expected"),
+    [
+        (3, 5, True, True, False),
+        (2, 5, True, True, True),
+        (3, 4, True, True, True),
+        (2, 5, False, True, False),
+        (2, 5, True, False, False),
+    ],
+    ids=["at the end", "below", "of a former epoch", "it has been answered", "it has not asked yet"],
+)
+def test_no_follower_waits_for_what_is_in_the_log_r80(
+    offset: int, epoch: int, is_open: bool, is_parked: bool, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES), start_offset=2)
+        path = with_core(view)
+        session = path._sessions.open(2, 2, 1)
+        listed = path._sessions.list_row(session, view.replica.key, offset, epoch, 100)
+        listed.is_open, session.parked = is_open, "somebody" if is_parked else None
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting.FetchesHearOfNews(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ((0, 90), False),
+        ((101, 400, 700), False),
+        ((101, 400, 700, 1000), True),
+        ((101, 400, 700, 9000), False),
+    ],
+    ids=["in time", "a little late", "for long", "it stood still"],
+)
+def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        path = with_core(view)
+        path._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), 100)
+        writes = SimpleNamespace(_queues={})
+        node: Any = view.broker.node
+        node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
+        clock = SimpleNamespace(now_ms=lambda: 0)
+        view.broker._clock = clock  # type: ignore[assignment]
+        for now_ms in times:
+            clock.now_ms = lambda now_ms=now_ms: now_ms
+            scene.property.heartbeat_sent(scene.seen, view.broker, None, ())  # type: ignore[arg-type]
+
+    assert is_broken(waiting.WaitsEnd(), tell) is expected
