@@ -74,6 +74,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     told.UncleanElectionsAreTold,
     told.CeilingsHoldWhatIsCommitted,
     told.LossIsBounded,
+    told.LogsAreToldAsTheyAre,
     upkeep.UnfencedIsReady,
     upkeep.FailedDirsAreTold,
     upkeep.KnownSeatsHaveAnswered,

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from broker.partition import Role
 from controller.election import ElectionReason
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
@@ -121,3 +122,30 @@ class UncleanElectionsAreTold(Property):
         if not self._told[key]:
             seen.broken(self, index, f"nobody told of {change.decision}: {change.before} -> {change.after}")
         self._told[key] -= 1
+
+
+class LogsAreToldAsTheyAre(Property):
+    """R62, R66: what a replica has told of its log, when logs are compared, is where its batches end and the
+    epoch of the last of them: no less, and no epoch without a batch. Nobody appends without a leader."""
+
+    name = "R66 LogsAreToldAsTheyAre"
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        if change.decision.reason is not ElectionReason.LONGEST_LOG:
+            return
+        for log in change.decision.cause.logs:
+            view = seen.live_replica(index, log.replica) if log.is_compared else None
+            if view is None or view.registration is None or view.role is Role.LEADER or view.history.cut:
+                continue
+            # One that knows the next leader by now may have begun to follow it.
+            is_waiting = view.registration.leader_epoch <= change.before.leader_epoch
+            batches = view.history.batches
+            last_epoch = batches[-1].leader_epoch if batches else -1
+            is_moving = view.history.start_offset or view.log.log_end_offset != view.end_offset
+            if (
+                is_waiting
+                and not is_moving
+                and (log.last_epoch, log.end_offset) != (last_epoch, view.end_offset)
+            ):
+                story = f"{view.broker.name} told of {log}, its log ends at {view.end_offset} in epoch"
+                seen.broken(self, index, f"{story} {last_epoch}")

@@ -7,6 +7,7 @@ manager, where every process may be killed and min ISR - 1 may lose what they ha
 from dataclasses import replace
 from typing import Any
 
+from broker import log_info
 from controller import replication_control, unclean_recovery
 from controller.events import AskForLogs, WaitForReplicas
 from controller.replication_control import ReplicationControl
@@ -288,3 +289,11 @@ def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
     """An unclean election is told like any other."""
     text, severity = original(name, change)
     return text.replace("records may be lost", "all is well"), severity
+
+
+@mutant(log_info, "_row", breaks="R66", by="R66", setting=CRUMBLING)
+def tells_what_is_committed(original: Any, image: Any, broker_id: Any, key: Any, replica_of: Any) -> Any:
+    """A replica tells of its high watermark as the end of its log."""
+    row = original(image, broker_id, key, replica_of)
+    known = max(0, min(row.log_end_offset, row.high_watermark))
+    return row if row.error_code else replace(row, log_end_offset=known)

@@ -99,4 +99,5 @@ PAIRS = (
     *_pairs("snapshots-taken-late", "R94"),
     *_pairs("appends-behind-gaps", "R92"),
     *_pairs("recovery-points-outlive-cuts", "R87"),
+    *_pairs("tells-what-is-committed", "R66"),
 )

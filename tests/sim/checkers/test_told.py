@@ -9,10 +9,20 @@ import pytest
 from controller.decisions import Cause, CauseKind, LogEnd
 from controller.election import ElectionReason
 from sim.checkers.replicas import HighWatermarkStaysUnderCeilings
-from sim.checkers.told import CeilingsHoldWhatIsCommitted, LossIsBounded
+from sim.checkers.told import CeilingsHoldWhatIsCommitted, LogsAreToldAsTheyAre, LossIsBounded
 from sim.checkers.views import ReplicaView
 from sim.world import Shape
-from tests.sim.checkers.histories import Scene, before, change, leads, mark, row, view_of
+from tests.sim.checkers.histories import (
+    Scene,
+    before,
+    change,
+    follows,
+    image,
+    leads,
+    mark,
+    row,
+    view_of,
+)
 
 
 def alive(view: ReplicaView, ceiling: int = -1) -> ReplicaView:
@@ -121,3 +131,26 @@ def test_a_promise_holds_what_was_committed_b4(
     tell = scene.property.replica_loaded if is_found else scene.property.ceiling_stored
     told: Any = None if is_found else ceiling
     assert (scene.violation(lambda: tell(scene.seen, view, told)) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("told", "epoch", "expected"),
+    [
+        ((5, 3), 5, False),
+        ((5, 2), 5, True),
+        ((6, 3), 5, True),
+        ((5, 2), 6, False),
+        ((-1, -1), 5, False),
+    ],
+    ids=["as it is", "less", "an epoch without a batch", "it follows the next leader", "not compared"],
+)
+def test_a_log_is_told_of_as_it_is_r66(told: tuple[int, int], epoch: int, expected: bool) -> None:
+    scene = Scene(LogsAreToldAsTheyAre())
+    scene.set_image(image(row=row()))
+    alive(follows(view_of(scene, 2, map(mark, range(3))), epoch))
+    nobody = row(isr=(), leader=None, last_known_elr=(2, 3), last_known_leader=1)
+    logs = (LogEnd(2, *told),)
+    reason = ElectionReason.LONGEST_LOG
+    elected = change(nobody, CauseKind.LOGS_COMPARED, None, reason, logs=logs, leader=2, isr=(2,))
+    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
+    assert (said is not None) is expected
