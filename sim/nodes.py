@@ -115,7 +115,8 @@ class SimNode:
         assert self.state is State.RUNNING
         self.state = State.STOPPING
         self._around.trace.add("stop", self.process.name)
-        self.process.call(_resolve, self._asked_to_stop)
+        # Looked up by the process: one that was booted a moment ago has not begun yet.
+        self.process.call(lambda: _resolve(self._asked_to_stop))
 
     def kill(self) -> None:
         """kill -9: no more code runs; the page cache lives, the host's kernel ends the connections."""

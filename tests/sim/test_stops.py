@@ -26,3 +26,18 @@ def test_a_node_whose_metadata_log_cannot_be_closed_ends_with_an_error(name: str
         world.eventually("it ends", lambda: bool(ended), 10_000)
         assert node.exit_code == 1
     world.close()
+
+
+def test_a_process_that_is_asked_to_stop_in_the_moment_of_its_boot_ends() -> None:
+    """Seed 9020: the process before it was asked."""
+    world = World(Shape(), Choices("stops"))
+    with logs_of(world):
+        world.boot()
+        broker = world.brokers[0]
+        broker.kill()
+        world.pass_time(100)
+        broker.boot()
+        broker.stop()
+        world.eventually("it ends", lambda: broker.exit_code is not None, 20_000)
+        assert broker.exit_code == 0
+    world.close()
