@@ -81,15 +81,8 @@ class Aimed:
 
     def _led(self, stream: Stream) -> tuple[int, PartitionRegistration, SimBroker] | None:
         """A partition and its leader, which runs."""
-        rows = [(place, row, self._broker(row.leader)) for place, row in self._world.partitions()]
-        led = [(place, row, leader) for place, row, leader in rows if leader is not None and leader.is_up]
+        led = self._world.led_partitions()
         return led[stream.draw(len(led))] if led else None
-
-    def _broker(self, broker_id: int | None) -> SimBroker | None:
-        return next((broker for broker in self._world.brokers if broker.node_id == broker_id), None)
-
-    def _row(self, place: int) -> PartitionRegistration | None:
-        return dict(self._world.partitions()).get(place)
 
     # --- stops and starts ------------------------------------------------------------------------------
 
@@ -214,9 +207,9 @@ class Aimed:
         def kill_leader() -> None:
             self._budget.update()
             fresh = [p for p, _ in self._world.partitions() if p not in known]
-            one = self._row(fresh[0] if is_new and fresh else place)
+            one = self._world.partition(fresh[0] if is_new and fresh else place)
             if one is not None and one.leader != follower.node_id:
-                node = self._broker(one.leader)
+                node = self._world.broker(one.leader)
                 if node is not None and node.is_up:
                     self._hands.kill(node)
 
@@ -373,7 +366,7 @@ class Aimed:
         stayers = [b for b in self._world.brokers if b.node_id in others]
 
         def watch(left: int, is_cut: bool) -> None:
-            now = self._row(place)
+            now = self._world.partition(place)
             if now is not None and now.original_replicas is not None:
                 if not is_cut and joins.node_id in now.isr:
                     self._cut([leader], stayers, 4 * _LAG_MS)

@@ -7,7 +7,6 @@ who has decided long ago, then know different things. Which connection is which,
 
 from collections.abc import Callable, Iterable
 
-from metadata.partition import PartitionRegistration
 from rpc.channel import Channel
 from sim.admin_acts import Operations
 from sim.aimed import Hands
@@ -53,9 +52,6 @@ class AimedLinks:
             if leader is not None and any(b.is_up for b in others):
                 found.append((place, leader, others))
         return found[stream.draw(len(found))] if found else None
-
-    def _row(self, place: int) -> PartitionRegistration | None:
-        return dict(self._world.partitions()).get(place)
 
     def _is_fenced(self, broker: SimBroker) -> bool:
         image = self._world.image()
@@ -162,7 +158,7 @@ class AimedLinks:
         controllers, boots = self._world.controllers, leader.boots
 
         def is_out() -> bool:
-            row = self._row(place)
+            row = self._world.partition(place)
             return row is not None and row.leader == leader.node_id and follower.node_id not in row.isr
 
         def fence() -> None:
@@ -231,7 +227,7 @@ class AimedLinks:
                 self._once(follows, part, 3_000)
 
         def follows() -> bool:
-            row, replica = self._row(place), self._world.replica(former, place)
+            row, replica = self._world.partition(place), self._world.replica(former, place)
             return (
                 former.is_ready
                 and row is not None
@@ -257,7 +253,7 @@ class AimedLinks:
             self._hands.later(after_ms, lambda: self._mend(former, others))
 
         def is_leaderless() -> bool:
-            row = self._row(place)
+            row = self._world.partition(place)
             return row is not None and row.leader is None
 
         self._cut(former, others)

@@ -47,15 +47,8 @@ class AimedLogs:
 
     def _led(self, stream: Stream) -> tuple[int, PartitionRegistration, SimBroker] | None:
         """A partition and its leader, which runs."""
-        rows = [(place, row, self._broker(row.leader)) for place, row in self._world.partitions()]
-        led = [(place, row, leader) for place, row, leader in rows if leader is not None and leader.is_up]
+        led = self._world.led_partitions()
         return led[stream.draw(len(led))] if led else None
-
-    def _broker(self, broker_id: int | None) -> SimBroker | None:
-        return next((broker for broker in self._world.brokers if broker.node_id == broker_id), None)
-
-    def _row(self, place: int) -> PartitionRegistration | None:
-        return dict(self._world.partitions()).get(place)
 
     # --- single steps ----------------------------------------------------------------------------------
 
@@ -158,7 +151,7 @@ class AimedLogs:
             self._hands.later(4_000, network.heal)
 
         def is_dropped() -> bool:
-            one = self._row(place)
+            one = self._world.partition(place)
             return one is not None and one.leader == leader.node_id and follower.node_id not in one.isr
 
         self._part(leader.machine.host, follower.machine.host)
@@ -175,7 +168,7 @@ class AimedLogs:
         if found is None:
             return False
         place, row, first = found
-        others = [self._broker(b) for b in row.replicas if b in row.isr and b != row.leader]
+        others = [self._world.broker(b) for b in row.replicas if b in row.isr and b != row.leader]
         up = [broker for broker in others if broker is not None and broker.is_up]
         if len(up) < 2 or row.min_isr > 2:
             return False
@@ -245,7 +238,7 @@ class AimedLogs:
 
     def _led_by(self, broker: SimBroker, place: int) -> tuple[PartitionRegistration, Partition] | None:
         """The partition and its leader's replica, if that is this one."""
-        row, replica = self._row(place), self._world.replica(broker, place)
+        row, replica = self._world.partition(place), self._world.replica(broker, place)
         is_leader = row is not None and row.leader == broker.node_id
         return (row, replica) if is_leader and row is not None and replica is not None else None
 

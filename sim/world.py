@@ -312,6 +312,19 @@ class World:
 
     # --- what checkers and faults look at --------------------------------------------------------------
 
+    def broker(self, broker_id: int | None) -> SimBroker | None:
+        """The machine that runs it."""
+        return next((broker for broker in self.brokers if broker.node_id == broker_id), None)
+
+    def partition(self, place: int) -> PartitionRegistration | None:
+        """As committed; None without an active controller."""
+        return dict(self.partitions()).get(place)
+
+    def led_partitions(self) -> list[tuple[int, PartitionRegistration, SimBroker]]:
+        """Places whose leader runs, with it."""
+        rows = [(place, row, self.broker(row.leader)) for place, row in self.partitions()]
+        return [(place, row, leader) for place, row, leader in rows if leader is not None and leader.is_up]
+
     def active_controller(self) -> SimController | None:
         """The one with the highest epoch of those that believe it."""
         active = [c for c in self.controllers if c.is_active and c.server is not None]
