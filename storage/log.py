@@ -414,7 +414,8 @@ class Log:
             await self.flush(FlushReason.ROLL)
             async with self._flusher.small_files:
                 if self._truncation_count == truncation_count and not self._guard.is_closed:
-                    await snapshots.write(self._disk, self.folder, offset, snapshot)
+                    bases = self._segments.base_offsets
+                    await snapshots.write(self._disk, self.folder, offset, snapshot, bases)
         except DiskError as error:
             self._guard.fail(error)
             if not self._guard.is_heard:
@@ -440,6 +441,7 @@ class Log:
                 log_start_offset=self._log_start_offset,
                 kept_offset=kept_offset,
             )
+            count = await self._rebuildable(count) if count else 0
             if not count:
                 return 0
             await self._flusher.wait_idle()
@@ -451,10 +453,20 @@ class Log:
             # next start finishes the work, so one sync will do.
             for segment in old:
                 await segment.delete(self._disk)
+            async with self._flusher.small_files:
+                await snapshots.drop_below(self._disk, self.folder, self._segments.base_offset)
             await self._disk.sync_folder(self.folder)
             start = self._segments.base_offset
             _log.info("%s: deleted %d segments, log starts at %d", self.folder, count, start)
             return count
+
+    async def _rebuildable(self, count: int) -> int:
+        """So many of the oldest segments, or fewer, that a snapshot of producer state is where the log begins
+        then: what they have written before could not be found out again after a truncation (R94)."""
+        async with self._flusher.small_files:
+            known = frozenset(await snapshots.offsets(self._disk, self.folder))
+        bases = self._segments.base_offsets
+        return next((number for number in range(count, 0, -1) if bases[number] in known), 0)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide everything below `offset`, the leader's log start; segments go with the next retention
@@ -566,7 +578,8 @@ class Log:
         await self._flusher.store_epochs(self._epochs)
         async with self._flusher.small_files:
             text = snapshots.encode(self._producers, self._log_end_offset)
-            await snapshots.write(self._disk, self.folder, self._log_end_offset, text)
+            bases = self._segments.base_offsets
+            await snapshots.write(self._disk, self.folder, self._log_end_offset, text, bases)
         await self._disk.sync_folder(self.folder)
         self._flushed_offset = self._log_end_offset
         self.flush_stats.done(FlushReason.SHUTDOWN, self._clock.now_ns() - started_ns)

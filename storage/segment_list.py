@@ -35,6 +35,11 @@ class SegmentList:
         return self._bases[0]
 
     @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """Where each segment begins, ascending."""
+        return tuple(self._bases)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)

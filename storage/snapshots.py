@@ -1,11 +1,13 @@
 """Snapshots of producer state beside the segments, so that a start need not read the whole log (R94).
 
-Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. A snapshot that is unreadable or
-lies above the log's end counts as none; the state is then built from an older one, or from the log alone.
+Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. Each segment has one at its beginning:
+a log that is cut anywhere is built up from there, though what is older may be deleted. A snapshot that is
+unreadable or lies above the log's end counts as none; the state is then built from an older one, or from the log
+alone.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from runtime.api import Disk
 from storage import checkpoint
@@ -15,8 +17,6 @@ from storage.segment import Segment
 from storage.turn import next_turn
 
 SNAPSHOT_VERSION = 0
-#: Snapshots kept: the newest, and one that a short truncation can fall back on.
-SNAPSHOTS_KEPT = 2
 #: Headers applied in a row before the event loop gets its turn.
 HEADERS_PER_TURN = 1000
 
@@ -48,11 +48,13 @@ async def offsets(disk: Disk, folder: str) -> list[int]:
     )
 
 
-async def write(disk: Disk, folder: str, offset: int, text: str) -> None:
-    """Store a snapshot durably and forget all but the newest few. Raises: DiskError."""
+async def write(disk: Disk, folder: str, offset: int, text: str, bases: Container[int]) -> None:
+    """Store a snapshot durably; then forget all before it that are of no segment's beginning, `bases`. Raises:
+    DiskError."""
     await checkpoint.write_atomically(disk, offset_path(folder, offset, SNAPSHOT_SUFFIX), text)
-    for old in (await offsets(disk, folder))[:-SNAPSHOTS_KEPT]:
-        await disk.unlink(offset_path(folder, old, SNAPSHOT_SUFFIX))
+    for old in await offsets(disk, folder):
+        if old < offset and old not in bases:
+            await disk.unlink(offset_path(folder, old, SNAPSHOT_SUFFIX))
 
 
 async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
@@ -61,6 +63,13 @@ async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
     for found in above:
         await disk.unlink(offset_path(folder, found, SNAPSHOT_SUFFIX))
     return bool(above)
+
+
+async def drop_below(disk: Disk, folder: str, offset: int) -> None:
+    """Unlink snapshots of a beginning that is deleted. The folder is not synced. Raises: DiskError."""
+    for found in await offsets(disk, folder):
+        if found < offset:
+            await disk.unlink(offset_path(folder, found, SNAPSHOT_SUFFIX))
 
 
 async def load(disk: Disk, folder: str, segments: Sequence[Segment]) -> ProducerState:

@@ -358,12 +358,15 @@ async def test_retention_by_time_deletes_old_segments_that_are_committed() -> No
     for timestamp_ms in (1000, 2000, 3000, 4000):
         await append(log, timestamp_ms=timestamp_ms)
     await log.flush()
+    await settle()
     assert await log.delete_old_segments(3500, high_watermark=1) == 1
     assert log.log_start_offset == 1
     assert await log.delete_old_segments(4001, high_watermark=4) == 2
     assert offsets(log) == [(3, 0)]
     assert log.end_offset_for_epoch(0) == EpochEnd(0, 4)
-    assert await log.delete_old_segments(9000, high_watermark=4) == 1, "the active one is rolled first"
+    assert await log.delete_old_segments(9000, high_watermark=4) == 0, "the active one is rolled first"
+    await settle()
+    assert await log.delete_old_segments(9000, high_watermark=4) == 1
     assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (4, 4, 1)
     world.disk.power_loss()
     runtime, _ = memory_runtime(disk=world.disk)
@@ -377,6 +380,7 @@ async def test_deletions_that_come_back_in_any_order_after_a_crash_are_finished_
     for _ in range(6):
         await append(log)
     await log.flush()
+    await settle()
     oldest = await world.disk.open(f"{FOLDER}/{0:020}.log", create=False)
     content = oldest.read_at(0, oldest.size)
     assert await log.delete_old_segments(1 << 50, high_watermark=6) == 4
@@ -403,11 +407,60 @@ async def test_folder_that_was_made_but_not_synced_by_a_start_before_is_durable(
     assert (await Log.open(runtime, "/metadata/log", LogConfig(), clean=False)).log_end_offset == 2
 
 
+async def test_producers_stay_known_when_a_log_is_cut_whose_beginning_was_deleted() -> None:
+    """R94: else the retry of a batch that a deleted segment held would be written once more."""
+    log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=400))
+    for producer_id, offset in ((1, 0), (2, 1), *((3, offset) for offset in range(2, 8))):
+        await append(log, producer_id=producer_id, producer_epoch=0, base_sequence=offset)
+    await log.flush()
+    await settle()
+    assert await log.delete_old_segments(1 << 50, high_watermark=8) > 1
+    assert 2 <= log.log_start_offset < 5
+    await log.truncate_to(5)
+    known = {producer_id: [row[0] for row in rows] for producer_id, _, rows in log.producer_state.rows()}
+    assert known == {1: [0], 2: [1], 3: [2, 3, 4]}
+
+
+async def test_nothing_is_deleted_before_the_log_could_be_built_up_from_where_it_begins_then() -> None:
+    """R94: the snapshot of a roll is written behind the flush; a crash before it would forget producers."""
+    log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=0))
+    await append(log, producer_id=1, producer_epoch=0, base_sequence=0)
+    await log.flush()
+    world.disk.hold_flushes()
+    await append(log, producer_id=2, producer_epoch=0, base_sequence=0)
+    await settle()
+    assert await log.delete_old_segments(1 << 50, high_watermark=1) == 0
+    world.disk.release_flushes()
+    await settle()
+    assert await log.delete_old_segments(1 << 50, high_watermark=1) == 1
+    world.disk.power_loss()
+    runtime, _ = memory_runtime(disk=world.disk)
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False, log_start_offset=1)
+    assert [producer_id for producer_id, _, _ in log.producer_state.rows()][0] == 1
+
+
+async def test_a_segment_takes_its_snapshot_with_it() -> None:
+    log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=250))
+    for _ in range(6):
+        await append(log)
+    await log.flush()
+    await settle()
+
+    async def snapshots() -> list[int]:
+        names = await world.disk.listdir(FOLDER)
+        return sorted(int(name[:20]) for name in names if name.endswith(".snapshot"))
+
+    assert await snapshots() == [1, 2, 3, 4, 5], "one at the beginning of each, the first needs none"
+    await log.delete_old_segments(1 << 50, high_watermark=6)
+    assert await snapshots() == list(range(log.log_start_offset, 6))
+
+
 async def test_retention_by_size_keeps_the_newest_segments() -> None:
     log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=250))
     for _ in range(6):
         await append(log)
     await log.flush()
+    await settle()
     size_bytes = log.size_bytes // 6
     await log.delete_old_segments(1 << 50, high_watermark=6)
     assert 250 <= log.size_bytes < 250 + size_bytes
@@ -423,16 +476,17 @@ async def test_what_is_not_flushed_is_not_deleted() -> None:
 
 
 async def test_retention_waits_for_a_flush_that_uses_the_segment() -> None:
-    log, world = await new_log(LogConfig(segment_bytes=200, index_interval_bytes=50, retention_ms=0))
+    log, world = await new_log(LogConfig(segment_bytes=100, index_interval_bytes=50, retention_ms=0))
     await append(log)
     await append(log)
     await log.flush()
-    await log.roll()
+    await settle()
     world.disk.hold_flushes()
-    await settle()  # the index of the full segment is being flushed
+    await log.roll()
+    await settle()  # the index of the second segment is being flushed
     deletion = asyncio.ensure_future(log.delete_old_segments(1 << 50, high_watermark=2))
     await settle()
-    assert (log.log_start_offset, log.segment_count) == (0, 2)
+    assert (log.log_start_offset, log.segment_count) == (0, 3)
     world.disk.release_flushes()
     assert await deletion == 1
     await settle()
@@ -444,6 +498,7 @@ async def test_segments_below_the_leaders_log_start_go() -> None:
     for _ in range(4):
         await append(log)
     await log.flush()
+    await settle()
     log.advance_log_start_offset(3)
     with pytest.raises(OffsetOutOfRange):
         log.read(2, 100, 4)

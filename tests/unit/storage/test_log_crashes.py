@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runtime.api import DiskError, Runtime
-from runtime.memory import memory_runtime
+from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
 from storage.config import LogConfig
 from storage.log import Log
@@ -37,6 +37,7 @@ async def flushed_log(disk: Any) -> tuple[Log, bytes]:
             await log.roll()
         log.append_as_leader(batch(), number)
     await log.flush()
+    await settle()  # the snapshots are written
     return log, read_all(log)
 
 
