@@ -7,12 +7,14 @@ Reads bytes of logs as the brokers serve them; never asks the cluster anything.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from client.history import parse_row, parse_value
 from protocol.record_batch import decode_records, iter_batches
 from sim.clients import LEDGER_FOLDER, Polled, ledger_path, place_of
 from sim.runtime import Machine
+from sim.wanderer import Stretch
 
 _SHOWN = 5
 
@@ -45,12 +47,16 @@ class History:
     """Everything that the rules look at."""
 
     sends: dict[tuple[str, int], Send]
-    #: by partition, below the high watermark
+    #: by partition, from the log start on, below the high watermark
     log: dict[int, list[Stored]]
     polls: list[list[Polled]]
     final_polls: list[Polled]
     #: producers whose retries write once
     idempotent: frozenset[str]
+    #: of readers that seek
+    stretches: list[Stretch] = field(default_factory=list)
+    #: of logs that do not begin at 0 any more: what is below was committed, and deleted since
+    starts: dict[int, int] = field(default_factory=dict)
     places: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,7 +76,13 @@ class History:
             [[polled for polled in session if polled.partition in partitions] for session in self.polls],
             [polled for polled in self.final_polls if polled.partition in partitions],
             self.idempotent,
+            [stretch for stretch in self.stretches if stretch.place in partitions],
+            self.starts,
         )
+
+    def start_of(self, partition: int) -> int:
+        """The first offset of its log."""
+        return self.starts.get(partition, 0)
 
 
 def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
@@ -111,10 +123,11 @@ def end_of(data: bytes) -> int:
 
 
 def lost(history: History) -> list[str]:
-    """Rules 1 and 2: an acks=all record is where its acknowledgement said."""
+    """Rules 1 and 2: an acks=all record is where its acknowledgement said, until it is deleted."""
     found = []
     for key, send in history.sends.items():
-        if send.outcome == "ok" and send.acks == -1:
+        is_kept = send.offset >= history.start_of(send.partition)
+        if send.outcome == "ok" and send.acks == -1 and is_kept:
             places = history.places.get(key, [])
             if (send.partition, send.offset) not in places:
                 found.append(f"{key} acknowledged at {send.partition}@{send.offset}, is at {places}")
@@ -183,31 +196,55 @@ def overtaken(history: History) -> list[str]:
 def consumed_and_gone(history: History) -> list[str]:
     """Rules 6 and 11: whatever a consumer got is in the log, unchanged, at its offset."""
     found = []
-    for polled in [*(p for session in history.polls for p in session), *history.final_polls]:
+    polls = [*history.polls, *(stretch.polled for stretch in history.stretches), history.final_polls]
+    for polled in chain.from_iterable(polls):
         records = history.log.get(polled.partition, [])
-        stored = records[polled.offset] if polled.offset < len(records) else None
+        at = polled.offset - history.start_of(polled.partition)
+        if at < 0:
+            continue
+        stored = records[at] if at < len(records) else None
         if stored is None or stored.value != polled.value:
             found.append(f"{polled.partition}@{polled.offset} of epoch {polled.leader_epoch} was consumed")
     return found
 
 
 def skipped(history: History) -> list[str]:
-    """Rules 9 and 10: within a session a consumer gets every offset in order."""
+    """Rules 9 and 10: within a session a consumer gets every offset in order. It goes on at the log start
+    when what it wanted was deleted; that never falls."""
     found = []
     for session in [*history.polls, history.final_polls]:
         expected: dict[int, int] = {}
         for polled in session:
-            if polled.offset != expected.get(polled.partition, 0):
-                found.append(
-                    f"{polled.partition}@{polled.offset}, expected {expected.get(polled.partition, 0)}"
-                )
+            wanted = expected.get(polled.partition, 0)
+            if polled.offset != wanted and not wanted < polled.offset <= history.start_of(polled.partition):
+                found.append(f"{polled.partition}@{polled.offset}, expected {wanted}")
             expected[polled.partition] = polled.offset + 1
+    return found
+
+
+def astray(history: History) -> list[str]:
+    """Rules 9 and 10 of a reader that seeks: it goes on where it asked to, then gets every offset in order.
+    Who asks for the end is not led back behind what the same consumer has read."""
+    found = []
+    for stretch in history.stretches:
+        wanted, start = stretch.sought, history.start_of(stretch.place)
+        for polled in stretch.polled:
+            if wanted is None:
+                is_right = polled.offset >= stretch.lowest
+            else:
+                was_deleted = wanted < start and (stretch.goes_to_end or polled.offset <= start)
+                is_right = polled.offset == wanted or (was_deleted and polled.offset > wanted)
+            if not is_right:
+                told = f"at least {stretch.lowest}" if wanted is None else f"{wanted}"
+                found.append(f"{stretch.place}@{polled.offset}, expected {told}")
+            wanted = polled.offset + 1
     return found
 
 
 def unseen(history: History) -> list[str]:
     """Rule 22: the last reader sees every record below the high watermark."""
-    seen = Counter(polled.partition for polled in history.final_polls)
+    polls = history.final_polls
+    seen = Counter(p.partition for p in polls if p.offset >= history.start_of(p.partition))
     return [
         f"partition {partition}: {seen[partition]} of {len(records)} records"
         for partition, records in sorted(history.log.items())
@@ -223,12 +260,13 @@ RULES = {
     "overtaken": overtaken,
     "consumed_and_gone": consumed_and_gone,
     "skipped": skipped,
+    "astray": astray,
     "unseen": unseen,
 }
 
 
 #: Rules that a loss of committed records breaks.
-LOSS_RULES = ("lost", "reordered", "overtaken", "consumed_and_gone", "skipped")
+LOSS_RULES = ("lost", "reordered", "overtaken", "consumed_and_gone", "skipped", "astray")
 
 
 def losses(history: History, partition: int) -> dict[str, int]:

@@ -167,7 +167,7 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
                 session = []
                 load.polls.append(session)
                 continue
-            polled = [_polled(record) for record in records]
+            polled = [polled_of(record) for record in records]
             session += polled
             load.fresh += polled
         consumer.close()
@@ -184,7 +184,7 @@ def final_reader(load: Load, ends: dict[int, int]) -> Callable[[Runtime], object
         consumer.assign(partition_at(place) for place in missing)
         while missing:
             for record in await consumer.poll(timeout_ms=1_000):
-                polled = _polled(record)
+                polled = polled_of(record)
                 load.final_polls.append(polled)
                 load.fresh.append(polled)
                 if polled.partition in missing and polled.offset + 1 >= missing[polled.partition]:
@@ -194,7 +194,8 @@ def final_reader(load: Load, ends: dict[int, int]) -> Callable[[Runtime], object
     return run
 
 
-def _polled(record: ConsumerRecord) -> Polled:
+def polled_of(record: ConsumerRecord) -> Polled:
+    """The record, by the number of its partition."""
     place = place_of(record.topic, record.partition)
     assert place is not None
     return Polled(place, record.offset, record.leader_epoch, record.value or b"")

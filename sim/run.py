@@ -3,9 +3,10 @@
 Owns the order of a run and its report. A run is a function of its seed and shape: equal inputs, equal hash.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from broker.partition import Partition
 from protocol.record_batch import CorruptBatch
 from sim import checks, clients
 from sim.checkers import liveness
@@ -15,6 +16,7 @@ from sim.checkers.observer import Observer
 from sim.choices import Choices
 from sim.faults import Faults, Plan
 from sim.loop import START_NS
+from sim.nodes import SimBroker
 from sim.world import Shape, Violation, World, logs_of
 
 #: a run that takes more handles than this is one that never rests: a busy cluster has a quarter of that. The
@@ -145,22 +147,30 @@ def _quiesce_and_read(world: World) -> checks.History:
     liveness.settle(world, liveness.AT_REST)
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
-    ends = {index: len(records) for index, records in log.items()}
+    ends = {index: records[-1].offset + 1 if records else 0 for index, records in log.items()}
     world.start_client("last", clients.final_reader(load, ends))
     last = world.clients[-1]
     world.eventually("L-6 the last reader has read all", lambda: last.exit_code is not None)
     sends = checks.read_ledgers(world.producer_machines)
     idempotent = frozenset(f"p{n}" for n in range(world.shape.producers) if n % 5 in (0, 2, 3))
-    return checks.History(sends, log, load.polls, load.final_polls, idempotent)
+    starts = {index: _log_start(liveness.replicas_of(world, index)) for index in log}
+    return checks.History(sends, log, load.polls, load.final_polls, idempotent, world.stretches, starts)
+
+
+def _log_start(replicas: Iterable[tuple[SimBroker, Partition]]) -> int:
+    """The first offset that all of them have: each deletes by itself what is too old."""
+    return max(replica.log.log_start_offset for _, replica in replicas)
 
 
 def _agreed_log(world: World, index: int) -> list[checks.Stored]:
     """What all replicas hold of a partition. Raises: Violation when they differ."""
     logs = {}
-    for broker, replica in liveness.replicas_of(world, index):
+    replicas = liveness.replicas_of(world, index)
+    start_offset = _log_start(replicas)
+    for broker, replica in replicas:
         assert broker.node is not None
         log = broker.node.log_manager.logs[replica.key.topic_id, replica.key.partition_index]
-        data, offset = bytearray(), log.log_start_offset
+        data, offset = bytearray(), start_offset
         while offset < replica.high_watermark:
             piece = log.read(offset, 1 << 30, replica.high_watermark)
             data += piece

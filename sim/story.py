@@ -43,6 +43,9 @@ _OWN_WEIGHTS = (1, 0, 0, 1, 6)
 #: choreographies of several steps, in so many stories only: much of their time belongs to them then
 _AIMED_ONE_IN = 4
 _AIMED_WEIGHT = 2
+#: stories whose logs are kept short, and those with a reader that seeks
+_SHORT_LOGS_ONE_IN = 5
+_WANDERER_ONE_IN = 4
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
 
 
@@ -88,7 +91,7 @@ class Recipe:
         """What this seed plays."""
         choices = Choices(seed)
         shape = shape_of(seed, self.base)
-        shape = shape if self.is_plain else varied(shape, choices.stream("shape.more"))
+        shape = shape if self.is_plain else _with_more(shape, choices)
         shape = replace(shape, **BANDS[self.band])
         stream = choices.stream("mix")
         mix = MIXES[stream.draw(len(MIXES))]
@@ -116,6 +119,15 @@ class Recipe:
         }
         changed = "".join(f" {name} {value}" for name, (value, normal) in given.items() if value != normal)
         return f"holdfast sim run --seed {shlex.quote(seed)}{changed}"
+
+
+def _with_more(shape: Shape, choices: Choices) -> Shape:
+    """What may be there besides, each from a stream of its own: a story without it is as it was."""
+    return replace(
+        varied(shape, choices.stream("shape.more")),
+        retention=choices.stream("shape.logs").draw(_SHORT_LOGS_ONE_IN) == 1,
+        wanderers=int(choices.stream("shape.wanderers").draw(_WANDERER_ONE_IN) == 1),
+    )
 
 
 def recipe(

@@ -24,6 +24,7 @@ from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
 from sim.page_cache import Personality
 from sim.runtime import Machine
 from sim.trace import Trace
+from sim.wanderer import Stretch, wanderer
 
 _MS = 1_000_000
 BROKER_PORT = 9092
@@ -72,6 +73,8 @@ class Shape:
     #: those beyond the first have sizes of their own, drawn
     topics: int = 1
     readers: int = 1
+    #: that seek
+    wanderers: int = 0
     #: brokers are spread over so many; 0: they know of none
     racks: int = 0
     #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
@@ -90,6 +93,8 @@ class Shape:
     on_edge: bool = False
     #: over the budget: one flush in three of a broker's log is a lie (P7)
     disks_lie: bool = False
+    #: logs are kept short: their beginning is deleted over and over
+    retention: bool = False
 
 
 def varied(shape: Shape, stream: Stream) -> Shape:
@@ -165,23 +170,35 @@ class World:
             ",".join(f"{broker.name}:{BROKER_PORT}" for broker in self.brokers),
             [t.first_place + index for t in self.topics for index in range(t.partitions)],
         )
+        self.stretches: list[Stretch] = []
         self.desk = Desk(self.trace, self.load.bootstrap)
         self.clients: list[SimClient] = []
         self.producer_machines: dict[str, Machine] = {}
         #: ERROR lines of nodes, for the report
         self.errors: list[str] = []
 
+    def _retention(self) -> dict[str, str]:
+        """How much is kept of the logs of a topic, if not all."""
+        if not self.shape.retention:
+            return {}
+        draw = self.choices.stream("retention").draw
+        return {"segment.bytes": str(1_024 + draw(3_000)), "retention.bytes": str(draw(6_000))}
+
     def _topic(self, number: int) -> Topic:
         shape = self.shape
         if number == 0:
             configs = {"flush.messages": "1"} if shape.every_write else {}
+            configs |= self._retention()
             return Topic(0, shape.partitions, shape.replicas, shape.min_isr, shape.every_write, configs)
         draw = self.choices.stream("topics").draw
         replicas = min((3, 3, 2, 4, 1)[draw(5)], shape.brokers)
         min_isr = 1 + draw(replicas)
         # One whose copy is not durable may be the only one to have a record: no power cut was in budget.
         every_write = shape.every_write or min_isr == 1 or draw(4) == 3
-        configs = {"min.insync.replicas": str(min_isr)}
+        configured = min_isr
+        if min_isr == replicas and self.choices.stream("topics.more").draw(3) == 1:
+            configured += 1  # as many as there are count then
+        configs = {"min.insync.replicas": str(configured), **self._retention()}
         if every_write:
             configs["flush.messages"] = "1"
         else:
@@ -217,6 +234,8 @@ class World:
             "log.dirs": ",".join(LOG_DIRS[: self.shape.log_dirs]),
             "metadata.log.dir": "/metadata",
         }
+        if self.shape.retention:
+            properties["log.retention.check.interval.ms"] = "1500"
         if self.shape.racks:
             properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
@@ -285,6 +304,9 @@ class World:
             self.producer_machines[name] = self.start_client(name, program).machine
         for number in range(self.shape.readers):
             self.start_client(f"reader{number or ''}", clients.consumer(self.load))
+        for number in range(self.shape.wanderers):
+            stream = self.choices.stream("wander")
+            self.start_client(f"reader-w{number}", wanderer(self.load, self.stretches, stream))
         self.desk.open(self.start_client("operators", self.desk.program))
 
     def pass_time(self, duration_ms: float) -> None:

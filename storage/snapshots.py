@@ -1,9 +1,9 @@
 """Snapshots of producer state beside the segments, so that a start need not read the whole log (R94).
 
-Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. Each segment has one at its beginning:
-a log that is cut anywhere is built up from there, though what is older may be deleted. A snapshot that is
-unreadable or lies above the log's end counts as none; the state is then built from an older one, or from the log
-alone.
+Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. Each segment has one at its
+beginning: a log that is cut anywhere is built up from there, though what is older may be deleted. A snapshot
+that is unreadable or lies above the log's end counts as none; the state is then built from an older one, or
+from the log alone.
 """
 
 import json
@@ -49,8 +49,10 @@ async def offsets(disk: Disk, folder: str) -> list[int]:
 
 
 async def write(disk: Disk, folder: str, offset: int, text: str, bases: Container[int]) -> None:
-    """Store a snapshot durably; then forget all before it that are of no segment's beginning, `bases`. Raises:
-    DiskError."""
+    """Store a snapshot durably; then forget all before it that are of no segment's beginning, `bases`.
+
+    Raises: DiskError.
+    """
     await checkpoint.write_atomically(disk, offset_path(folder, offset, SNAPSHOT_SUFFIX), text)
     for old in await offsets(disk, folder):
         if old < offset and old not in bases:

@@ -85,7 +85,9 @@ class OffsetsAreTold(Property):
 
     def _ask_epochs(self, seen: Observer, view: ReplicaView, core: Broker) -> None:
         """Of the last two epochs with batches, and of the one that no batch is of yet."""
+        start_offset = view.log.log_start_offset
         batches = view.history.batches
+        batches = [one for one in batches if one.last_offset >= start_offset] if start_offset else batches
         if not batches or batches[-1].last_offset + 1 != view.log.log_end_offset:
             return
         last = batches[-1].leader_epoch

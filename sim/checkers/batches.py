@@ -1,6 +1,8 @@
 """The headers of a log's batches, which tell batches apart without decoding a record."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -55,32 +57,84 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
 
 
 class History:
-    """The batches of a log as they were appended; follows truncations."""
+    """The batches of a log as they were appended; follows truncations. Of what is deleted below the log start
+    it knows what was committed there: `batches` begins with the first record of the partition all the same.
+    """
 
-    __slots__ = ("_log", "_sizes", "batches", "cut", "end_offset", "start_offset")
+    __slots__ = (
+        "_committed",
+        "_log",
+        "_resets_from",
+        "_sizes",
+        "batches",
+        "cut",
+        "end_offset",
+        "has_begun_anew",
+        "start_offset",
+    )
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, committed: Sequence[BatchMark] = ()) -> None:
         self._log = log
+        #: of the partition; grows
+        self._committed = committed
         self.batches: list[BatchMark] = []
         #: bytes from the start to the end of each batch
         self._sizes: list[int] = []
         #: what the last `follow` found to be gone, the last batch first
         self.cut: list[BatchMark] = []
-        self.start_offset = log.log_start_offset
-        self.end_offset = self.start_offset
+        #: where `batches` begins: 0, unless nobody knows what was committed below the log start
+        self.start_offset = 0
+        self.end_offset = 0
+        #: the last `follow` has found a log that was dropped, to begin where its leader's does (R83)
+        self.has_begun_anew = False
+        #: cuts of the log before the reset that was asked for
+        self._resets_from: int | None = None
+        self._begin()
+        self._listen()
+
+    def _listen(self) -> None:
+        reset_to = self._log.reset_to
+
+        async def listen(offset: int) -> None:
+            self._resets_from = self._log._truncation_count
+            await reset_to(offset)
+
+        self._log.reset_to = listen  # type: ignore[method-assign]
+
+    @property
+    def is_reset(self) -> bool:
+        """The log was dropped since the last `follow`."""
+        return self._resets_from is not None and self._log._truncation_count > self._resets_from
+
+    def _begin(self) -> None:
+        """At the log start, behind what was committed."""
+        start, committed = self._log.log_start_offset, self._committed
+        count = bisect_left(committed, start, key=_last_offset)
+        reached = committed[count - 1].last_offset + 1 if count else 0
+        is_inside = count < len(committed) and committed[count].base_offset <= start
+        is_known = reached == start or is_inside
+        self.batches[:] = committed[:count] if is_known else []
+        self._sizes[:] = accumulate(batch.size_bytes for batch in self.batches)
+        self.start_offset = 0 if is_known else start
+        self.end_offset = start
 
     def follow(self) -> list[BatchMark]:
         """Catch up with the log; returns what is new. What is gone is in `cut`."""
         batches, end_offset = self.batches, self._log.log_end_offset
         cut: list[BatchMark] = []
+        self.has_begun_anew = self.is_reset
+        if self.has_begun_anew:
+            self._resets_from = None
         while batches and batches[-1].last_offset >= end_offset:
             cut.append(batches.pop())
             self._sizes.pop()
-        if self._log.log_start_offset > self.end_offset or not batches:
-            self.start_offset = self._log.log_start_offset
-            self.end_offset = min(max(self.start_offset, self.end_offset), end_offset)
-        else:
-            self.end_offset = min(self.end_offset, end_offset)
+        if self.has_begun_anew or not batches:
+            had = batches[:]
+            self._begin()
+            pairs = zip(had, batches, strict=False)
+            same = next((at for at, (one, now) in enumerate(pairs) if one != now), len(batches))
+            cut += reversed(had[same:])
+        self.end_offset = min(self.end_offset, end_offset)
         self.cut = cut
         new = marks(self._log, self.end_offset, end_offset)
         batches += new
@@ -93,6 +147,9 @@ class History:
         return new
 
     def bytes_below(self, offset: int) -> int:
-        """Of the batches that end below an offset."""
+        """Of the batches that end below an offset, and are not deleted."""
+        return self._bytes_to(offset) - self._bytes_to(self._log.log_start_offset)
+
+    def _bytes_to(self, offset: int) -> int:
         count = bisect_left(self.batches, offset, key=_last_offset)
         return self._sizes[count - 1] if count else 0

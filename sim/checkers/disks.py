@@ -124,7 +124,7 @@ class CleanFileDiscipline(Property):
             if view.log.log_end_offset != view.history.end_offset:
                 view.history.follow()  # what was asked of the log before the core's end is done after it
                 view.end_offset = view.log.log_end_offset
-            wanted = sum(batch.size_bytes for batch in view.history.batches)
+            wanted = view.history.bytes_below(view.history.end_offset)
             size = durable_size(broker.machine.platter, view.log.folder)
             if size < wanted:
                 story = f"{broker.name} marks a clean stop with {size} of {wanted} bytes durable"

@@ -178,6 +178,8 @@ class AckedIsCommitted(Property):
         if batch is None:
             story = f"{view.broker.name} acknowledged {base_offset}, committed is up to"
             seen.broken(self, view.index, f"{story} {ghost.high_watermark}")
+        elif leader_epoch < 0 and batch.last_offset < view.log.log_start_offset:
+            pass  # the retry of what is deleted by now, of whose epoch the log tells no more
         elif batch.leader_epoch != leader_epoch:
             story = f"{view.broker.name} acknowledged {base_offset} of epoch {leader_epoch}, it is {batch}"
             seen.broken(self, view.index, story)
@@ -215,7 +217,8 @@ class EpochsInLog(Property):
     def _check_cache(self, seen: Observer, view: ReplicaView) -> None:
         """Of the entries that have data; where the log grows or was cut they are the last ones."""
         cache, batches = view.log.leader_epoch_cache, view.history.batches
-        last = batches[-1].leader_epoch if batches else -1
+        is_empty = not batches or batches[-1].last_offset < view.log.log_start_offset
+        last = -1 if is_empty else batches[-1].leader_epoch
         if view.log.last_epoch != last:
             story = f"{view.broker.name} believes in last epoch {view.log.last_epoch}, it is {last}"
             seen.broken(self, view.index, story)
@@ -223,7 +226,7 @@ class EpochsInLog(Property):
         if latest is not None and latest.start_offset > view.end_offset:
             story = f"{view.broker.name} ends at {view.end_offset}, its epochs at {latest}"
             seen.broken(self, view.index, story)
-        if batches and cache.epoch_at(batches[-1].last_offset) != last:
+        if not is_empty and cache.epoch_at(batches[-1].last_offset) != last:
             story = f"{view.broker.name} ends with {batches[-1]}, its epochs are {cache.entries}"
             seen.broken(self, view.index, story)
 
@@ -269,7 +272,7 @@ class NoTruncationBelowHighWatermark(Property):
 
 
 class TruncationKeepsWhatMatches(Property):
-    """A follower cuts off nothing that its leader holds at the same place."""
+    """A follower cuts off nothing that its leader holds at the same place, but to begin where that does."""
 
     name = "A-16 TruncationKeepsWhatMatches"
 
@@ -279,7 +282,7 @@ class TruncationKeepsWhatMatches(Property):
         cut, row = view.history.cut, view.registration
         if not cut or row is None or row.leader is None or view.role is not Role.FOLLOWER:
             return
-        if row is not before.registration:
+        if row is not before.registration or view.history.has_begun_anew:
             return
         leader = seen.live_replica(view.index, row.leader)
         if leader is None or leader.leadership is None or leader.history.start_offset:

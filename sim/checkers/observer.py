@@ -284,7 +284,9 @@ class Observer:
             prior = None  # moved away and back
         index = self.topics[key.topic_id] + key.partition_index
         incarnation_id = broker.node.core.lifecycle.identity.incarnation_id
-        view = ReplicaView(broker, broker.process, index, replica, log, History(log), incarnation_id)
+        ghost = self.ghosts.setdefault(index, Ghost())
+        history = History(log, ghost.committed if ghost.unclean is None else ())
+        view = ReplicaView(broker, broker.process, index, replica, log, history, incarnation_id)
         if prior is not None and prior.process is not view.process:
             is_whole = prior.survives is None or prior.survives >= prior.end_offset
             view.follows_clean_stop = prior.ended_cleanly and is_whole
@@ -292,7 +294,7 @@ class Observer:
         self.replicas[index][broker.node_id] = view
         appended = self._update(view, replica)
         if prior is not None and view.end_offset < prior.end_offset:
-            self.ghosts[index].has_lost_tail = True
+            ghost.has_lost_tail = True
         for hook in self._on_loaded:
             hook(self, view, prior)
         before = Before(None, None, Role.NONE, 0, 0, 0, None)
@@ -326,11 +328,11 @@ class Observer:
         view.proposal = None if leadership is None else leadership.proposal
         history = view.history
         appended: list[BatchMark] = []
-        if history.end_offset != view.end_offset:
+        if history.end_offset != view.end_offset or history.is_reset:
             appended = history.follow()
             view.compared = min(view.compared, len(history.batches))
-        elif history.cut:
-            history.cut = []
+        elif history.cut or history.has_begun_anew:
+            history.cut, history.has_begun_anew = [], False
         ghost = self.ghosts.setdefault(view.index, Ghost())
         if view.role is Role.LEADER and view.high_watermark > ghost.high_watermark:
             ghost.high_watermark = view.high_watermark

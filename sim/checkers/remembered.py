@@ -27,27 +27,37 @@ class ProducersAreOfTheLog(Property):
     def __init__(self) -> None:
         #: (process, partition) of which all is to be compared: the log was cut, or opened
         self._unseen: set[tuple[str, int]] = set()
+        #: {(broker, partition): where its log began anew (R83)}: it was told nothing of what was before
+        self._begun: dict[tuple[str, int], int] = {}
 
     def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
         self._unseen.add((view.process.name, view.index))
+        start = view.log.log_start_offset
+        if prior is None or start > prior.end_offset:
+            self._begun[view.broker.name, view.index] = start
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         log, history, key = view.log, view.history, (view.process.name, view.index)
-        if history.cut:
+        if history.cut or history.has_begun_anew:
             self._unseen.add(key)
+        place = view.broker.name, view.index
+        if history.has_begun_anew:
+            self._begun[place] = log.log_start_offset
         is_moving = log._guard.changing is not None or history.end_offset != log.log_end_offset
         if is_moving or history.start_offset or log.failure is not None or view.process.is_dead:
             return
         known = log.producer_state._producers
+        begun = self._begun.get(place, 0)
+        batches = [one for one in history.batches if one.base_offset >= begun] if begun else history.batches
         if key in self._unseen:
             self._unseen.discard(key)
-            wanted = _producers_of(history.batches)
+            wanted = _producers_of(batches)
             asked = {*wanted, *known}
         else:
             asked = {batch.producer_id for batch in appended if batch.producer_id >= 0}
-            wanted = {one: _last_of(history.batches, one) for one in asked}
+            wanted = {one: _last_of(batches, one) for one in asked}
         for producer_id in sorted(asked):
             one = known.get(producer_id)
             found = None if one is None else (one.epoch, [tuple(batch[:4]) for batch in one.batches])
@@ -94,13 +104,15 @@ class SequencesContinue(Property):
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         batches = view.history.batches
+        # Whoever led may have begun where a leader's log did (R83), and was told nothing of what was before.
+        start_offset = max(one.log.log_start_offset for one in seen.replicas[view.index].values())
         for position in range(len(batches) - len(appended), len(batches)):
             one = batches[position]
             if one.producer_id < 0:
                 continue
             numbers = range(position - 1, -1, -1)
             last = next((batches[n] for n in numbers if batches[n].producer_id == one.producer_id), None)
-            if last is None or view.history.start_offset:
+            if last is None or last.last_offset < start_offset or view.history.start_offset:
                 continue  # who is not known may begin anywhere
             is_same = one.producer_epoch == last.producer_epoch
             wanted = (last.last_sequence + 1) % SEQUENCE_MODULUS if is_same else 0

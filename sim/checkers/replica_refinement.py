@@ -243,8 +243,8 @@ class ReplicasRefineModel(Property):
         if appended or cut:
             if late is not None:
                 rows.insert(0, late)
-            if view.history.start_offset:
-                return None  # begun anew behind what the leader has deleted
+            if view.history.start_offset or view.history.has_begun_anew:
+                return None  # behind what the leader has deleted
             told = [self._copied(seen, view, row, before, appended) for row in _by_epoch(rows)]
             if told and None not in told:
                 return told[0]

@@ -19,8 +19,9 @@ class TypeOK(Property):
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         start, end = view.log.log_start_offset, view.end_offset
-        if _is_being_cut(view):
-            end = max(end, view.high_watermark)  # the partition hears of it a moment later
+        if _is_being_cut(view):  # the partition hears of it a moment later
+            start = min(start, view.high_watermark, view.flushed_offset)
+            end = max(end, view.high_watermark)
         if not start <= view.high_watermark <= end or not start <= view.flushed_offset <= end:
             offsets = f"high watermark {view.high_watermark}, flushed {view.flushed_offset}"
             seen.broken(self, view.index, f"{view.broker.name} from {start} to {end} has {offsets}")

@@ -140,7 +140,8 @@ class LogsAreToldAsTheyAre(Property):
             # One that knows the next leader by now may have begun to follow it.
             is_waiting = view.registration.leader_epoch <= change.before.leader_epoch
             batches = view.history.batches
-            last_epoch = batches[-1].leader_epoch if batches else -1
+            is_empty = not batches or batches[-1].last_offset < view.log.log_start_offset
+            last_epoch = -1 if is_empty else batches[-1].leader_epoch
             is_moving = view.history.start_offset or view.log.log_end_offset != view.end_offset
             if (
                 is_waiting

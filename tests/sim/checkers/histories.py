@@ -131,6 +131,9 @@ class SceneLog:
         self.folder = "/data/t-0"
         self.leader_epoch_cache = LeaderEpochCache()
 
+    async def reset_to(self, offset: int) -> None:
+        raise AssertionError(f"nobody resets this log to {offset}")
+
     @property
     def last_epoch(self) -> int:
         latest = self.leader_epoch_cache.latest

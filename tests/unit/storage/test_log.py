@@ -436,7 +436,7 @@ async def test_nothing_is_deleted_before_the_log_could_be_built_up_from_where_it
     world.disk.power_loss()
     runtime, _ = memory_runtime(disk=world.disk)
     log = await Log.open(runtime, FOLDER, LogConfig(), clean=False, log_start_offset=1)
-    assert [producer_id for producer_id, _, _ in log.producer_state.rows()][0] == 1
+    assert next(producer_id for producer_id, _, _ in log.producer_state.rows()) == 1
 
 
 async def test_a_segment_takes_its_snapshot_with_it() -> None:

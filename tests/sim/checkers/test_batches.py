@@ -1,0 +1,108 @@
+"""What the observer knows of a log follows it through appends, cuts, resets and deletions."""
+
+from runtime.memory import memory_runtime, settle
+from sim.checkers.batches import BatchMark, History
+from storage.config import LogConfig
+from storage.log import Log
+from tests.unit.storage.batches import batch
+
+FOLDER = "/data/t-0"
+SHORT = LogConfig(segment_bytes=100, retention_ms=None, retention_bytes=150)
+
+
+async def new_log() -> Log:
+    runtime, _ = memory_runtime()
+    return await Log.open(runtime, FOLDER, SHORT, clean=False)
+
+
+async def append(log: Log, *epochs: int) -> None:
+    for epoch in epochs:
+        await log.roll()
+        log.append_as_leader(batch(2), epoch)
+    await log.flush()
+    await settle()
+
+
+def places(batches: list[BatchMark]) -> list[tuple[int, int]]:
+    return [(one.base_offset, one.leader_epoch) for one in batches]
+
+
+async def test_it_follows_appends_and_cuts() -> None:
+    log = await new_log()
+    history = History(log)
+    await append(log, 1, 1, 2)
+    assert places(history.follow()) == [(0, 1), (2, 1), (4, 2)]
+    await log.truncate_to(2)
+    assert history.follow() == []
+    await append(log, 3)
+    assert places(history.follow()) == [(2, 3)]
+    assert (places(history.batches), history.end_offset) == ([(0, 1), (2, 3)], 4)
+
+
+async def test_what_was_cut_is_told_once_the_last_batch_first() -> None:
+    log = await new_log()
+    history = History(log)
+    await append(log, 1, 1, 2)
+    history.follow()
+    await log.truncate_to(2)
+    assert history.follow() == []
+    assert places(history.cut) == [(4, 2), (2, 1)]
+    assert (history.end_offset, history.bytes_below(2)) == (2, history.batches[0].size_bytes)
+
+
+async def test_of_what_is_deleted_it_keeps_the_batches_and_not_the_bytes() -> None:
+    log = await new_log()
+    history = History(log)
+    await append(log, 1, 1, 2, 2)
+    history.follow()
+    size_bytes = history.bytes_below(8)
+    await log.delete_old_segments(0, high_watermark=8)
+    assert log.log_start_offset == 4
+    assert places(history.batches) == [(0, 1), (2, 1), (4, 2), (6, 2)]
+    assert history.bytes_below(8) == size_bytes // 2 == log.size_bytes
+
+
+async def test_below_the_log_start_it_knows_what_was_committed() -> None:
+    log = await new_log()
+    await append(log, 1, 1, 2, 2)
+    whole = History(log)
+    committed = whole.follow()
+    await log.delete_old_segments(0, high_watermark=8)
+    history = History(log, committed[:3])
+    assert places(history.follow()) == [(4, 2), (6, 2)]
+    assert (history.batches, history.start_offset) == (committed, 0)
+    unknown = History(log)
+    assert places(unknown.follow()) == [(4, 2), (6, 2)]
+    assert (len(unknown.batches), unknown.start_offset) == (2, 4)
+
+
+async def test_a_log_that_begins_anew_holds_what_was_committed_and_no_more_of_its_own() -> None:
+    """R83: the leader has deleted up to 4; from 2 on the log was another one."""
+    other = await new_log()
+    await append(other, 1, 2, 2)
+    committed = History(other).follow()
+    log = await new_log()
+    history = History(log, committed)
+    await append(log, 1, 1, 1)
+    history.follow()
+    await log.reset_to(4)
+    assert history.is_reset
+    assert history.follow() == []
+    assert history.has_begun_anew
+    assert (history.batches, history.end_offset) == (committed[:2], 4)
+    assert places(history.cut) == [(4, 1), (2, 1)]
+    await append(log, 2)
+    assert not history.is_reset
+    assert places(history.follow()) == [(4, 2)]
+    assert not history.has_begun_anew
+
+
+async def test_a_log_that_begins_anew_where_it_ended_is_noticed_too() -> None:
+    log = await new_log()
+    history = History(log)
+    await append(log, 1)
+    history.follow()
+    await log.reset_to(2)
+    assert history.is_reset
+    history.follow()
+    assert (history.start_offset, places(history.cut)) == (2, [(0, 1)])
