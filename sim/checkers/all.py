@@ -3,6 +3,7 @@
 from sim.checkers import (
     answers,
     clients,
+    deleting,
     disks,
     logs,
     partitions,
@@ -63,6 +64,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     remembered.ProducersAreOfTheLog,
     remembered.SequencesContinue,
     remembered.RecoveryPointsHold,
+    deleting.OnlyOldIsDeleted,
     quorum.ElectionSafety,
     quorum.QuorumLogMatching,
     quorum.QuorumLeaderCompleteness,

@@ -7,10 +7,13 @@ from typing import Any
 
 from client import sender
 from client.batch import Batch
+from client.consumer import Consumer
 from client.fetcher import Fetcher
+from client.fetcher_effects import ResetPolicy
 from client.outcomes import Outcome
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
+from protocol.errors import ErrorCode
 from sim.mutants.keeping import FLAPPING, RETRIES
 from sim.mutants.mutant import Setting, mutant
 
@@ -165,3 +168,64 @@ def consumer_skips_batches(
         part.fetch_offset, part.fetch_epoch = header.next_offset, header.leader_epoch
         return
     original(self, part, header, data, high_watermark)
+
+
+#: a reader that seeks, and its fetches come late
+SEEKING = Setting(
+    faults={
+        "kill_leader": 3,
+        "isolate_leader": 3,
+        "reset": 4,
+        "clog": 5,
+        "cut_clients": 2,
+        "pause_leader": 2,
+    },
+    shape={"wanderers": 3},
+)
+
+
+@mutant(Fetcher, "answered", breaks="rules 9, 10", by="astray", setting=SEEKING)
+def late_fetches_count(original: Any, self: Any, request_id: Any, response: Any, now_ms: Any) -> Any:
+    """An answer counts though the reader has gone elsewhere since it asked."""
+    for part in self._requests[request_id].parts:
+        if part.lookup is None and part.position is not None:
+            part.request_id = request_id
+    return original(self, request_id, response, now_ms)
+
+
+@mutant(Fetcher, "found", breaks="rules 9, 10", by="astray", setting=SEEKING)
+def late_lookups_count(original: Any, self: Any, request_id: Any, offsets: Any) -> None:
+    """So does an offset that was looked up."""
+    for topic_partition in offsets:
+        part = self._parts.get(topic_partition)
+        if part is not None:
+            part.request_id = request_id
+    original(self, request_id, offsets)
+
+
+@mutant(Consumer, "_forget_decoded", breaks="rules 9, 10", by="astray", setting=SEEKING)
+def seeks_keep_what_is_decoded(original: Any, self: Any, partition: Any) -> None:
+    """Records that were decoded before a seek are given out behind it."""
+
+
+@mutant(Fetcher, "_reset", breaks="rule 9", by="astray", setting=SEEKING)
+def ends_are_beginnings(original: Any, self: Any, part: Any, policy: Any) -> None:
+    """Who asks for the end begins anew."""
+    original(self, part, ResetPolicy.EARLIEST if policy is ResetPolicy.LATEST else policy)
+
+
+@mutant(
+    Fetcher,
+    "_refused",
+    breaks="rules 9, 10",
+    by="astray skipped",
+    setting=Setting(faults=SEEKING.faults, shape={"wanderers": 3, "retention": True}, seconds=25),
+)
+def out_of_range_is_at_once(
+    original: Any, self: Any, part: Any, code: Any, now_ms: Any, effects: Any
+) -> None:
+    """OFFSET_OUT_OF_RANGE moves a reader though what was fetched before it waits to be read."""
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        self._reset(part, self._config.reset)
+    else:
+        original(self, part, code, now_ms, effects)

@@ -9,13 +9,25 @@ from sim.mutants import (
     quorum,
     recovering,
     replication,
+    shortening,
     stopping,
 )
 from sim.mutants.mutant import MUTANTS
 
 __all__ = ["MUTANTS", "PARTS"]
 
-_MODULES = (replication, control, stopping, answering, keeping, quorum, clients, recovering, moving)
+_MODULES = (
+    replication,
+    control,
+    stopping,
+    answering,
+    keeping,
+    shortening,
+    quorum,
+    clients,
+    recovering,
+    moving,
+)
 #: {part: title}, in the order of the page
 PARTS = dict(
     zip(
@@ -26,6 +38,7 @@ PARTS = dict(
             "A broker's life: clean stops, roles, answers to writes",
             "Answers: acks=1, offsets, requests that wait",
             "Storage",
+            "Retention",
             "The metadata quorum",
             "Clients",
             "Unclean recovery",

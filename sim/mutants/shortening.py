@@ -1,0 +1,91 @@
+"""Mutants of retention: what may be deleted, what is kept of it, where a follower begins behind it.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from typing import Any
+
+from broker import fetcher
+from sim.mutants.mutant import Setting, mutant
+from storage import log, recovery, retention, snapshots
+from storage.leader_epoch_cache import LeaderEpochCache
+from storage.log import Log
+
+#: logs are cut and opened anew while their beginnings are deleted
+SHORT = Setting(
+    faults={
+        "kill_busy_leader": 5,
+        "isolate_leader": 4,
+        "power_leader": 4,
+        "power_broker": 3,
+        "kill_leader": 3,
+        "starve_follower": 3,
+        "pause_broker": 3,
+    },
+    shape={"retention": True},
+    seconds=25,
+    gap_ms=500,
+)
+
+
+@mutant(log, "old_count", breaks="D5, A-21", by="I-1 D5", setting=SHORT)
+def deletes_what_is_needed(
+    original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
+) -> Any:
+    """Retention takes what is neither committed nor flushed."""
+    end_offset = segments[-1].next_offset
+    return original(
+        segments, config, wall_ms=wall_ms, log_start_offset=log_start_offset, kept_offset=end_offset
+    )
+
+
+@mutant(snapshots, "write", breaks="R94", by="R94", setting=SHORT)
+async def keeps_one_snapshot(
+    original: Any, disk: Any, folder: Any, offset: Any, text: Any, bases: Any
+) -> None:
+    """Only the newest snapshot of producers is kept, though what is below it may be deleted."""
+    await original(disk, folder, offset, text, ())
+
+
+@mutant(Log, "_rebuildable", breaks="R94", by="R94", setting=SHORT)
+async def deletes_before_snapshots(original: Any, self: Any, count: Any) -> Any:
+    """Segments go before the next one has its snapshot on the disk."""
+    return count
+
+
+@mutant(recovery, "_finish_deletion", breaks="A-22", by="A-22", setting=SHORT)
+async def deletions_come_back(original: Any, disk: Any, folder: Any, bases: Any, history_start: Any) -> Any:
+    """Deleted segments that a crash has brought back stay, without their neighbours."""
+    return False
+
+
+@mutant(Log, "_finish_rewind", breaks="R83, R94", by="R94", setting=SHORT)
+async def snapshots_outlive_resets(original: Any, self: Any, last_snapshot_offset: Any) -> None:
+    """A log that begins anew keeps the producers of its former life."""
+    kept = self._producers
+    await original(self, last_snapshot_offset)
+    if last_snapshot_offset < 0:
+        self._producers = kept
+
+
+@mutant(fetcher, "Reset", breaks="R83", by="L-6", setting=SHORT)
+def begins_anew_too_low(original: Any, key: Any, offset: Any) -> Any:
+    """A follower begins anew right below its leader's log start."""
+    return original(key, max(0, offset - 1))
+
+
+@mutant(fetcher, "Reset", breaks="R83", by="I-10", setting=SHORT)
+def begins_anew_too_high(original: Any, key: Any, offset: Any) -> Any:
+    """A follower begins anew one record behind its leader's log start."""
+    return original(key, offset + 1)
+
+
+@mutant(LeaderEpochCache, "truncate_from_start", breaks="R85", by="A-6", setting=SHORT)
+def epochs_begin_where_they_did(original: Any, self: Any, start_offset: Any) -> None:
+    """Deleted epochs stay known, the log's beginning is not told by them."""
+
+
+@mutant(retention, "is_past_time", breaks="D5", by="D5", setting=SHORT)
+def everything_is_old(original: Any, segment: Any, config: Any, wall_ms: Any) -> Any:
+    """Every record is older than its topic keeps it."""
+    return True
