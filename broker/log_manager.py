@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from broker.housekeeping import Housekeeping, Nap
 from broker.log_loading import LogLoader
 from broker.log_metrics import LogDirState, LogState, log_families
+from broker.stop_proofs import StopProofs
 from runtime.api import DiskError, Runtime
 from runtime.stats import MetricFamily
 from storage import clean_shutdown, meta_properties
@@ -95,11 +96,7 @@ class LogManager:
         self._loader = LogLoader(runtime, self._dir_failed, self._add)
         self._is_loaded = False
         self._is_closing = False
-        #: epoch that all dirs have stored as the last registered one (R36)
-        self._noted_epoch = clean_shutdown.UNKNOWN_EPOCH
-        #: the one that was last found in the metadata log, of the dir that knows the latest
-        self.last_registration = clean_shutdown.NEVER_REGISTERED
-        self._noting = asyncio.Lock()
+        self._proofs = StopProofs(runtime.disk, self._dir_failed)
         self._high_watermark_of: Callable[[Key], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[Key]], None] | None = None
         self._housekeeping = Housekeeping(runtime)
@@ -137,19 +134,8 @@ class LogManager:
 
         What it vouches for is compared when the logs are loaded. Raises: DiskError when no dir is left.
         """
-        marks: list[clean_shutdown.Mark | None] = [None for _ in self._absent]
-        for log_dir in self._dirs:
-            try:
-                mark = await clean_shutdown.take(self._disk, log_dir.path, log_dir.directory_id)
-                found = await clean_shutdown.read_registration(self._disk, log_dir.path)
-                self.last_registration = max(self.last_registration, found)
-            except DiskError as error:
-                self._dir_failed(log_dir, error)
-                mark = None
-            log_dir.vouched = {} if mark is None else dict(mark.logs)
-            marks.append(mark)
+        broker_epoch = await self._proofs.take(self._dirs, len(self._absent))
         self._check_some_online()
-        broker_epoch = self._noted_epoch = clean_shutdown.agreed_epoch(marks)
         was_clean = self._loader.was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
         story = f"clean in epoch {broker_epoch}" if was_clean else "not clean"
         _log.info("last shutdown was %s", story)
@@ -158,18 +144,7 @@ class LogManager:
     async def note_registration(self, broker_epoch: int, incarnation_id: bytes | None = None) -> None:
         """Store durably that this epoch was registered: a mark of an earlier one proves nothing (R36). With
         the incarnation: the metadata log holds it."""
-        async with self._noting:
-            if self._noted_epoch == broker_epoch:
-                return
-            if incarnation_id is not None:
-                self.last_registration = clean_shutdown.Registration(broker_epoch, incarnation_id)
-            last = self.last_registration
-            for log_dir in self._online_dirs():
-                try:
-                    await clean_shutdown.note_registration(self._disk, log_dir.path, broker_epoch, last)
-                except DiskError as error:
-                    self._dir_failed(log_dir, error)
-            self._noted_epoch = broker_epoch
+        await self._proofs.note(self._online_dirs, broker_epoch, incarnation_id)
 
     async def load(
         self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
@@ -248,6 +223,11 @@ class LogManager:
     def is_proof_belied(self) -> bool:
         """Some log that was found is not the one that the mark of a clean stop vouched for (B25)."""
         return self._loader.is_belied
+
+    @property
+    def last_registration(self) -> clean_shutdown.Registration:
+        """The one that was last found in the metadata log, of the dir that knows the latest."""
+        return self._proofs.last_registration
 
     @property
     def is_whole(self) -> bool:
@@ -565,11 +545,8 @@ class LogManager:
             _log.warning("stopped without a proof of clean shutdown: the next start recovers all logs")
             return False
         try:
-            for log_dir in self._dirs:
-                await self._disk.sync_folder(log_dir.path)
-            for log_dir in self._dirs:
-                mark = clean_shutdown.Mark(broker_epoch, log_dir.directory_id, self._vouched(log_dir))
-                await clean_shutdown.write(self._disk, log_dir.path, mark)
+            logs = {log_dir: self._vouched(log_dir) for log_dir in self._dirs}
+            await self._proofs.give(logs, broker_epoch)
         except DiskError as error:
             _log.error("no proof of clean shutdown: %s", error)
             return False

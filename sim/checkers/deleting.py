@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
+from storage.files import SNAPSHOT_SUFFIX, offset_path
 
 
 class OnlyOldIsDeleted(Property):
     """D5: the beginning of a log goes only where its topic says so, as far as the bytes stay that it asks
-    for, and never what is not committed yet. Records are young in every run: none goes by its time."""
+    for, never what is not committed yet, and not before a snapshot says who has written it. Records are young
+    in every run: none goes by its time."""
 
     name = "D5 OnlyOldIsDeleted"
     is_about_loss = True
@@ -36,4 +38,8 @@ class OnlyOldIsDeleted(Property):
         high_watermark = seen.ghosts[view.index].high_watermark
         if start > high_watermark:
             story = f"{view.broker.name} has deleted up to {start}, committed is up to {high_watermark}"
+            seen.broken(self, view.index, story)
+        snapshot = offset_path(log.folder, start, SNAPSHOT_SUFFIX)
+        if view.broker.machine.platter.durable_bytes(snapshot) is None:
+            story = f"{view.broker.name} has deleted up to {start}, who has written it is on no disk (R94)"
             seen.broken(self, view.index, story)

@@ -5,9 +5,8 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from broker import fetcher
 from sim.mutants.mutant import Setting, mutant
-from storage import log, recovery, retention, snapshots
+from storage import log, retention, snapshots
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.log import Log
 
@@ -47,16 +46,10 @@ async def keeps_one_snapshot(
     await original(disk, folder, offset, text, ())
 
 
-@mutant(Log, "_rebuildable", breaks="R94", by="R94", setting=SHORT)
+@mutant(Log, "_rebuildable", breaks="R94", by="D5", setting=SHORT)
 async def deletes_before_snapshots(original: Any, self: Any, count: Any) -> Any:
     """Segments go before the next one has its snapshot on the disk."""
     return count
-
-
-@mutant(recovery, "_finish_deletion", breaks="A-22", by="A-22", setting=SHORT)
-async def deletions_come_back(original: Any, disk: Any, folder: Any, bases: Any, history_start: Any) -> Any:
-    """Deleted segments that a crash has brought back stay, without their neighbours."""
-    return False
 
 
 @mutant(Log, "_finish_rewind", breaks="R83, R94", by="R94", setting=SHORT)
@@ -68,16 +61,16 @@ async def snapshots_outlive_resets(original: Any, self: Any, last_snapshot_offse
         self._producers = kept
 
 
-@mutant(fetcher, "Reset", breaks="R83", by="L-6", setting=SHORT)
-def begins_anew_too_low(original: Any, key: Any, offset: Any) -> Any:
+@mutant(Log, "reset_to", breaks="R83", by="L-6", setting=SHORT)
+async def begins_anew_too_low(original: Any, self: Any, offset: Any) -> None:
     """A follower begins anew right below its leader's log start."""
-    return original(key, max(0, offset - 1))
+    await original(self, max(0, offset - 1))
 
 
-@mutant(fetcher, "Reset", breaks="R83", by="I-10", setting=SHORT)
-def begins_anew_too_high(original: Any, key: Any, offset: Any) -> Any:
+@mutant(Log, "reset_to", breaks="R83", by="I-8 I-10", setting=SHORT)
+async def begins_anew_too_high(original: Any, self: Any, offset: Any) -> None:
     """A follower begins anew one record behind its leader's log start."""
-    return original(key, offset + 1)
+    await original(self, offset + 1)
 
 
 @mutant(LeaderEpochCache, "truncate_from_start", breaks="R85", by="A-6", setting=SHORT)
