@@ -7,7 +7,6 @@ from typing import Any
 
 from sim.mutants.mutant import Setting, mutant
 from storage import log, retention, snapshots
-from storage.leader_epoch_cache import LeaderEpochCache
 from storage.log import Log
 
 #: logs are cut and opened anew while their beginnings are deleted
@@ -27,7 +26,7 @@ SHORT = Setting(
 )
 
 
-@mutant(log, "old_count", breaks="D5, A-21", by="I-1 D5", setting=SHORT)
+@mutant(log, "old_count", breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT)
 def deletes_what_is_needed(
     original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
 ) -> Any:
@@ -61,21 +60,16 @@ async def snapshots_outlive_resets(original: Any, self: Any, last_snapshot_offse
         self._producers = kept
 
 
-@mutant(Log, "reset_to", breaks="R83", by="L-6", setting=SHORT)
+@mutant(Log, "reset_to", breaks="R83", by="L-4 L-6", setting=SHORT)
 async def begins_anew_too_low(original: Any, self: Any, offset: Any) -> None:
     """A follower begins anew right below its leader's log start."""
     await original(self, max(0, offset - 1))
 
 
-@mutant(Log, "reset_to", breaks="R83", by="I-8 I-10", setting=SHORT)
+@mutant(Log, "reset_to", breaks="R83", by="L-6 I-8 I-10", setting=SHORT)
 async def begins_anew_too_high(original: Any, self: Any, offset: Any) -> None:
     """A follower begins anew one record behind its leader's log start."""
     await original(self, offset + 1)
-
-
-@mutant(LeaderEpochCache, "truncate_from_start", breaks="R85", by="A-6", setting=SHORT)
-def epochs_begin_where_they_did(original: Any, self: Any, start_offset: Any) -> None:
-    """Deleted epochs stay known, the log's beginning is not told by them."""
 
 
 @mutant(retention, "is_past_time", breaks="D5", by="D5", setting=SHORT)
