@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from client.consumer import Consumer, ConsumerConfig
 from client.errors import ClientError
-from runtime.api import Runtime
+from runtime.api import Clock, Runtime
 from sim.choices import Stream, between, one_in
 from sim.clients import Load, Polled, partition_at, polled_of
 
@@ -48,7 +48,8 @@ def wanderer(load: Load, stretches: list[Stretch], work: Stream) -> Callable[[Ru
             )
             consumer = Consumer(runtime, config)
             try:
-                await _Walk(load, stretches, work, consumer, goes_to_end=reset == "latest").go()
+                goes_to_end = reset == "latest"
+                await _Walk(load, stretches, work, runtime.clock, consumer, goes_to_end=goes_to_end).go()
             except ClientError:
                 await runtime.clock.sleep(100)
             consumer.close()
@@ -60,9 +61,17 @@ class _Walk:
     """One consumer's way."""
 
     def __init__(
-        self, load: Load, stretches: list[Stretch], work: Stream, consumer: Consumer, *, goes_to_end: bool
+        self,
+        load: Load,
+        stretches: list[Stretch],
+        work: Stream,
+        clock: Clock,
+        consumer: Consumer,
+        *,
+        goes_to_end: bool,
     ) -> None:
         self._load = load
+        self._clock = clock
         self._stretches = stretches
         self._work = work
         self._consumer = consumer
@@ -88,6 +97,8 @@ class _Walk:
                 return
             if one_in(work, 4):
                 self._move(places[work.draw(len(places))])
+            if one_in(work, 30):  # what it has fetched ahead may be deleted meanwhile
+                await self._clock.sleep(between(work, 300, 4_000))
             for record in await consumer.poll(max_records=1 + work.draw(50), timeout_ms=300):
                 polled = polled_of(record)
                 self._now[polled.partition].polled.append(polled)

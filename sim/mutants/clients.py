@@ -13,7 +13,6 @@ from client.fetcher_effects import ResetPolicy
 from client.outcomes import Outcome
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
-from protocol.errors import ErrorCode
 from sim.mutants.keeping import FLAPPING, RETRIES
 from sim.mutants.mutant import Setting, mutant
 
@@ -212,20 +211,3 @@ def seeks_keep_what_is_decoded(original: Any, self: Any, partition: Any) -> None
 def ends_are_beginnings(original: Any, self: Any, part: Any, policy: Any) -> None:
     """Who asks for the end begins anew."""
     original(self, part, ResetPolicy.EARLIEST if policy is ResetPolicy.LATEST else policy)
-
-
-@mutant(
-    Fetcher,
-    "_refused",
-    breaks="rules 9, 10",
-    by="astray skipped",
-    setting=Setting(faults=SEEKING.faults, shape={"wanderers": 3, "retention": True}, seconds=25),
-)
-def out_of_range_is_at_once(
-    original: Any, self: Any, part: Any, code: Any, now_ms: Any, effects: Any
-) -> None:
-    """OFFSET_OUT_OF_RANGE moves a reader though what was fetched before it waits to be read."""
-    if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-        self._reset(part, self._config.reset)
-    else:
-        original(self, part, code, now_ms, effects)
