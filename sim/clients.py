@@ -24,13 +24,24 @@ from sim.choices import Stream, between
 
 TOPIC = "t"
 PLACES_PER_TOPIC = 1000
+#: a topic that is made again and again; each of them has places of its own
+REMADE = "d"
+_FIRST_REMADE = 900
 LEDGER_FOLDER = "/ledger"
 _CREATE_ATTEMPT_MS = 2_000
 
 
 def topic_name(number: int) -> str:
-    """t, t1, t2, ..."""
+    """t, t1, t2, ...; all remade topics have one name."""
+    if number >= _FIRST_REMADE:
+        return REMADE
     return f"{TOPIC}{number or ''}"
+
+
+def first_place_of(topic: str, remade_count: int) -> int | None:
+    """The place of partition 0 of a new topic, when so many were remade before; None for those without
+    load."""
+    return (_FIRST_REMADE + remade_count) * PLACES_PER_TOPIC if topic == REMADE else place_of(topic, 0)
 
 
 def place_of(topic: str, index: int) -> int | None:

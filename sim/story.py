@@ -43,9 +43,10 @@ _OWN_WEIGHTS = (1, 0, 0, 1, 6)
 #: choreographies of several steps, in so many stories only: much of their time belongs to them then
 _AIMED_ONE_IN = 4
 _AIMED_WEIGHT = 2
-#: stories whose logs are kept short, and those with a reader that seeks
+#: stories whose logs are kept short, those with a reader that seeks, those with a topic that is remade
 _SHORT_LOGS_ONE_IN = 5
 _WANDERER_ONE_IN = 4
+_REMAKES_ONE_IN = 5
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
 
 
@@ -127,6 +128,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         varied(shape, choices.stream("shape.more")),
         retention=choices.stream("shape.logs").draw(_SHORT_LOGS_ONE_IN) == 1,
         wanderers=int(choices.stream("shape.wanderers").draw(_WANDERER_ONE_IN) == 1),
+        remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
     )
 
 

@@ -14,7 +14,7 @@ from client.producer import ProducerConfig
 from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration
 from runtime.api import Runtime
-from sim import clients
+from sim import clients, remade
 from sim.admin import Desk
 from sim.choices import Choices, Stream, one_in
 from sim.disk import LOG_DIRS, Platter
@@ -75,6 +75,8 @@ class Shape:
     readers: int = 1
     #: that seek
     wanderers: int = 0
+    #: a topic is deleted and made again under load
+    remakes: bool = False
     #: brokers are spread over so many; 0: they know of none
     racks: int = 0
     #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
@@ -236,6 +238,8 @@ class World:
         }
         if self.shape.retention:
             properties["log.retention.check.interval.ms"] = "1500"
+            # Its pass forgets silent producers, by a wall clock that faults put forward by days.
+            properties["producer.id.expiration.ms"] = "2147483647"
         if self.shape.racks:
             properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
@@ -307,7 +311,17 @@ class World:
         for number in range(self.shape.wanderers):
             stream = self.choices.stream("wander")
             self.start_client(f"reader-w{number}", wanderer(self.load, self.stretches, stream))
+        if self.shape.remakes:
+            self._start_remaking()
         self.desk.open(self.start_client("operators", self.desk.program))
+
+    def _start_remaking(self) -> None:
+        load, work = self.load, self.choices.stream("remade")
+        self.start_client("remaker", remade.remaker(load, work, min(3, self.shape.brokers)))
+        for number, acks in enumerate((-1, 1, -1)):
+            program = remade.churning_producer(load, work, acks)
+            self.start_client(f"churner{number}", program)
+        self.start_client("churning-consumer", remade.churning_consumer(load))
 
     def pass_time(self, duration_ms: float) -> None:
         """Let so much virtual time pass."""

@@ -35,7 +35,7 @@ from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, is_marked
 from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
-from sim.clients import place_of
+from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import Violation, World
 
@@ -102,8 +102,9 @@ class Observer:
         #: what a voter looked like after its last step
         self._voters: dict[int, tuple[object, int, int, bool]] = {}
         self._images: dict[str, MetadataImage] = {}
-        #: topics that the quorum has committed
-        self._topics_known = 0
+        #: topics that the quorum has committed, when they were last looked at
+        self._topics_seen: object = None
+        self._remade_count = 0
 
         def hooks(name: str) -> list[Callable[..., None]]:
             silent = getattr(Property, name)
@@ -451,15 +452,25 @@ class Observer:
 
     def _rows_committed(self) -> None:
         image = self.quorum.image
-        if len(image.topic_ids) != self._topics_known:
-            self._topics_known = len(image.topic_ids)
-            for name, topic_id in sorted(image.topic_ids.items()):
-                first = place_of(name, 0)
-                if first is not None:
-                    self.topics[topic_id] = first
+        if image.topic_ids is not self._topics_seen:
+            self._topics_seen = image.topic_ids
+            self._topics_committed(image)
         for topic_id, first in self.topics.items():
             for index, row in image.topics[topic_id].sorted_partitions():
                 self.ghosts.setdefault(first + index, Ghost()).row = row
+
+    def _topics_committed(self, image: MetadataImage) -> None:
+        """Give places to new topics with load, forget what is known of those that are gone."""
+        for topic_id in [one for one in self.topics if one not in image.topics]:
+            first = self.topics.pop(topic_id)
+            for place in [one for one in self.ghosts if first <= one < first + PLACES_PER_TOPIC]:
+                del self.ghosts[place]
+                self.replicas.pop(place, None)
+        for name, topic_id in sorted(image.topic_ids.items()):
+            first_place = first_place_of(name, self._remade_count)
+            if first_place is not None and topic_id not in self.topics:
+                self.topics[topic_id] = first_place
+                self._remade_count += name == REMADE
 
     # --- clients ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,70 @@
+"""What only some stories have besides is really played: short logs, readers that seek, remade topics."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sim.checkers.all import all_properties
+from sim.checkers.observer import Observer
+from sim.choices import Choices
+from sim.clients import REMADE, first_place_of, partition_at
+from sim.story import Recipe
+from sim.world import Shape, World, logs_of
+
+SHAPE = replace(Shape(), voters=1, partitions=2, send_gap_ms=100)
+
+
+@contextmanager
+def played(seed: str, shape: Shape, seconds: float) -> Iterator[tuple[World, Observer]]:
+    """A world without faults, with every property looked at, after so many seconds of load."""
+    world = World(shape, Choices(seed))
+    observer = Observer(world, all_properties())
+    with logs_of(world):
+        world.boot()
+        world.start_load()
+        world.pass_time(seconds * 1000)
+        yield world, observer
+        world.close()
+
+
+def test_the_beginning_of_short_logs_is_deleted_on_every_broker() -> None:
+    with played("1", replace(SHAPE, retention=True), 8) as (world, _):
+        for broker in world.brokers:
+            assert broker.node is not None
+            logs = broker.node.log_manager.logs.values()
+            assert max(log.log_start_offset for log in logs) > 0
+
+
+def test_a_reader_that_seeks_goes_to_both_ends_and_back() -> None:
+    with played("2", replace(SHAPE, wanderers=2), 8) as (world, _):
+        found = [stretch for stretch in world.stretches if stretch.polled]
+        assert {stretch.goes_to_end for stretch in found} == {False, True}
+        assert any(stretch.sought is None for stretch in found)
+        assert any(stretch.sought == 0 for stretch in found)
+        assert any(stretch.sought for stretch in found)
+
+
+def test_each_remade_topic_is_one_of_its_own_and_forgotten_with_it() -> None:
+    with played("3", replace(SHAPE, remakes=True), 20) as (world, observer):
+        assert observer._remade_count > 3
+        known = [place for place in observer.ghosts if partition_at(place).topic == REMADE]
+        assert len({place // 1000 for place in known}) <= 1
+        assert set(observer.replicas) == set(observer.ghosts)
+        assert observer.topics.keys() <= set(observer.image.topics)
+        assert world.load.acknowledged_batches > 0
+
+
+def test_places_of_remade_topics_do_not_meet() -> None:
+    assert first_place_of("t2", 5) == 2000
+    assert first_place_of("x1", 5) is None
+    places = [first_place_of(REMADE, count) for count in range(3)]
+    assert len(set(places)) == 3
+    assert {partition_at(place or 0).topic for place in places} == {REMADE}
+
+
+def test_some_stories_have_each_of_them_and_plain_ones_have_none() -> None:
+    shapes = [Recipe().story(str(seed)).shape for seed in range(60)]
+    for name in ("retention", "wanderers", "remakes"):
+        assert 5 < sum(bool(getattr(shape, name)) for shape in shapes) < 25
+    plain = [Recipe(is_plain=True).story(str(seed)).shape for seed in range(60)]
+    assert not any(shape.retention or shape.wanderers or shape.remakes for shape in plain)
