@@ -43,6 +43,26 @@ class Hands:
     crash_at: Callable[[SimNode, int, str, bool], None]
     return_later: Callable[[SimNode, int], None]
 
+    def once(
+        self,
+        is_so: Callable[[], bool],
+        then: Callable[[], None],
+        within_ms: int,
+        *,
+        every_ms: int,
+        otherwise: Callable[[], None] | None = None,
+    ) -> None:
+        """Look every so often, and go on as soon as it is so; `otherwise` when that takes too long."""
+        if is_so():
+            then()
+        elif within_ms > 0:
+            self.later(
+                every_ms,
+                lambda: self.once(is_so, then, within_ms - every_ms, every_ms=every_ms, otherwise=otherwise),
+            )
+        elif otherwise is not None:
+            otherwise()
+
 
 class Aimed:
     """Each method returns whether its first step could be played."""

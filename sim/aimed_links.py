@@ -66,11 +66,8 @@ class AimedLinks:
     def _once(
         self, is_so: Callable[[], bool], then: Callable[[], None], within_ms: int, every_ms: int = _LOOK_MS
     ) -> None:
-        """Go on as soon as it is so; not at all if that takes too long."""
-        if is_so():
-            then()
-        elif within_ms > 0:
-            self._hands.later(every_ms, lambda: self._once(is_so, then, within_ms - every_ms, every_ms))
+        """Not at all if that takes too long."""
+        self._hands.once(is_so, then, within_ms, every_ms=every_ms)
 
     # --- links -----------------------------------------------------------------------------------------
 

@@ -65,14 +65,9 @@ class AimedLogs:
             if {connection.host, connection.other.host} == {one, other}:
                 connection.release(0)
 
-    def _once(self, is_so: Callable[[], bool], within_ms: int, then: Callable[[], None]) -> None:
-        """Go on as soon as it is so; give up after a while, and undo all cuts."""
-        if is_so():
-            then()
-        elif within_ms <= 0:
-            self._world.network.heal()
-        else:
-            self._hands.later(_LOOK_MS, lambda: self._once(is_so, within_ms - _LOOK_MS, then))
+    def _once(self, is_so: Callable[[], bool], then: Callable[[], None], within_ms: int) -> None:
+        """Undo all cuts if that takes too long."""
+        self._hands.once(is_so, then, within_ms, every_ms=_LOOK_MS, otherwise=self._world.network.heal)
 
     # --- promises --------------------------------------------------------------------------------------
 
@@ -155,7 +150,7 @@ class AimedLogs:
             return one is not None and one.leader == leader.node_id and follower.node_id not in one.isr
 
         self._part(leader.machine.host, follower.machine.host)
-        self._once(is_dropped, 6_000, fence)
+        self._once(is_dropped, fence, 6_000)
         return True
 
     # --- logs that part --------------------------------------------------------------------------------
@@ -185,7 +180,7 @@ class AimedLogs:
                 self._part(client, third.machine.host)
                 self._part(client, first.machine.host)
             self._restart(first, back_ms)
-            self._once(has_written, 8_000 if longer else 2_500, third_leads)
+            self._once(has_written, third_leads, 8_000 if longer else 2_500)
 
         def has_written() -> bool:
             led = self._led_by(second, place)
@@ -195,7 +190,7 @@ class AimedLogs:
 
         def third_leads() -> None:
             self._restart(second, back_ms)
-            self._once(has_committed, 13_000 if longer else 6_000, all_fall)
+            self._once(has_committed, all_fall, 13_000 if longer else 6_000)
 
         def has_committed() -> bool:
             led = self._led_by(third, place)
@@ -221,7 +216,7 @@ class AimedLogs:
 
         for broker in (first, third):
             self._part(second.machine.host, broker.machine.host)
-        self._once(is_behind, 1_500, second_leads)
+        self._once(is_behind, second_leads, 1_500)
         return True
 
     def _long_figure_eight(self, stream: Stream) -> bool:
