@@ -65,6 +65,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     remembered.SequencesContinue,
     remembered.RecoveryPointsHold,
     deleting.OnlyOldIsDeleted,
+    deleting.NothingOutlivesATopic,
     quorum.ElectionSafety,
     quorum.QuorumLogMatching,
     quorum.QuorumLeaderCompleteness,

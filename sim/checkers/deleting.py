@@ -1,7 +1,9 @@
-"""Properties of what retention deletes (D5)."""
+"""Properties of what is deleted: by retention (D5), and with a topic (R107)."""
 
 from collections.abc import Sequence
 
+from metadata.image import RESOURCE_TOPIC, MetadataImage
+from metadata.records import MetadataRecord, RemoveTopicRecord
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
@@ -43,3 +45,34 @@ class OnlyOldIsDeleted(Property):
         if view.broker.machine.platter.durable_bytes(snapshot) is None:
             story = f"{view.broker.name} has deleted up to {start}, who has written it is on no disk (R94)"
             seen.broken(self, view.index, story)
+
+
+class NothingOutlivesATopic(Property):
+    """R107: with a topic go its configuration and its partitions, from every index: the next topic of its
+    name begins with nothing."""
+
+    name = "R107 NothingOutlivesATopic"
+
+    def __init__(self) -> None:
+        self._removed: list[bytes] = []
+
+    def record_committed(
+        self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
+    ) -> None:
+        if type(record) is RemoveTopicRecord:
+            self._removed.append(record.topic_id)
+
+    def metadata_committed(self, seen: Observer) -> None:
+        if not self._removed:
+            return
+        image, self._removed, removed = seen.image, [], frozenset(self._removed)
+        left = [
+            f"configuration of {name}"
+            for kind, name in sorted(image.configs)
+            if kind == RESOURCE_TOPIC and name not in image.topic_ids
+        ]
+        for broker_id, keys in sorted(image.assigned.items()):
+            left += [f"{key} of broker {broker_id}" for key in keys if key[0] in removed]
+        left += [f"{key} without a leader" for key in image.leaderless if key[0] in removed]
+        if left:
+            seen.broken(self, None, f"{', '.join(left)} outlive {len(removed)} topics")

@@ -1,13 +1,15 @@
-"""Mutants of retention: what may be deleted, what is kept of it, where a follower begins behind it.
+"""Mutants of what is deleted: by retention, and with a topic; and of where a follower begins behind it.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
 from typing import Any
 
+from metadata.delta import MetadataDelta
 from sim.mutants.mutant import Setting, mutant
 from storage import log, retention, snapshots
 from storage.log import Log
+from storage.log_dir import LogDir
 
 #: logs are cut and opened anew while their beginnings are deleted
 SHORT = Setting(
@@ -76,3 +78,25 @@ async def begins_anew_too_high(original: Any, self: Any, offset: Any) -> None:
 def everything_is_old(original: Any, segment: Any, config: Any, wall_ms: Any) -> Any:
     """Every record is older than its topic keeps it."""
     return True
+
+
+#: a topic is deleted and made again while brokers die
+REMADE = Setting(
+    faults={"power_broker": 4, "power_leader": 3, "kill_broker": 3, "kill_leader": 2},
+    shape={"remakes": True},
+    gap_ms=500,
+)
+
+
+@mutant(LogDir, "has_rows_of", breaks="R87, R107", by="R87", setting=REMADE)
+def rows_of_deleted_logs_stay(original: Any, self: Any, partition: Any) -> Any:
+    """What is stored of a deleted log counts for the next one of its name."""
+    return False
+
+
+@mutant(MetadataDelta, "_replay_remove_topic", breaks="R107", by="R107", setting=REMADE)
+def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
+    """The configuration of a topic stays when it is deleted."""
+    kept = self._configs
+    original(self, record)
+    self._configs = kept

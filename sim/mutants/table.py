@@ -38,7 +38,7 @@ PARTS = dict(
             "A broker's life: clean stops, roles, answers to writes",
             "Answers: acks=1, offsets, requests that wait",
             "Storage",
-            "Retention",
+            "What is deleted: by retention, and with a topic",
             "The metadata quorum",
             "Clients",
             "Unclean recovery",

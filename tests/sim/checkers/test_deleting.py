@@ -1,12 +1,15 @@
-"""Properties of retention: a history that breaks each, and the one beside it that does not."""
+"""Properties of what is deleted: a history that breaks each, and the one beside it that does not."""
 
 import pytest
+from immutables import Map
 
-from sim.checkers.deleting import OnlyOldIsDeleted
+from metadata.image import RESOURCE_TOPIC, MetadataImage
+from metadata.records import RemoveTopicRecord
+from sim.checkers.deleting import NothingOutlivesATopic, OnlyOldIsDeleted
 from sim.checkers.views import ReplicaView
 from sim.page_cache import Folder, Inode
 from storage.config import LogConfig
-from tests.sim.checkers.histories import Scene, before, follows, mark, row, view_of
+from tests.sim.checkers.histories import TOPIC_ID, Scene, before, follows, mark, row, view_of
 
 BATCHES = [mark(0), mark(1), mark(2)]
 
@@ -65,3 +68,24 @@ def test_a_log_that_was_short_when_it_was_opened_is_none_of_this_process_d5() ->
     view = view_of(scene, 2)
     view.log.log_start_offset = 2  # type: ignore[misc]
     assert scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), [])) is None
+
+
+@pytest.mark.parametrize(
+    ("configs", "is_assigned", "expected"),
+    [((), False, False), (("t",), False, True), (("t2",), False, False), ((), True, True)],
+    ids=["nothing", "its configuration", "that of another one", "its replicas"],
+)
+def test_nothing_outlives_a_topic_r107(configs: tuple[str, ...], is_assigned: bool, expected: bool) -> None:
+    scene = Scene(NothingOutlivesATopic())
+    rows = [((TOPIC_ID, 0), None)] if is_assigned else []
+    keys: Map[tuple[bytes, int], None] = Map(rows)
+    scene.property.record_committed(scene.seen, 7, RemoveTopicRecord(TOPIC_ID), MetadataImage())
+    left = MetadataImage(
+        topic_ids=Map({"t2": bytes(16)}),
+        configs=Map({(RESOURCE_TOPIC, name): Map() for name in configs}),
+        assigned=Map({1: keys}),
+    )
+    scene.set_image(left)
+    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
+    assert (said is not None) is expected, said
+    assert scene.violation(lambda: scene.property.metadata_committed(scene.seen)) is None, "told once"
