@@ -1,5 +1,5 @@
-"""Properties of answers that no other property hears: to producers with acks=1, and to questions about
-offsets, which the load of a run never asks.
+"""Properties of answers that no other property hears: to producers with acks=1 or without an id, and to
+questions about offsets, which the load of a run never asks.
 
 Owns the questions too: a leader is asked between two of its steps, which changes nothing of it.
 """
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from broker.broker import Broker
 from broker.events import AnswerOffsets, Respond
 from broker.partition import TopicPartition
+from broker.producer_ids import EPOCH_MAX
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -21,9 +22,11 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
+from sim.nodes import SimBroker
 
 
 class LeaderAckIsInLog(Property):
@@ -49,6 +52,30 @@ class LeaderAckIsInLog(Property):
         elif view.replica.counts_flushed and view.log.flushed_offset <= batch.last_offset:
             story = f"{view.broker.name} acknowledged {batch} and has flushed up to {view.log.flushed_offset}"
             seen.broken(self, view.index, story)
+
+
+class ProducerIdsAreGivenOnce(Property):
+    """D12, R93: who has no producer id is given one that nobody was given before, by whatever broker, under
+    whatever controller; who has one is given the next epoch of it. An equal id and epoch would make logs take
+    one producer's batches for repetitions of another's."""
+
+    name = "D12 ProducerIdsAreGivenOnce"
+
+    def __init__(self) -> None:
+        #: {id: who gave it}
+        self._given: dict[int, str] = {}
+
+    def producer_id_given(
+        self, seen: Observer, broker: SimBroker, asked: InitProducerIdRequest, given: InitProducerIdResponse
+    ) -> None:
+        former = self._given.get(given.producer_id)
+        now = given.producer_id, given.producer_epoch
+        has_one = asked.producer_id >= 0 and 0 <= asked.producer_epoch < EPOCH_MAX
+        if has_one and now != (asked.producer_id, asked.producer_epoch + 1):
+            seen.broken(self, None, f"{broker.name} gives {now} to {asked}")
+        elif not has_one and (former is not None or given.producer_epoch != 0):
+            seen.broken(self, None, f"{broker.name} gives {now} anew, given before by {former}")
+        self._given.setdefault(given.producer_id, broker.process.name)
 
 
 class OffsetsAreTold(Property):

@@ -19,7 +19,7 @@ from broker.events import (
     Requested,
     Respond,
 )
-from broker.leadership import Proposal
+from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from controller.events import Note, RequestArrived, Resign
 from controller.quorum_controller import QuorumController
@@ -28,6 +28,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from runtime.api import DiskError
 from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
@@ -39,9 +40,6 @@ from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import Violation, World
 
-#: a leader drops what is refused like this (R44)
-_FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-
 
 class _Heard:
     """What a node's core was asked and has answered since the node was looked at."""
@@ -49,12 +47,13 @@ class _Heard:
     __slots__ = (
         "acknowledged",
         "acknowledged_by_leader",
+        "answered",
         "bugs",
         "ceilings",
         "heartbeats",
         "is_called",
+        "producer_ids",
         "proposals",
-        "refused",
         "rows",
         "warnings",
     )
@@ -67,10 +66,12 @@ class _Heard:
         self.acknowledged_by_leader: list[ProduceResponse] = []
         #: to the active controller, and the replicas in failed log dirs when it was made
         self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
+        #: who asked for a producer id, and was given one
+        self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
-        #: proposals that were open when they were refused for good (R44)
-        self.refused: list[tuple[TopicPartition, Proposal]] = []
+        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
+        self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
@@ -118,9 +119,11 @@ class Observer:
         self._on_shown = hooks("shown")
         self._on_ends = hooks("broker_ends")
         self._on_stepped = hooks("broker_stepped")
+        self._on_called = hooks("broker_called")
+        self._on_producer_id = hooks("producer_id_given")
         self._on_heartbeat = hooks("heartbeat_sent")
         self._on_ceiling = hooks("ceiling_stored")
-        self._on_refused = hooks("proposal_refused")
+        self._on_answered = hooks("proposal_answered")
         self._on_partition = hooks("partition_changed")
         self._on_record = hooks("record_committed")
         self._on_metadata = hooks("metadata_committed")
@@ -250,12 +253,18 @@ class Observer:
                 for hook in self._on_ceiling:
                     hook(self, view, promise.offset)
         heard.ceilings.clear()
-        for key, proposal in heard.refused:
+        for key, proposal, code, is_open in heard.answered:
             view = self._view(*key, broker)
             if view is not None and view.process is broker.process:
-                for hook in self._on_refused:
-                    hook(self, view, proposal)
-        heard.refused.clear()
+                for hook in self._on_answered:
+                    hook(self, view, proposal, code, is_open)
+        heard.answered.clear()
+        for given in heard.producer_ids:
+            for hook in self._on_producer_id:
+                hook(self, broker, *given)
+        heard.producer_ids.clear()
+        for hook in self._on_called:
+            hook(self, broker)
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""
@@ -526,22 +535,30 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
     #: exchanges of producers that want an answer, and where it is noted
     waiting: dict[object, list[ProduceResponse]] = {}
     noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
+    ids_asked: dict[object, InitProducerIdRequest] = {}
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         heard.is_called = True
         if type(event) is Requested and type(event.message) is ProduceRequest:
             if event.message.required_acks in noted:
                 waiting[event.reply_to] = noted[event.message.required_acks]
+        elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
+            ids_asked[event.reply_to] = event.message
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
-        elif type(event) is CallAnswered and event.call_id in core._link._calls:
-            heard.refused += _refused(core, event.response)
+        asked = _asked(core, event) if type(event) is CallAnswered else ()
         effects = handle(event, now_ms)
+        for key, leadership, proposal, code in asked:
+            heard.answered.append((key, proposal, code, leadership.proposal is proposal))
         for effect in effects:
             if type(effect) is Respond:
                 if type(effect.message) is ProduceResponse:
                     if effect.reply_to in waiting:
                         waiting.pop(effect.reply_to).append(effect.message)
+                elif type(effect.message) is InitProducerIdResponse:
+                    asked_id = ids_asked.pop(effect.reply_to)
+                    if effect.message.error_code == ErrorCode.NONE:
+                        heard.producer_ids.append((asked_id, effect.message))
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
@@ -551,18 +568,21 @@ def _listen_to_broker(core: Broker, heard: _Heard) -> None:
     core.handle = listen  # type: ignore[method-assign]
 
 
-def _refused(core: Broker, response: object) -> list[tuple[TopicPartition, Proposal]]:
-    """The open proposals that an answer, before it is taken in, refuses for good."""
-    if not isinstance(response, AlterPartitionResponse) or response.error_code != ErrorCode.NONE:
+def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Leadership, Proposal, int]]:
+    """The open proposals that an answer tells of, before it is taken in, and what it says."""
+    response = event.response
+    if event.call_id not in core._link._calls or not isinstance(response, AlterPartitionResponse):
         return []
-    refused = []
-    for row in response.partitions:
+    asked = core._link.alter._in_flight or {}
+    found = []
+    for row in response.partitions if response.error_code == ErrorCode.NONE else ():
         key = TopicPartition(row.topic_id, row.partition_index)
-        replica, asked = core.partitions.get(key), core._link.alter._in_flight or {}
-        proposal = None if replica is None or replica.leadership is None else replica.leadership.proposal
-        if row.error_code in _FOR_GOOD and proposal is not None and asked.get(key) is proposal:
-            refused.append((key, proposal))
-    return refused
+        replica = core.partitions.get(key)
+        leadership = None if replica is None else replica.leadership
+        proposal = None if leadership is None else leadership.proposal
+        if leadership is not None and proposal is not None and asked.get(key) is proposal:
+            found.append((key, leadership, proposal, row.error_code))
+    return found
 
 
 def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from broker.controller_link import Purpose
 from broker.leadership import Proposal
 from broker.partition import TopicPartition
 from controller.election import ElectionReason
 from metadata.image import MetadataImage
 from metadata.partition import effective_min_isr
 from metadata.records import MetadataRecord, UnfenceBrokerRecord
+from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
@@ -19,6 +21,19 @@ from sim.nodes import SimBroker, State
 _PATIENCE_NS = 2_400_000_000
 #: a leader that was not seen for so long may have been paused
 _LOOKED_AWAY_NS = 1_200_000_000
+#: a leader drops what is refused like this (R44)
+_FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+#: after these it waits for metadata, which has changed or will (R44), as when what was granted came with
+#: the next leader epoch; after all others it asks again
+_TOLD_BY_METADATA = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
 
 
 class UnfencedIsReady(Property):
@@ -115,12 +130,59 @@ class RefusedIsDropped(Property):
 
     name = "R44 RefusedIsDropped"
 
-    def proposal_refused(self, seen: Observer, view: ReplicaView, proposal: Proposal) -> None:
-        leadership = view.replica.leadership
-        if leadership is not None and leadership.proposal is proposal:
+    def proposal_answered(
+        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        if is_open and error_code in _FOR_GOOD:
             seen.broken(
                 self, view.index, f"{view.broker.name} keeps {proposal} to {view.replica.registration}"
             )
+
+
+class UndecidedStaysOpen(Property):
+    """R44, F3: a proposal that was neither granted nor refused for good stays open until metadata tells. What
+    an error hides may be that an earlier copy was granted, and then the high watermark counts one too few."""
+
+    name = "R44 UndecidedStaysOpen"
+
+    def proposal_answered(
+        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        if not is_open and error_code not in (ErrorCode.NONE, *_FOR_GOOD):
+            seen.broken(self, view.index, f"{view.broker.name} closes {proposal} for error {error_code}")
+
+
+class OpenProposalsAreSent(Property):
+    """R45: an open proposal is under way, waits to be sent, or waits for the metadata that its answer has
+    spoken of. Any other is open for ever: no other can be made meanwhile."""
+
+    name = "R45 OpenProposalsAreSent"
+
+    def __init__(self) -> None:
+        #: {(partition, process): the last proposal whose answer was to wait for metadata}
+        self._told: dict[tuple[int, str], Proposal] = {}
+
+    def proposal_answered(
+        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        if is_open and error_code in _TOLD_BY_METADATA:
+            self._told[view.index, view.process.name] = proposal
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        core = broker.node.core
+        link = core._link
+        is_asked = Purpose.ALTER_PARTITION in link._calls.values()
+        under_way = (link.alter._in_flight or {}) if is_asked else {}
+        for key, replica in core.partitions.items():
+            leadership, place = replica.leadership, seen.place(*key)
+            proposal = None if leadership is None else leadership.proposal
+            if proposal is None or place is None:
+                continue
+            known = under_way.get(key), link.alter._waiting.get(key)
+            if proposal not in known and self._told.get((place, broker.process.name)) is not proposal:
+                story = f"{broker.name} neither sends {proposal} nor has it an answer"
+                seen.broken(self, place, f"{story}; under way and waiting: {known}")
 
 
 class LaggardsLeave(Property):

@@ -16,6 +16,7 @@ from metadata.partition import PartitionRegistration
 from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from raft.member import Snapshot
 from sim.checkers.batches import BatchMark, History
 from sim.clients import Polled
@@ -201,8 +202,22 @@ class Property:
     def ceiling_stored(self, seen: "Observer", view: ReplicaView, ceiling: int) -> None:
         """What the replica promises not to be counted above has reached its disk (R68)."""
 
-    def proposal_refused(self, seen: "Observer", view: ReplicaView, proposal: Proposal) -> None:
-        """A leader's open proposal was refused for good, and the leader has taken that in."""
+    def proposal_answered(
+        self, seen: "Observer", view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        """A leader's open proposal was answered, and the leader has taken that in. `is_open`: still."""
+
+    def producer_id_given(
+        self,
+        seen: "Observer",
+        broker: SimBroker,
+        asked: InitProducerIdRequest,
+        given: InitProducerIdResponse,
+    ) -> None:
+        """A producer is told of its id and epoch."""
+
+    def broker_called(self, seen: "Observer", broker: SimBroker) -> None:
+        """After each step in which a broker's core took something in, and after what it has changed."""
 
     # --- the quorum ------------------------------------------------------------------------------------
 

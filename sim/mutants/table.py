@@ -11,6 +11,7 @@ from sim.mutants import (
     replication,
     shortening,
     stopping,
+    upkeep,
 )
 from sim.mutants.mutant import MUTANTS
 
@@ -27,6 +28,7 @@ _MODULES = (
     clients,
     recovering,
     moving,
+    upkeep,
 )
 #: {part: title}, in the order of the page
 PARTS = dict(
@@ -43,6 +45,7 @@ PARTS = dict(
             "Clients",
             "Unclean recovery",
             "Operators: reassignments, min ISR, elections by hand",
+            "Upkeep: open proposals, producer ids, fetch sessions",
         ),
         strict=True,
     )

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from broker.fetch_path import FetchPath
+from broker.producer_ids import EPOCH_MAX
 from broker.purgatory import DelayedFetch
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from sim.checkers import answers, waiting
 from sim.checkers.views import Property, ReplicaView
 from sim.nodes import State
@@ -47,6 +50,44 @@ def test_what_acks_one_was_told_is_in_the_leaders_log_d6(
         scene.property.acknowledged_by_leader(scene.seen, view, offset, epoch)
 
     assert is_broken(answers.LeaderAckIsInLog(), tell) is expected
+
+
+NEW = InitProducerIdRequest(-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "expected"),
+    [
+        (NEW, (8, 0), False),
+        (NEW, (7, 0), True),
+        (NEW, (8, 1), True),
+        (InitProducerIdRequest(7, 3), (7, 4), False),
+        (InitProducerIdRequest(7, 3), (7, 3), True),
+        (InitProducerIdRequest(7, 3), (8, 0), True),
+        (InitProducerIdRequest(7, EPOCH_MAX), (8, 0), False),
+        # of one that was lost on the way, before
+        (InitProducerIdRequest(9, 0), (9, 1), False),
+    ],
+)
+def test_no_producer_is_given_what_another_has_d12(
+    asked: InitProducerIdRequest, given: tuple[int, int], expected: bool
+) -> None:
+    """Whichever broker they ask; who asks for the next epoch twice is given the same twice."""
+
+    def tell(scene: Scene) -> None:
+        one, two = scene.world.brokers[:2]
+        for broker in (one, two):
+            broker.process = scene.world.loop.process(f"{broker.name}.1")
+        scene.property.producer_id_given(scene.seen, one, NEW, granted(7, 0))
+        for _ in range(2 if 0 <= asked.producer_epoch < EPOCH_MAX else 1):
+            scene.property.producer_id_given(scene.seen, two, asked, granted(*given))
+
+    assert is_broken(answers.ProducerIdsAreGivenOnce(), tell) is expected
+
+
+def granted(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
+    """An answer without error."""
+    return InitProducerIdResponse(ErrorCode.NONE, None, producer_id, producer_epoch)
 
 
 def with_core(view: ReplicaView) -> FetchPath:

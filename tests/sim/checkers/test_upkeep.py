@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from broker.controller_link import Purpose
 from broker.leadership import Proposal
 from broker.partition import TopicPartition
 from broker.replica_progress import ReplicaProgress
@@ -15,6 +16,7 @@ from controller.decisions import CauseKind, LogEnd
 from controller.election import ElectionReason
 from metadata.image import RESOURCE_TOPIC
 from metadata.records import UnfenceBrokerRecord
+from protocol.errors import ErrorCode
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
 from sim.checkers import upkeep
 from sim.checkers.views import Property
@@ -93,15 +95,69 @@ def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool
     assert broken(scene, look) is expected
 
 
-@pytest.mark.parametrize(("is_kept", "expected"), [(True, True), (False, False)])
-def test_a_proposal_that_was_refused_for_good_is_closed_r44(is_kept: bool, expected: bool) -> None:
-    """The same may be asked for once more, as a proposal of its own."""
-    scene = Scene(upkeep.RefusedIsDropped())
+@pytest.mark.parametrize(
+    ("error_code", "is_open", "kept", "closed"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, True, True, False),
+        (ErrorCode.INELIGIBLE_REPLICA, False, False, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, True, False, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, False, False, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False, False, True),
+        (ErrorCode.NONE, False, False, False),
+    ],
+)
+def test_a_proposal_is_closed_when_it_is_decided_and_not_before_r44(
+    error_code: ErrorCode, is_open: bool, kept: bool, closed: bool
+) -> None:
+    """Of an old version may be what was granted before."""
+    for one, expected in ((upkeep.RefusedIsDropped(), kept), (upkeep.UndecidedStaysOpen(), closed)):
+        scene = Scene(one)
+        view = leads(view_of(scene, 1))
+        proposal = Proposal((1, 2), (-1, 2), 5, 0)
+        tell = partial(one.proposal_answered, scene.seen, view, proposal, error_code, is_open)
+        assert broken(scene, tell) is expected
+
+
+ASKED, ANOTHER = Proposal((1, 2), (-1, 2), 5, 0), Proposal((1, 3), (-1, 3), 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "under_way", "is_called", "answer", "expected"),
+    [
+        (None, None, False, None, True),
+        (ASKED, None, False, None, False),
+        (ANOTHER, None, False, None, True),
+        (None, ASKED, True, None, False),
+        # nobody will answer: the call has failed
+        (None, ASKED, False, None, True),
+        (None, None, False, ErrorCode.INVALID_UPDATE_VERSION, False),
+        # granted, and the next leader epoch with it
+        (None, None, False, ErrorCode.NONE, False),
+        # to be asked again
+        (None, None, False, ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    ],
+)
+def test_an_open_proposal_is_sent_until_it_has_an_answer_r45(
+    waiting: Proposal | None,
+    under_way: Proposal | None,
+    is_called: bool,
+    answer: ErrorCode | None,
+    expected: bool,
+) -> None:
+    scene = Scene(upkeep.OpenProposalsAreSent())
     view = leads(view_of(scene, 1))
-    refused, another = (Proposal((1, 2), (-1, 2), 5, 0) for _ in range(2))
     assert view.replica.leadership is not None
-    view.replica.leadership.proposal = refused if is_kept else another
-    assert broken(scene, lambda: scene.property.proposal_refused(scene.seen, view, refused)) is expected
+    view.replica.leadership.proposal = ASKED
+    key = view.replica.key
+    alter = SimpleNamespace(
+        _waiting={key: waiting} if waiting else {}, _in_flight={key: under_way} if under_way else None
+    )
+    link = SimpleNamespace(alter=alter, _calls={7: Purpose.ALTER_PARTITION} if is_called else {})
+    core = SimpleNamespace(partitions={key: view.replica}, _link=link)
+    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    if answer is not None:
+        scene.property.proposal_answered(scene.seen, view, ASKED, answer, True)
+    assert broken(scene, lambda: scene.property.broker_called(scene.seen, view.broker)) is expected
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,9 @@
 """ISR proposals on their way to the controller (R44, R45)."""
 
+from collections.abc import Callable
+
+import pytest
+
 from broker.alter_partition import RETRY_MS, AlterPartitionQueue
 from broker.leadership import Proposal
 from broker.partition import TopicPartition
@@ -64,12 +68,16 @@ def test_every_request_has_a_higher_number_and_the_epoch_of_its_controller() -> 
     assert (first.controller_epoch, again.controller_epoch) == (3, 4)
 
 
-def test_newer_proposal_wins_over_a_repeated_one() -> None:
+@pytest.mark.parametrize(
+    "repeat", [lambda queue: queue.failed(0), lambda queue: queue.retry(queue.take_in_flight().items(), 0)]
+)
+def test_newer_proposal_wins_over_a_repeated_one(repeat: Callable[[AlterPartitionQueue], None]) -> None:
+    """After an error as when another controller is to be asked."""
     queue = AlterPartitionQueue()
     queue.submit(A, proposal(1, 2))
     queue.next_request(1, 77, 3, 0)
     queue.submit(A, proposal(1, 2, 3, partition_epoch=1))
-    queue.failed(0)
+    repeat(queue)
     request = queue.next_request(1, 77, 3, RETRY_MS)
     assert request is not None
     assert [row.partition_epoch for row in request.partitions] == [1]

@@ -1,0 +1,115 @@
+"""Mutants of upkeep: open proposals of leaders, producer ids.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from broker import producer_ids as broker_ids
+from broker.alter_partition import RETRY_MS, AlterPartitionQueue
+from broker.controller_link import ControllerLink
+from broker.leadership import AlterVerdict
+from broker.partition import Partition, RoleChange
+from broker.producer_ids import ProducerIds
+from controller import producer_ids
+from protocol.errors import ErrorCode
+from sim.mutants.keeping import RETRIES
+from sim.mutants.mutant import Setting, mutant
+
+#: proposals are answered late, twice, and by the next controller
+ASKED_AGAIN = Setting(
+    faults={"kill_active": 4, "clog": 3, "late_metadata": 3, "pause_broker": 3, "kill_broker": 2, "stall": 2},
+    gap_ms=500,
+)
+
+
+def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
+    if self.leadership is not None and self.leadership.proposal is proposal:
+        assert self.registration is not None
+        self.leadership.proposal = None
+        self.leadership.maximal_isr = self.registration.isr
+    return AlterVerdict.CLOSED, RoleChange.IGNORED
+
+
+@mutant(Partition, "alter_answered", breaks="R44, F3", by="R44", setting=ASKED_AGAIN)
+def drops_proposals_of_old_versions(
+    original: Any, self: Any, proposal: Any, answer: Any, now_ms: Any
+) -> tuple[AlterVerdict, RoleChange]:
+    """INVALID_UPDATE_VERSION closes a proposal, though an earlier copy of it may have been granted."""
+    if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
+        return _closed(self, proposal)
+    return original(self, proposal, answer, now_ms)  # type: ignore[no-any-return]
+
+
+@mutant(Partition, "alter_answered", breaks="R44", by="R44", setting=ASKED_AGAIN)
+def closes_on_any_error(
+    original: Any, self: Any, proposal: Any, answer: Any, now_ms: Any
+) -> tuple[AlterVerdict, RoleChange]:
+    """Every error closes a proposal."""
+    if answer.error_code != ErrorCode.NONE:
+        return _closed(self, proposal)
+    return original(self, proposal, answer, now_ms)  # type: ignore[no-any-return]
+
+
+@mutant(AlterPartitionQueue, "failed", breaks="R45", by="R45")
+def forgets_proposals_that_failed(original: Any, self: Any, now_ms: Any) -> None:
+    """Proposals of a request that failed are not sent again, and stay open."""
+    self._in_flight = None
+    self._not_before_ms = now_ms + RETRY_MS
+
+
+@mutant(
+    AlterPartitionQueue,
+    "retry",
+    breaks="R45",
+    by="R45",
+    setting=ASKED_AGAIN,
+    gap="metadata overtakes the answer to a proposal, the next one waits behind it, and the controller falls "
+    "right then: unit tests of broker.alter_partition have that order",
+)
+def older_proposals_replace_newer(original: Any, self: Any, proposals: Any, now_ms: Any) -> None:
+    """A proposal that is to be sent again takes the place of the newer one that waits."""
+    for key, proposal in proposals:
+        self._waiting[key] = proposal
+        self._not_before_ms = now_ms + RETRY_MS
+
+
+@mutant(ControllerLink, "changed", breaks="R45, K27", by="R45", setting=ASKED_AGAIN)
+def proposals_die_with_their_controller(
+    original: Any, self: Any, controller_id: Any, raft_epoch: Any, now_ms: Any
+) -> Any:
+    """What the former controller was asked the next one is not asked."""
+    if controller_id != self.controller_id and self.alter.is_in_flight:
+        self.alter.take_in_flight()
+    return original(self, controller_id, raft_epoch, now_ms)
+
+
+# --- producer ids ------------------------------------------------------------------------------------------
+
+
+@mutant(
+    producer_ids,
+    "allocate",
+    breaks="D12",
+    by="D12",
+    gap="the producers of a run ask the first broker, at once, so one block is enough for all of them",
+)
+def producer_blocks_given_twice(original: Any, draft: Any, request: Any) -> Any:
+    """Each block of producer ids is the first one."""
+    response = original(draft, request)
+    if response.error_code != ErrorCode.NONE:
+        return response
+    return replace(response, producer_id_start=0)
+
+
+@mutant(ProducerIds, "_take", breaks="D12", by="D12")
+def producer_ids_given_twice(original: Any, self: Any) -> Any:
+    """A broker gives the first id of its block to everybody."""
+    return self._next
+
+
+@mutant(broker_ids, "_granted", breaks="D12, R93", by="D12", setting=RETRIES)
+def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: Any) -> Any:
+    """Who asks for the next epoch of its producer id is given the one that it has."""
+    return original(producer_id, max(0, producer_epoch - 1))
