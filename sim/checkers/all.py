@@ -12,6 +12,7 @@ from sim.checkers import (
     remembered,
     replica_refinement,
     replicas,
+    sessions,
     told,
     upkeep,
     waiting,
@@ -93,6 +94,8 @@ PROPERTIES: tuple[type[Property], ...] = (
     answers.LeaderAckIsInLog,
     answers.ProducerIdsAreGivenOnce,
     answers.OffsetsAreTold,
+    sessions.SessionsRise,
+    sessions.SessionsAgree,
     waiting.FetchesHearOfNews,
     waiting.WaitsEnd,
     # behind those that they contain: a property by name says more

@@ -1,4 +1,4 @@
-"""Mutants of upkeep: open proposals of leaders, producer ids.
+"""Mutants of upkeep: open proposals of leaders, producer ids, fetch sessions.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
@@ -9,6 +9,8 @@ from typing import Any
 from broker import producer_ids as broker_ids
 from broker.alter_partition import RETRY_MS, AlterPartitionQueue
 from broker.controller_link import ControllerLink
+from broker.fetch_path import FetchPath
+from broker.fetch_session import FollowerSessions
 from broker.leadership import AlterVerdict
 from broker.partition import Partition, RoleChange
 from broker.producer_ids import ProducerIds
@@ -22,6 +24,8 @@ ASKED_AGAIN = Setting(
     faults={"kill_active": 4, "clog": 3, "late_metadata": 3, "pause_broker": 3, "kill_broker": 2, "stall": 2},
     gap_ms=500,
 )
+#: some connections are overtaken by the next ones between the same two
+STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "clog": 3}, gap_ms=500)
 
 
 def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
@@ -113,3 +117,70 @@ def producer_ids_given_twice(original: Any, self: Any) -> Any:
 def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: Any) -> Any:
     """Who asks for the next epoch of its producer id is given the one that it has."""
     return original(producer_id, max(0, producer_epoch - 1))
+
+
+# --- fetch sessions ----------------------------------------------------------------------------------------
+
+
+@mutant(FollowerSessions, "open", breaks="D-4", by="D-4")
+def sessions_leave_rows_behind(
+    original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any
+) -> Any:
+    """Whoever waits for a partition is looked for among the rows of former sessions too."""
+    former = self._sessions.get(replica_id)
+    if former is not None:
+        former.rows = {}
+    return original(self, replica_id, broker_epoch, session_id)
+
+
+@mutant(
+    FollowerSessions,
+    "list_row",
+    breaks="R52",
+    by="D-4",
+    gap="the flush policy changes right while a high watermark is on its way to a follower that waits",
+)
+def rows_listed_again_know_the_high_watermark(
+    original: Any, self: Any, session: Any, key: Any, fetch_offset: Any, leader_epoch: Any, max_bytes: Any
+) -> Any:
+    """A row that is listed again while it is open counts as told, and its follower has passed over that."""
+    row = session.rows.get(key)
+    told = -1 if row is None else row.sent_high_watermark
+    row = original(self, session, key, fetch_offset, leader_epoch, max_bytes)
+    row.sent_high_watermark = told
+    return row
+
+
+@mutant(
+    FetchPath,
+    "follower_request",
+    breaks="A-15",
+    by="A-15",
+    setting=STALLED,
+    gap="the first request of a connection comes after the first one of the next: it would have to be three "
+    "seconds late, and nothing behind it",
+)
+def opens_overtaken_sessions(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
+    """A session is opened though a later one of that follower was opened before."""
+    session = self._sessions.get(request.replica_id)
+    if request.session_epoch == 0 and session is not None:
+        if (request.broker_epoch, request.session_id) < session.identity:
+            session.broker_epoch, session.session_id = -1, -1
+    return original(self, reply_to, request, now_ms)
+
+
+@mutant(
+    FetchPath,
+    "follower_request",
+    breaks="R80",
+    by="A-15 D-4",
+    masked="the requests of a session come over one connection, in order, and a new session has a new one "
+    "(D-4): no other number than the next can come",
+)
+def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
+    """A request of a session counts whatever its number."""
+    session = self._sessions.get(request.replica_id)
+    if request.session_epoch and session is not None:
+        if (request.broker_epoch, request.session_id) == session.identity:
+            session.next_epoch = request.session_epoch
+    return original(self, reply_to, request, now_ms)

@@ -82,6 +82,7 @@ PAIRS = (
     *_pairs("drops-proposals-of-old-versions", "R44 UndecidedStaysOpen"),
     *_pairs("forgets-proposals-that-failed", "R45"),
     *_pairs("producer-epochs-not-bumped", "D12"),
+    *_pairs("sessions-leave-rows-behind", "D-4"),
     *_pairs("believes-later-epochs", "A-14"),
     *_pairs("believes-that-the-elected-log-is-the-same", "B-4 LossIsBounded"),
     *_pairs("shortest-log-wins", "A-14", DECISIONS),

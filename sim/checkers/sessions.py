@@ -1,0 +1,102 @@
+"""Properties of fetch sessions: what a leader remembers of its followers is what they have asked for.
+
+Owns the moment at which both can be compared: when the leader holds the only request that the follower waits
+for, no answer is under way. What is remembered wrongly is a follower that waits for nothing: it shows only as
+time that is lost, or as a position that nobody has.
+"""
+
+from broker.broker import Broker
+from broker.fetch_session import FollowerSession
+from broker.fetcher import RowState
+from broker.partition import TopicPartition
+from sim.checkers.observer import Observer
+from sim.checkers.views import Property
+from sim.nodes import SimBroker, State
+
+
+class SessionsRise(Property):
+    """A-15, R80: at a leader a follower's session is only replaced by a later one: the request that opened an
+    earlier one was overtaken, and tells of a log that may have been cut since."""
+
+    name = "A-15 SessionsRise"
+
+    def __init__(self) -> None:
+        #: {(leader's process, follower): (broker epoch, session id)}
+        self._last: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        for replica_id, session in broker.node.core.fetch_path._sessions._sessions.items():
+            key = broker.process.name, replica_id
+            last = self._last.get(key)
+            if last is not None and session.identity < last:
+                seen.broken(
+                    self, None, f"{broker.name} follows session {session.identity} of {key[1]}, after {last}"
+                )
+            self._last[key] = session.identity
+
+
+class SessionsAgree(Property):
+    """D-4, R80: each row for which a follower waits is open at the leader, from the offset and in the epoch
+    that the follower has listed, and the high watermark that the leader has told is the one that the follower
+    knows. Nobody is woken for rows of a former session."""
+
+    name = "D-4 SessionsAgree"
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        sessions = broker.node.core.fetch_path._sessions
+        for key, rows in sessions._by_key.items():
+            for replica_id, row in rows.items():
+                present = sessions._sessions[replica_id]
+                if present.rows.get(key) is not row:
+                    seen.broken(
+                        self,
+                        seen.place(*key),
+                        f"{broker.name} keeps a row of a former session of {replica_id}",
+                    )
+        for session in sessions._sessions.values():
+            if session.parked is not None:
+                follower = next(
+                    (one for one in seen.world.brokers if one.node_id == session.replica_id), None
+                )
+                if follower is not None and _runs(follower):
+                    assert follower.node is not None
+                    self._compare(seen, broker, session, follower.node.core)
+
+    def _compare(
+        self, seen: Observer, leader: SimBroker, session: FollowerSession[TopicPartition], follower: Broker
+    ) -> None:
+        fetchers = follower.fetchers
+        source = fetchers._sources.get(leader.node_id)
+        if (
+            source is None
+            or (fetchers.broker_epoch, source.session_id) != session.identity
+            or source.in_flight != [session.next_epoch - 1]
+        ):
+            return  # an answer is under way, or a request, or nobody waits for this one any more
+        for key, asked in source.rows.items():
+            if asked.state is not RowState.OPEN:
+                continue
+            row, partition = session.rows.get(key), asked.partition
+            end_offset = partition.log.log_end_offset
+            problem = None
+            if row is None or not row.is_open:
+                problem = "is not waited for"
+            elif (row.fetch_offset, row.leader_epoch) != (end_offset, asked.leader_epoch):
+                problem = f"is known as {row.fetch_offset} in epoch {row.leader_epoch}"
+            elif row.sent_high_watermark not in (-1, partition._told_high_watermark):
+                problem = f"knows {partition._told_high_watermark}, was told {row.sent_high_watermark}"
+            if problem is not None:
+                story = f"{leader.name} and follower {session.replica_id} at {end_offset} in epoch"
+                seen.broken(self, seen.place(*key), f"{story} {asked.leader_epoch}, which {problem}")
+
+
+def _runs(broker: SimBroker) -> bool:
+    node = broker.node
+    return (
+        broker.state in (State.RUNNING, State.PAUSED)
+        and node is not None
+        and hasattr(node, "core")
+        and not broker.process.is_dead
+    )
