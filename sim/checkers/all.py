@@ -48,6 +48,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     replicas.JoinerIsComplete,
     replicas.HighWatermarkUnknownAtFirst,
     partitions.RegistrationsAreApart,
+    partitions.CleanIsProven,
     disks.CleanIsTruth,
     disks.CleanStopsCount,
     partitions.ElrUpdate,

@@ -26,7 +26,7 @@ from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from runtime.api import DiskError
@@ -50,10 +50,10 @@ class _Heard:
         "answered",
         "bugs",
         "ceilings",
+        "handled",
         "heartbeats",
         "is_called",
         "producer_ids",
-        "proposals",
         "rows",
         "warnings",
     )
@@ -78,8 +78,8 @@ class _Heard:
         self.bugs: list[str] = []
         #: told of elections that may lose records (R68)
         self.warnings: list[str] = []
-        #: requests with the image before and after them
-        self.proposals: list[tuple[AlterPartitionRequest, MetadataImage, MetadataImage]] = []
+        #: AlterPartition and registrations, with the image before and after them
+        self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
 
 
 class Observer:
@@ -128,7 +128,10 @@ class Observer:
         self._on_record = hooks("record_committed")
         self._on_metadata = hooks("metadata_committed")
         self._on_image = hooks("image_followed")
-        self._on_proposal = hooks("proposal_handled")
+        self._on_handled = {
+            AlterPartitionRequest: hooks("proposal_handled"),
+            BrokerRegistrationRequest: hooks("registration_handled"),
+        }
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_consumed = hooks("consumed")
@@ -416,10 +419,10 @@ class Observer:
             for hook in self._on_warning:
                 hook(self, node, heard.warnings)
             heard.warnings.clear()
-        for proposal in heard.proposals:
-            for hook in self._on_proposal:
-                hook(self, *proposal)
-        heard.proposals.clear()
+        for handled in heard.handled:
+            for hook in self._on_handled[type(handled[0])]:
+                hook(self, *handled)
+        heard.handled.clear()
         now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
         before = self._voters.get(node.node_id)
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:
@@ -592,9 +595,9 @@ def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -
     def listen(event: Any, now_ms: int) -> list[Any]:
         before = core.latest
         effects = handle(event, now_ms)
-        if type(event) is RequestArrived and type(event.message) is AlterPartitionRequest:
-            if core.is_active:
-                heard.proposals.append((event.message, before, core.latest))
+        if type(event) is RequestArrived and core.is_active:
+            if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
+                heard.handled.append((event.message, before, core.latest))
         marks.controller_said(effects)
         for effect in effects:
             if type(effect) is Resign:

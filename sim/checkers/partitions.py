@@ -6,6 +6,7 @@ from controller.election import ElectionReason
 from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
 from sim.checkers.observer import Observer
 from sim.checkers.views import Change, Property, may_lead
 from sim.clients import partition_at
@@ -180,6 +181,23 @@ class RegistrationsAreApart(Property):
         is_same = old is not None and old.incarnation_id == record.incarnation_id
         if old is not None and not old.is_fenced and not is_same and not record.clean_shutdown:
             seen.broken(self, None, f"broker {record.broker_id} registers while {old} is unfenced")
+
+
+class CleanIsProven(Property):
+    """R32, R33: a new incarnation counts as clean only when it names the very epoch of the registration
+    before it, and has all log dirs of that. Whatever it has lost: who cannot prove it is not believed."""
+
+    name = "R32 CleanIsProven"
+
+    def registration_handled(
+        self, seen: Observer, request: BrokerRegistrationRequest, before: MetadataImage, after: MetadataImage
+    ) -> None:
+        old, new = before.brokers.get(request.broker_id), after.brokers.get(request.broker_id)
+        if old is None or new is None or new is old or new.incarnation_id == old.incarnation_id:
+            return
+        has_proof = request.previous_broker_epoch == old.broker_epoch
+        if new.clean_shutdown and not (has_proof and set(old.log_dirs) <= set(request.log_dirs)):
+            seen.broken(self, None, f"{request} counts as clean after {old}")
 
 
 class ElrUpdate(Property):

@@ -15,7 +15,7 @@ from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from raft.member import Snapshot
 from sim.checkers.batches import BatchMark, History
@@ -239,6 +239,15 @@ class Property:
         self, seen: "Observer", request: AlterPartitionRequest, before: MetadataImage, after: MetadataImage
     ) -> None:
         """The active controller has taken an AlterPartition request in."""
+
+    def registration_handled(
+        self,
+        seen: "Observer",
+        request: BrokerRegistrationRequest,
+        before: MetadataImage,
+        after: MetadataImage,
+    ) -> None:
+        """The active controller has taken a registration in."""
 
     def controller_warned(self, seen: "Observer", node: SimController, lines: Sequence[str]) -> None:
         """An active controller has told of elections that may lose records."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.partition import Partition
-from controller import partition_change, replication_control
+from controller import cluster_control, partition_change, replication_control
 from controller.cluster_control import ClusterControl
 from controller.election import Candidates, Elected, ElectionMode, ElectionReason
 from controller.elr import EligibleSets
@@ -46,6 +46,18 @@ COPIES = Setting(faults={"late_copy": 6}, gap_ms=5_000, seconds=25)
 TALL = Setting(
     faults={"isolate_broker": 4, "isolate_leader": 3, "kill_broker": 3, "kill_leader": 4, "pause_leader": 2},
     shape={"min_isr": 3},
+    gap_ms=400,
+)
+#: log dirs fail while the ELR fills
+DIRS_FAIL_BELOW_MIN_ISR = Setting(
+    faults={"fail_dir": 6, "isolate_broker": 3, "kill_broker": 2},
+    shape={"log_dirs": 2, "min_isr": 3},
+    gap_ms=500,
+)
+#: machines come back with an old disk, and its mark of an old stop
+OLD_DISKS = Setting(
+    band="lying-disks",
+    faults={"keep_copy": 5, "restore_copy": 6, "stop_broker": 5, "kill_broker": 2},
     gap_ms=400,
 )
 
@@ -402,6 +414,48 @@ def registers_over_live_epoch(original: Any, self: Any, image: Any, request: Any
     if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         return ErrorCode.NONE, None
     return error, text
+
+
+@mutant(ClusterControl, "register", breaks="R32", by="R32", setting=OLD_DISKS)
+def any_epoch_proves_a_clean_stop(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
+    """A stop counts as clean whichever epoch of that broker it names."""
+    old = draft.image.brokers.get(request.broker_id)
+    if old is not None and request.previous_broker_epoch >= 0:
+        request = replace(request, previous_broker_epoch=old.broker_epoch)
+    return original(self, draft, request, now_ms)
+
+
+@mutant(
+    ClusterControl,
+    "register",
+    breaks="R32",
+    by="R32",
+    masked="a broker that lacks a log dir of its configuration names no epoch (R33): it takes somebody who "
+    "changes log.dirs",
+)
+def proves_also_dirs_that_are_gone(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
+    """A stop counts as clean though log dirs are missing that were there."""
+    old = draft.image.brokers.get(request.broker_id)
+    if old is not None and request.previous_broker_epoch == old.broker_epoch:
+        request = replace(request, log_dirs=tuple(dict.fromkeys((*request.log_dirs, *old.log_dirs))))
+    return original(self, draft, request, now_ms)
+
+
+@mutant(cluster_control, "take_offline", breaks="R27, R5", by="A-9", setting=DIRS_FAIL_BELOW_MIN_ISR)
+def replicas_of_failed_dirs_stay_eligible(
+    original: Any, draft: Any, replication: Any, broker: Any, reported: Any
+) -> None:
+    """A replica in a failed log dir leaves the ISR as if its log were whole."""
+    change = replication.change
+
+    def change_as_clean(given: Any, topic: Any, index: Any, partition: Any, wish: Any, *more: Any) -> Any:
+        return change(given, topic, index, partition, replace(wish, unclean=()), *more)
+
+    replication.change = change_as_clean
+    try:
+        original(draft, replication, broker, reported)
+    finally:
+        del replication.change
 
 
 @mutant(ClusterControl, "fence", breaks="R20", by="I-5 ValidControllerState")

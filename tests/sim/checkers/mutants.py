@@ -70,6 +70,7 @@ PAIRS = (
     *_pairs("elects-fenced-elr", "I-5", "A-13", DECISIONS),
     *_pairs("last-known-elr-forgets-unclean", "A-12", "I-14", DECISIONS),
     *_pairs("every-start-is-clean", "A-8"),
+    *_pairs("any-epoch-proves-a-clean-stop", "R32"),
     *_pairs("finds-no-file", "R33"),
     *_pairs("proves-only-its-own-epoch", "R33"),
     *_pairs("fences-without-taking-out", "I-5", DECISIONS),

@@ -10,6 +10,7 @@ from controller.election import ElectionReason
 from metadata.partition import PartitionRegistration
 from metadata.records import RegisterBrokerRecord
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest, IsrMember
+from protocol.messages.broker_registration import BrokerRegistrationRequest
 from sim.checkers import partitions
 from sim.checkers.replicas import TypeOK
 from sim.checkers.views import Change, Property
@@ -26,6 +27,7 @@ from tests.sim.checkers.histories import (
     view_of,
 )
 
+DIR_A, DIR_B = bytes(15) + b"a", bytes(15) + b"b"
 MANAGER = Shape(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
 ALONE = row(isr=(1,), elr=(2,))
@@ -362,3 +364,27 @@ def test_broker_epochs_rise_in_the_whole_cluster_a7() -> None:
         lambda: scene.property.record_committed(scene.seen, 11, registration(10), image((2,)))
     )
     assert said is not None
+
+
+@pytest.mark.parametrize(
+    ("previous_epoch", "log_dirs", "is_clean", "expected"),
+    [
+        (7, (DIR_A, DIR_B), True, False),
+        (6, (DIR_A, DIR_B), True, True),
+        (-1, (DIR_A, DIR_B), True, True),
+        (-1, (DIR_A, DIR_B), False, False),
+        # what lay in the other dir is not here
+        (7, (DIR_A,), True, True),
+    ],
+)
+def test_a_clean_stop_is_proven_by_its_epoch_and_all_log_dirs_r32(
+    previous_epoch: int, log_dirs: tuple[bytes, ...], is_clean: bool, expected: bool
+) -> None:
+    scene = Scene(partitions.CleanIsProven())
+    known = image(epochs={2: 7})
+    old = replace(known.brokers[2], log_dirs=(DIR_A, DIR_B))
+    new = replace(old, broker_epoch=90, incarnation_id=bytes(16), log_dirs=log_dirs, clean_shutdown=is_clean)
+    asked = BrokerRegistrationRequest(2, "c", bytes(16), (), None, (), log_dirs, previous_epoch)
+    images = [replace(known, brokers=known.brokers.set(2, one)) for one in (old, new)]
+    said = scene.violation(lambda: scene.property.registration_handled(scene.seen, asked, *images))
+    assert (said is not None) is expected
