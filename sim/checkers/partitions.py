@@ -330,8 +330,10 @@ class LastKnownLeaderByRule(Property):
         before, reason = change.before, change.decision.reason
         compares_logs = seen.world.shape.recovery_manager and change.image.elr_enabled
         if reason is ElectionReason.LAST_KNOWN_LEADER:
-            isr = [b for b in before.isr if b not in change.unclean]
-            elr = [b for b in before.elr if b not in change.unclean]
+            cause = change.decision.cause
+            gone = (cause.broker_id,) if cause.kind is CauseKind.UNREGISTRATION else change.unclean
+            isr = [b for b in before.isr if b not in gone]
+            elr = [b for b in before.elr if b not in gone]
             known = before.last_known_leader
             if compares_logs or isr or elr or change.after.leader != known:
                 seen.broken(self, index, f"{before} -> {change.after}, {change.decision}")

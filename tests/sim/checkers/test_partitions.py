@@ -158,6 +158,19 @@ CASES = {
         change(replace(NOBODY, elr=(3,)), CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
         change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
     ),
+    "a last known leader beside another who is eligible than the one that was unregistered": Case(
+        partitions.LastKnownLeaderByRule,
+        change(
+            replace(NOBODY, elr=(2, 3)),
+            CauseKind.UNREGISTRATION,
+            3,
+            ElectionReason.LAST_KNOWN_LEADER,
+            leader=1,
+        ),
+        change(
+            replace(NOBODY, elr=(3,)), CauseKind.UNREGISTRATION, 3, ElectionReason.LAST_KNOWN_LEADER, leader=1
+        ),
+    ),
     "a last known leader where logs are compared": Case(
         partitions.LastKnownLeaderByRule,
         change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
