@@ -66,6 +66,8 @@ PROPERTIES: tuple[type[Property], ...] = (
     remembered.ProducersAreOfTheLog,
     remembered.SequencesContinue,
     remembered.RecoveryPointsHold,
+    remembered.EpochsBeginAnew,
+    remembered.HighWatermarksAreKept,
     deleting.OnlyOldIsDeleted,
     deleting.NothingOutlivesATopic,
     quorum.ElectionSafety,

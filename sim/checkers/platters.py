@@ -1,5 +1,7 @@
 """What of a log's files would survive, asked of the simulated disk."""
 
+import posixpath
+
 from sim.disk import LOG_DIRS, Platter
 from sim.nodes import SimBroker, State
 from sim.page_cache import Folder, Inode
@@ -20,9 +22,12 @@ def is_marked(broker: SimBroker) -> bool:
 
 
 def durable_size(platter: Platter, folder: str) -> int:
-    """Bytes of a log from its start on that surely survive a power cut: under durable names, unbroken."""
+    """Bytes of a log from its start on that surely survive a power cut: under durable names, also that of its
+    folder, unbroken."""
     node = platter.find(folder)
-    if not isinstance(node, Folder):
+    parent, name = posixpath.split(folder)
+    above = platter.find(parent)
+    if not isinstance(node, Folder) or not isinstance(above, Folder) or above.durable.get(name) is not node:
         return 0
     size = 0
     for name in sorted(node.cached):

@@ -1,4 +1,5 @@
-"""Properties of what a broker remembers beside its logs: their producers, and how far they are durable.
+"""Properties of what a broker remembers beside its logs: their producers, how far they are durable and
+committed, and what it has learnt in a leader epoch.
 
 Owns a second opinion, made from the headers of the batches alone. What is remembered wrongly shows when a
 retry comes, or power is lost, much later and seldom.
@@ -138,3 +139,53 @@ class RecoveryPointsHold(Property):
         if point > view.log.flushed_offset:
             story = f"{view.broker.name} has stored the recovery point {point}, durable is up to"
             seen.broken(self, view.index, f"{story} {view.log.flushed_offset}")
+
+
+class EpochsBeginAnew(Property):
+    """R54, A-5: with a new leader epoch all is forgotten that was learnt in the last one. No follower has a
+    position before the leader serves it, and no high watermark of a former leader is held back."""
+
+    name = "R54 EpochsBeginAnew"
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, replica = view.leadership, view.replica
+        former_one = before.leadership
+        if leadership is not None and former_one is not None and leadership is not former_one:
+            kept = [
+                one.replica_id for one in leadership.progress.values() if one in former_one.progress.values()
+            ]
+            if kept:
+                story = f"{view.broker.name} goes on with what {kept} had in epoch {former_one.leader_epoch}"
+                seen.broken(self, view.index, story)
+        if leadership is not None and leadership.start_offset is None:
+            known = {
+                one.replica_id: one.position for one in leadership.progress.values() if one.position >= 0
+            }
+            if known:
+                story = f"{view.broker.name} leads in {leadership.leader_epoch} and serves nobody yet"
+                seen.broken(self, view.index, f"{story}, it knows positions {known}")
+        row, former = view.registration, before.registration
+        if row is not None and former is not None and row.leader_epoch > former.leader_epoch:
+            learnt = replica._held_back, replica._leader_end
+            if learnt != (-1, -1):
+                story = f"{view.broker.name} has learnt (held back, leader's end) {learnt}"
+                seen.broken(
+                    self, view.index, f"{story} in epoch {former.leader_epoch}, now is {row.leader_epoch}"
+                )
+
+
+class HighWatermarksAreKept(Property):
+    """F6, R68: after a clean stop a replica knows as high a high watermark as before. With a lower one its
+    consumers would wait until the ISR is whole, and a recovery would be told of too little."""
+
+    name = "F6 HighWatermarksAreKept"
+
+    def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
+        if prior is None or not view.follows_clean_stop or prior.process is view.process:
+            return
+        known = view.replica.claimed_high_watermark
+        if known < prior.high_watermark:
+            story = f"{view.broker.name} stopped cleanly at the high watermark {prior.high_watermark}"
+            seen.broken(self, view.index, f"{story} and finds {known}")

@@ -6,8 +6,6 @@ Owns what no loss and no later moment shows: whoever is not answered asks again,
 from collections.abc import Sequence
 
 from broker.broker import Broker
-from broker.partition import TopicPartition
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
@@ -15,8 +13,8 @@ from sim.nodes import SimBroker, State
 
 #: looks at a broker are so far apart at most, else it may have stood still between them; ms
 _LOOKED_AWAY_MS = 1_200
-#: looks, a few heartbeats apart, at which the same request was overdue
-_LOOKS = 4
+#: looks, not closer than that, at which the same request was overdue
+_LOOK_MS, _LOOKS = 150, 4
 
 
 class FetchesHearOfNews(Property):
@@ -59,24 +57,19 @@ class WaitsEnd(Property):
 
     def __init__(self) -> None:
         #: {process: (when it was looked at last, what was due then, looks at which that was overdue)}
-        self._overdue: dict[str, tuple[int, int, int]] = {}
+        self._overdue: dict[str, tuple[int, int | None, int]] = {}
 
-    def heartbeat_sent(
-        self,
-        seen: Observer,
-        broker: SimBroker,
-        request: BrokerHeartbeatRequest,
-        offline: Sequence[TopicPartition],
-    ) -> None:
-        node = broker.node
-        if node is None or broker._clock is None:
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        assert broker._clock is not None
+        now_ms, name = broker._clock.now_ms(), broker.process.name
+        looked_ms, former_ms, looks = self._overdue.get(name, (now_ms - _LOOK_MS, None, 0))
+        if now_ms < looked_ms + _LOOK_MS:
             return
-        now_ms, due_ms = broker._clock.now_ms(), _earliest(node.core)
-        name = broker.process.name
+        due_ms = _earliest(broker.node.core)
         if due_ms is None or due_ms >= now_ms:
-            self._overdue.pop(name, None)
+            self._overdue[name] = now_ms, None, 0
             return
-        looked_ms, former_ms, looks = self._overdue.get(name, (now_ms, due_ms, 0))
         is_same = former_ms == due_ms and now_ms - looked_ms <= _LOOKED_AWAY_MS
         looks = looks + 1 if is_same else 1
         self._overdue[name] = now_ms, due_ms, looks

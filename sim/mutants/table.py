@@ -45,7 +45,7 @@ PARTS = dict(
             "Clients",
             "Unclean recovery",
             "Operators: reassignments, min ISR, elections by hand",
-            "Upkeep: open proposals, producer ids, fetch sessions",
+            "Upkeep: open proposals, what is remembered, producer ids, fetch sessions",
         ),
         strict=True,
     )

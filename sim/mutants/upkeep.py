@@ -1,4 +1,4 @@
-"""Mutants of upkeep: open proposals of leaders, producer ids, fetch sessions.
+"""Mutants of upkeep: open proposals of leaders, what is remembered, producer ids, fetch sessions.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
@@ -12,17 +12,42 @@ from broker.controller_link import ControllerLink
 from broker.fetch_path import FetchPath
 from broker.fetch_session import FollowerSessions
 from broker.leadership import AlterVerdict
+from broker.log_manager import LogManager
 from broker.partition import Partition, RoleChange
+from broker.produce_path import ProducePath
 from broker.producer_ids import ProducerIds
 from controller import producer_ids
 from protocol.errors import ErrorCode
 from sim.mutants.keeping import RETRIES
 from sim.mutants.mutant import Setting, mutant
+from sim.mutants.stopping import STOPPED
+from storage.log_dir import LogDir
 
 #: proposals are answered late, twice, and by the next controller
 ASKED_AGAIN = Setting(
     faults={"kill_active": 4, "clog": 3, "late_metadata": 3, "pause_broker": 3, "kill_broker": 2, "stall": 2},
     gap_ms=500,
+)
+#: leaders come and go, and come again; those that stay have a new epoch when a replica leaves
+MOVING_LEADERS = Setting(
+    faults={
+        "isolate_leader": 4,
+        "pause_leader": 3,
+        "kill_leader": 3,
+        "move_partition": 4,
+        "kill_busy_leader": 2,
+    },
+    gap_ms=500,
+)
+#: leaders work that can neither replicate nor ask for a smaller ISR
+CUT_OFF = Setting(
+    faults={"isolate_leader": 5, "isolate_broker": 3, "cut_controllers": 4, "cut_followers": 3}, seconds=20
+)
+#: brokers get logs that they did not have
+NEW_TOPICS = Setting(
+    faults={"move_partition": 6, "add_partition": 3, "power_broker": 3},
+    shape={"every_write": True, "brokers": 4},
+    gap_ms=400,
 )
 #: some connections are overtaken by the next ones between the same two
 STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "clog": 3}, gap_ms=500)
@@ -87,6 +112,45 @@ def proposals_die_with_their_controller(
     if controller_id != self.controller_id and self.alter.is_in_flight:
         self.alter.take_in_flight()
     return original(self, controller_id, raft_epoch, now_ms)
+
+
+# --- what is remembered ------------------------------------------------------------------------------------
+
+
+@mutant(Partition, "_take_role", breaks="R54, A-5", by="R54", setting=MOVING_LEADERS)
+def leaders_keep_positions(original: Any, self: Any, registration: Any, now_ms: Any) -> Any:
+    """Who is elected again goes on with the positions that its followers had in the last epoch."""
+    former = self.leadership
+    change = original(self, registration, now_ms)
+    if former is not None and self.leadership is not None:
+        known = {one: former.progress[one] for one in self.leadership.progress if one in former.progress}
+        self.leadership.progress |= known
+    return change
+
+
+@mutant(Partition, "_take_role", breaks="R54, R68", by="R54", setting=MOVING_LEADERS)
+def followers_keep_what_was_held_back(original: Any, self: Any, registration: Any, now_ms: Any) -> Any:
+    """What a former leader has told, and the ceiling has held back, counts in the next epoch."""
+    kept = self._held_back, self._leader_end
+    change = original(self, registration, now_ms)
+    self._held_back, self._leader_end = kept
+    return change
+
+
+@mutant(ProducePath, "expire", breaks="A-18", by="A-18", setting=CUT_OFF)
+def writes_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
+    """A write that waits is not answered when its time is over."""
+    return []
+
+
+@mutant(LogManager, "checkpoint_high_watermarks", breaks="F6", by="F6", setting=STOPPED)
+async def high_watermarks_not_stored(original: Any, self: Any) -> None:
+    """High watermarks are not stored, at the stop neither."""
+
+
+@mutant(LogDir, "sync_names", breaks="A-21, D4", by="A-21", setting=NEW_TOPICS)
+async def new_folders_not_durable(original: Any, self: Any) -> None:
+    """The name of a new log's folder is not synced."""
 
 
 # --- producer ids ------------------------------------------------------------------------------------------

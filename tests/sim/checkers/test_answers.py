@@ -199,8 +199,9 @@ def test_no_follower_waits_for_what_is_in_the_log_r80(
         ((101, 400, 700), False),
         ((101, 400, 700, 1000), True),
         ((101, 400, 700, 9000), False),
+        ((101, 102, 103, 104, 105), False),
     ],
-    ids=["in time", "a little late", "for long", "it stood still"],
+    ids=["in time", "a little late", "for long", "it stood still", "it is about to"],
 )
 def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], expected: bool) -> None:
     def tell(scene: Scene) -> None:
@@ -214,6 +215,6 @@ def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], expected: 
         view.broker._clock = clock  # type: ignore[assignment]
         for now_ms in times:
             clock.now_ms = lambda now_ms=now_ms: now_ms
-            scene.property.heartbeat_sent(scene.seen, view.broker, None, ())  # type: ignore[arg-type]
+            scene.property.broker_called(scene.seen, view.broker)
 
     assert is_broken(waiting.WaitsEnd(), tell) is expected

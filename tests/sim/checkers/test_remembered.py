@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from broker.leadership import Leadership
+from broker.replica_progress import ReplicaProgress
 from sim.checkers import remembered
 from sim.checkers.batches import BatchMark
 from sim.checkers.views import Property, ReplicaView
-from tests.sim.checkers.histories import Scene, before, cut, follows, grow, view_of
+from tests.sim.checkers.histories import Scene, before, cut, follows, grow, leads, row, view_of
 
 
 def sent(offset: int, sequence: int, *, epoch: int = 0, producer_id: int = 7, count: int = 1) -> BatchMark:
@@ -129,3 +131,73 @@ def test_no_recovery_point_is_above_what_is_durable_r87(point: int, expected: bo
         scene.property.replica_changed(scene.seen, view, before(view), [])
 
     assert is_broken(remembered.RecoveryPointsHold(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("position", "start_offset", "expected"), [(-1, None, False), (3, None, True), (3, 0, False)]
+)
+def test_a_leader_that_serves_nobody_yet_knows_no_positions_r54(
+    position: int, start_offset: int | None, expected: bool
+) -> None:
+    """What a follower had in the last epoch it may have cut since."""
+
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, SIX), start_offset=start_offset)
+        assert view.leadership is not None
+        view.leadership.progress[2] = ReplicaProgress(2, None)
+        view.leadership.progress[2].position = position
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(remembered.EpochsBeginAnew(), tell) is expected
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_leader_that_is_elected_again_begins_anew_r54(is_kept: bool) -> None:
+    """It may have served fetches of the new epoch within the same step."""
+
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, SIX))
+        former = Leadership(4, {2: ReplicaProgress(2, None)}, (1, 2))
+        assert view.leadership is not None
+        view.leadership.progress[2] = former.progress[2] if is_kept else ReplicaProgress(2, None)
+        view.leadership.progress[2].position = 3
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=former), [])
+
+    assert is_broken(remembered.EpochsBeginAnew(), tell) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("former_epoch", "held_back", "leader_end", "expected"),
+    [(4, -1, -1, False), (4, 5, -1, True), (4, -1, 6, True), (5, 5, 6, False)],
+)
+def test_what_a_former_leader_has_told_is_forgotten_r54(
+    former_epoch: int, held_back: int, leader_end: int, expected: bool
+) -> None:
+    """The present one may have told it a step ago."""
+
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 2, SIX), epoch=5)
+        view.replica._held_back, view.replica._leader_end = held_back, leader_end
+        former = row(leader_epoch=former_epoch)
+        scene.property.replica_changed(scene.seen, view, before(view, registration=former), [])
+
+    assert is_broken(remembered.EpochsBeginAnew(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "is_clean", "expected"),
+    [(3, 3, True, False), (2, 2, True, True), (2, 3, True, False), (2, 2, False, False)],
+)
+def test_a_clean_stop_keeps_the_high_watermark_f6(
+    known: int, told: int, is_clean: bool, expected: bool
+) -> None:
+    """Above the end of a log that was cut it is known too."""
+
+    def tell(scene: Scene) -> None:
+        prior = view_of(scene, 2, SIX, high_watermark=3)
+        prior.process = scene.world.loop.process("b2.0")
+        view = view_of(scene, 2, SIX, high_watermark=known, follows_clean_stop=is_clean)
+        view.replica._told_high_watermark = told
+        scene.property.replica_loaded(scene.seen, view, prior)
+
+    assert is_broken(remembered.HighWatermarksAreKept(), tell) is expected
