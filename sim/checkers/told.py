@@ -45,10 +45,14 @@ class LossIsBounded(Property):
         cause, leader = change.decision.cause, change.after.leader
         most = cause.most_lost(leader)
         view = None if leader is None else seen.live_replica(index, leader)
+        _, committed = self._committed.get(index, (-1, []))
+        batches = [] if view is None or view.history.start_offset else view.history.batches
+        if change.is_unclean_election:
+            # What it has lost the next election cannot lose again, also if this one never came to lead.
+            kept = [batch for batch, other in zip(committed, batches, strict=False) if batch == other]
+            self._committed[index] = change.after.leader_epoch, kept
         if most is None or view is None or view.history.start_offset:
             return
-        _, committed = self._committed.get(index, (-1, []))
-        batches = view.history.batches
         lost = sum(
             batch.last_offset - batch.base_offset + 1
             for place, batch in enumerate(committed)

@@ -16,6 +16,7 @@ from tests.sim.checkers.histories import (
     Scene,
     before,
     change,
+    cut,
     follows,
     image,
     leads,
@@ -84,6 +85,26 @@ def test_an_election_loses_no_more_than_is_said_b4(at_most: int, kept: int, expe
     elected = replace(elected, decision=replace(elected.decision, cause=cause))
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
     assert (said is not None) is expected
+
+
+@pytest.mark.parametrize(("left", "expected"), [(2, False), (1, True)])
+def test_what_one_election_has_lost_the_next_does_not_lose_again_b4(left: int, expected: bool) -> None:
+    """The first of them was told of, and whom it elected fell before it led."""
+    scene = Scene(LossIsBounded())
+    led = leads(view_of(scene, 1, map(mark, range(6)), high_watermark=5))
+    scene.property.replica_changed(scene.seen, led, before(led), [])
+    view = alive(view_of(scene, 2, map(mark, range(2))))
+
+    def elect(leader_epoch: int, at_most: int) -> str | None:
+        lost = row(isr=(), leader=None, leader_epoch=leader_epoch, last_known_elr=(1, 2))
+        elected = change(lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, isr=(2,))
+        cause = Cause(CauseKind.LOGS_COMPARED, None, (LogEnd(2, 5, 2),), at_most)
+        elected = replace(elected, decision=replace(elected.decision, cause=cause))
+        return scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
+
+    assert elect(6, 3) is None
+    cut(view, left)
+    assert (elect(8, 0) is not None) is expected
 
 
 def test_a_log_that_parts_from_what_was_committed_has_lost_it_b4() -> None:
