@@ -2,36 +2,23 @@
 
 Owns the ghost state that no node has: what the quorum has committed, the highest high watermark that any
 leader reached, what is below it. Reads the nodes' own objects between two steps, outside of virtual time;
-draws nothing and changes nothing, but notes in passing that a core was called, and what it answered. A step
-in which no core was called costs one comparison.
+draws nothing and changes nothing. What cores were asked and have answered `sim.checkers.listening` has noted.
+A step in which no core was called costs one comparison.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.broker import Broker
-from broker.events import (
-    AnswerFetch,
-    CallAnswered,
-    CallController,
-    CeilingRow,
-    CeilingsStored,
-    Requested,
-    Respond,
-)
-from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
-from controller.events import Note, RequestArrived, Resign
-from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerRegistrationRequest
 from runtime.api import DiskError
 from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
+from sim.checkers.listening import Heard, listen_to_broker, listen_to_controller
 from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, is_marked
 from sim.checkers.quorum_log import QuorumLog
@@ -39,47 +26,6 @@ from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import Violation, World
-
-
-class _Heard:
-    """What a node's core was asked and has answered since the node was looked at."""
-
-    __slots__ = (
-        "acknowledged",
-        "acknowledged_by_leader",
-        "answered",
-        "bugs",
-        "ceilings",
-        "handled",
-        "heartbeats",
-        "is_called",
-        "producer_ids",
-        "rows",
-        "warnings",
-    )
-
-    def __init__(self) -> None:
-        self.is_called = True
-        #: answers to producers with acks=all
-        self.acknowledged: list[ProduceResponse] = []
-        #: to those with acks=1
-        self.acknowledged_by_leader: list[ProduceResponse] = []
-        #: to the active controller, and the replicas in failed log dirs when it was made
-        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
-        #: who asked for a producer id, and was given one
-        self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
-        #: promises that the disk keeps by now (R68)
-        self.ceilings: list[CeilingRow] = []
-        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
-        self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
-        #: answers to fetches
-        self.rows: list[AnswerFetch] = []
-        #: why the core has given up by itself (D7)
-        self.bugs: list[str] = []
-        #: told of elections that may lose records (R68)
-        self.warnings: list[str] = []
-        #: AlterPartition and registrations, with the image before and after them
-        self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
 
 
 class Observer:
@@ -171,11 +117,11 @@ class Observer:
         """What runs after each step of the process that boots now."""
         self._images.pop(node.name, None)
         if isinstance(node, SimBroker):
-            heard = _Heard()
+            heard = Heard()
             return lambda: self._look_at_broker(node, heard)
         if isinstance(node, SimController):
             self._voters.pop(node.node_id, None)
-            heard = _Heard()
+            heard = Heard()
             return lambda: self._look_at_controller(node, heard)
         if node.name.startswith(("reader", "last")):
             return self._look_at_polls
@@ -210,7 +156,7 @@ class Observer:
 
     # --- brokers ---------------------------------------------------------------------------------------
 
-    def _look_at_broker(self, broker: SimBroker, heard: _Heard) -> None:
+    def _look_at_broker(self, broker: SimBroker, heard: Heard) -> None:
         if broker.state is State.STOPPING:
             for hook in self._on_stepped:
                 hook(self, broker)
@@ -221,7 +167,7 @@ class Observer:
             return
         core = node.core
         if "handle" not in vars(core):
-            _listen_to_broker(core, heard)
+            listen_to_broker(core, heard)
         heard.is_called = False
         if core.counts.metadata_violations:
             raise Violation(f"OwnBug {broker.name}: a committed record did not fit (D7)")
@@ -353,7 +299,7 @@ class Observer:
                 _commit(ghost, history.batches)
         return appended
 
-    def _tell_answers(self, broker: SimBroker, heard: _Heard) -> None:
+    def _tell_answers(self, broker: SimBroker, heard: Heard) -> None:
         # what was read was read before: a later event of the same step may have let it commit
         for answer in heard.rows:
             for read in answer.rows:
@@ -406,13 +352,13 @@ class Observer:
 
     # --- controllers -----------------------------------------------------------------------------------
 
-    def _look_at_controller(self, node: SimController, heard: _Heard) -> None:
+    def _look_at_controller(self, node: SimController, heard: Heard) -> None:
         server = node.server
         if server is None or node.log is None:
             return
         core, driver = server.core, server.driver
         if "handle" not in vars(core):
-            _listen_to_controller(core, heard, self.marks)
+            listen_to_controller(core, heard, self.marks)
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         if heard.warnings:
@@ -530,80 +476,3 @@ def _has_changed(view: ReplicaView, replica: Partition) -> bool:
     return leadership is not None and (
         leadership.maximal_isr is not view.maximal_isr or leadership.proposal is not view.proposal
     )
-
-
-def _listen_to_broker(core: Broker, heard: _Heard) -> None:
-    """Note what goes in and out of a core."""
-    handle = core.handle
-    #: exchanges of producers that want an answer, and where it is noted
-    waiting: dict[object, list[ProduceResponse]] = {}
-    noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
-    ids_asked: dict[object, InitProducerIdRequest] = {}
-
-    def listen(event: Any, now_ms: int) -> list[Any]:
-        heard.is_called = True
-        if type(event) is Requested and type(event.message) is ProduceRequest:
-            if event.message.required_acks in noted:
-                waiting[event.reply_to] = noted[event.message.required_acks]
-        elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
-            ids_asked[event.reply_to] = event.message
-        elif type(event) is CeilingsStored:
-            heard.ceilings += event.rows
-        asked = _asked(core, event) if type(event) is CallAnswered else ()
-        effects = handle(event, now_ms)
-        for key, leadership, proposal, code in asked:
-            heard.answered.append((key, proposal, code, leadership.proposal is proposal))
-        for effect in effects:
-            if type(effect) is Respond:
-                if type(effect.message) is ProduceResponse:
-                    if effect.reply_to in waiting:
-                        waiting.pop(effect.reply_to).append(effect.message)
-                elif type(effect.message) is InitProducerIdResponse:
-                    asked_id = ids_asked.pop(effect.reply_to)
-                    if effect.message.error_code == ErrorCode.NONE:
-                        heard.producer_ids.append((asked_id, effect.message))
-            elif type(effect) is AnswerFetch:
-                heard.rows.append(effect)
-            elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
-                heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
-        return effects
-
-    core.handle = listen  # type: ignore[method-assign]
-
-
-def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Leadership, Proposal, int]]:
-    """The open proposals that an answer tells of, before it is taken in, and what it says."""
-    response = event.response
-    if event.call_id not in core._link._calls or not isinstance(response, AlterPartitionResponse):
-        return []
-    asked = core._link.alter._in_flight or {}
-    found = []
-    for row in response.partitions if response.error_code == ErrorCode.NONE else ():
-        key = TopicPartition(row.topic_id, row.partition_index)
-        replica = core.partitions.get(key)
-        leadership = None if replica is None else replica.leadership
-        proposal = None if leadership is None else leadership.proposal
-        if leadership is not None and proposal is not None and asked.get(key) is proposal:
-            found.append((key, leadership, proposal, row.error_code))
-    return found
-
-
-def _listen_to_controller(core: QuorumController, heard: _Heard, marks: Marks) -> None:
-    """Note what goes in and out of a core."""
-    handle = core.handle
-
-    def listen(event: Any, now_ms: int) -> list[Any]:
-        before = core.latest
-        effects = handle(event, now_ms)
-        if type(event) is RequestArrived and core.is_active:
-            if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
-                heard.handled.append((event.message, before, core.latest))
-        marks.controller_said(effects)
-        for effect in effects:
-            if type(effect) is Resign:
-                heard.bugs.append(effect.reason)
-            elif type(effect) is Note and "records may be lost" in effect.text:
-                heard.warnings.append(effect.text)
-        return effects
-
-    core.handle = listen  # type: ignore[method-assign]

@@ -1,0 +1,146 @@
+"""What goes in and out of the cores of brokers and controllers, noted in passing.
+
+Owns the ears: they wrap a core's `handle`, hand on what it is given and gives, and change nothing.
+"""
+
+from typing import Any
+
+from broker.broker import Broker
+from broker.events import (
+    AnswerFetch,
+    CallAnswered,
+    CallController,
+    CeilingRow,
+    CeilingsStored,
+    Requested,
+    Respond,
+)
+from broker.leadership import Leadership, Proposal
+from broker.partition import TopicPartition
+from controller.events import Note, RequestArrived, Resign
+from controller.quorum_controller import QuorumController
+from metadata.image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from sim.checkers.marks import Marks
+
+
+class Heard:
+    """What a node's core was asked and has answered since the node was looked at."""
+
+    __slots__ = (
+        "acknowledged",
+        "acknowledged_by_leader",
+        "answered",
+        "bugs",
+        "ceilings",
+        "handled",
+        "heartbeats",
+        "is_called",
+        "producer_ids",
+        "rows",
+        "warnings",
+    )
+
+    def __init__(self) -> None:
+        self.is_called = True
+        #: answers to producers with acks=all
+        self.acknowledged: list[ProduceResponse] = []
+        #: to those with acks=1
+        self.acknowledged_by_leader: list[ProduceResponse] = []
+        #: to the active controller, and the replicas in failed log dirs when it was made
+        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
+        #: who asked for a producer id, and was given one
+        self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
+        #: promises that the disk keeps by now (R68)
+        self.ceilings: list[CeilingRow] = []
+        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
+        self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
+        #: answers to fetches
+        self.rows: list[AnswerFetch] = []
+        #: why the core has given up by itself (D7)
+        self.bugs: list[str] = []
+        #: told of elections that may lose records (R68)
+        self.warnings: list[str] = []
+        #: AlterPartition and registrations, with the image before and after them
+        self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
+
+
+def listen_to_broker(core: Broker, heard: Heard) -> None:
+    """Note what goes in and out of a core."""
+    handle = core.handle
+    #: exchanges of producers that want an answer, and where it is noted
+    waiting: dict[object, list[ProduceResponse]] = {}
+    noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
+    ids_asked: dict[object, InitProducerIdRequest] = {}
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        heard.is_called = True
+        if type(event) is Requested and type(event.message) is ProduceRequest:
+            if event.message.required_acks in noted:
+                waiting[event.reply_to] = noted[event.message.required_acks]
+        elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
+            ids_asked[event.reply_to] = event.message
+        elif type(event) is CeilingsStored:
+            heard.ceilings += event.rows
+        asked = _asked(core, event) if type(event) is CallAnswered else ()
+        effects = handle(event, now_ms)
+        for key, leadership, proposal, code in asked:
+            heard.answered.append((key, proposal, code, leadership.proposal is proposal))
+        for effect in effects:
+            if type(effect) is Respond:
+                if type(effect.message) is ProduceResponse:
+                    if effect.reply_to in waiting:
+                        waiting.pop(effect.reply_to).append(effect.message)
+                elif type(effect.message) is InitProducerIdResponse:
+                    asked_id = ids_asked.pop(effect.reply_to)
+                    if effect.message.error_code == ErrorCode.NONE:
+                        heard.producer_ids.append((asked_id, effect.message))
+            elif type(effect) is AnswerFetch:
+                heard.rows.append(effect)
+            elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
+                heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
+        return effects
+
+    core.handle = listen  # type: ignore[method-assign]
+
+
+def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Leadership, Proposal, int]]:
+    """The open proposals that an answer tells of, before it is taken in, and what it says."""
+    response = event.response
+    if event.call_id not in core._link._calls or not isinstance(response, AlterPartitionResponse):
+        return []
+    asked = core._link.alter._in_flight or {}
+    found = []
+    for row in response.partitions if response.error_code == ErrorCode.NONE else ():
+        key = TopicPartition(row.topic_id, row.partition_index)
+        replica = core.partitions.get(key)
+        leadership = None if replica is None else replica.leadership
+        proposal = None if leadership is None else leadership.proposal
+        if leadership is not None and proposal is not None and asked.get(key) is proposal:
+            found.append((key, leadership, proposal, row.error_code))
+    return found
+
+
+def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> None:
+    """Note what goes in and out of a core."""
+    handle = core.handle
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        before = core.latest
+        effects = handle(event, now_ms)
+        if type(event) is RequestArrived and core.is_active:
+            if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
+                heard.handled.append((event.message, before, core.latest))
+        marks.controller_said(effects)
+        for effect in effects:
+            if type(effect) is Resign:
+                heard.bugs.append(effect.reason)
+            elif type(effect) is Note and "records may be lost" in effect.text:
+                heard.warnings.append(effect.text)
+        return effects
+
+    core.handle = listen  # type: ignore[method-assign]
