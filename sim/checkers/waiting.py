@@ -51,7 +51,8 @@ class FetchesHearOfNews(Property):
 
 
 class WaitsEnd(Property):
-    """A-18: a write or a fetch is answered when the time is over that it asked to wait."""
+    """A-18: a write or a fetch is answered when the time is over that it asked to wait. A broker that stops
+    ends its connections instead."""
 
     name = "A-18 WaitsEnd"
 
@@ -62,6 +63,8 @@ class WaitsEnd(Property):
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
         assert broker.node is not None
         assert broker._clock is not None
+        if broker.state is State.STOPPING:
+            return
         now_ms, name = broker._clock.now_ms(), broker.process.name
         looked_ms, former_ms, looks = self._overdue.get(name, (now_ms - _LOOK_MS, None, 0))
         if now_ms < looked_ms + _LOOK_MS:

@@ -193,17 +193,18 @@ def test_no_follower_waits_for_what_is_in_the_log_r80(
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"),
+    ("times", "state", "expected"),
     [
-        ((0, 90), False),
-        ((101, 400, 700), False),
-        ((101, 400, 700, 1000), True),
-        ((101, 400, 700, 9000), False),
-        ((101, 102, 103, 104, 105), False),
+        ((0, 90), State.RUNNING, False),
+        ((101, 400, 700), State.RUNNING, False),
+        ((101, 400, 700, 1000), State.RUNNING, True),
+        ((101, 400, 700, 9000), State.RUNNING, False),
+        ((101, 102, 103, 104, 105), State.RUNNING, False),
+        ((101, 400, 700, 1000), State.STOPPING, False),
     ],
-    ids=["in time", "a little late", "for long", "it stood still", "it is about to"],
+    ids=["in time", "a little late", "for long", "it stood still", "it is about to", "it stops"],
 )
-def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], expected: bool) -> None:
+def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], state: State, expected: bool) -> None:
     def tell(scene: Scene) -> None:
         view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
         path = with_core(view)
@@ -212,7 +213,7 @@ def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], expected: 
         node: Any = view.broker.node
         node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
         clock = SimpleNamespace(now_ms=lambda: 0)
-        view.broker._clock = clock  # type: ignore[assignment]
+        view.broker._clock, view.broker.state = clock, state  # type: ignore[assignment]
         for now_ms in times:
             clock.now_ms = lambda now_ms=now_ms: now_ms
             scene.property.broker_called(scene.seen, view.broker)
