@@ -414,7 +414,7 @@ class Log:
             await self.flush(FlushReason.ROLL)
             async with self._flusher.small_files:
                 if self._truncation_count == truncation_count and not self._guard.is_closed:
-                    bases = self._segments.base_offsets
+                    bases = frozenset(self._segments.base_offsets)
                     await snapshots.write(self._disk, self.folder, offset, snapshot, bases)
         except DiskError as error:
             self._guard.fail(error)
@@ -578,7 +578,7 @@ class Log:
         await self._flusher.store_epochs(self._epochs)
         async with self._flusher.small_files:
             text = snapshots.encode(self._producers, self._log_end_offset)
-            bases = self._segments.base_offsets
+            bases = frozenset(self._segments.base_offsets)
             await snapshots.write(self._disk, self.folder, self._log_end_offset, text, bases)
         await self._disk.sync_folder(self.folder)
         self._flushed_offset = self._log_end_offset

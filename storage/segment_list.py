@@ -35,9 +35,9 @@ class SegmentList:
         return self._bases[0]
 
     @property
-    def base_offsets(self) -> tuple[int, ...]:
-        """Where each segment begins, ascending."""
-        return tuple(self._bases)
+    def base_offsets(self) -> list[int]:
+        """Where each segment begins, ascending; a copy."""
+        return list(self._bases)
 
     @property
     def size_bytes(self) -> int:
