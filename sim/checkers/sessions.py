@@ -57,9 +57,7 @@ class SessionsAgree(Property):
                     )
         for session in sessions._sessions.values():
             if session.parked is not None:
-                follower = next(
-                    (one for one in seen.world.brokers if one.node_id == session.replica_id), None
-                )
+                follower = seen.world.broker(session.replica_id)
                 if follower is not None and _runs(follower):
                     assert follower.node is not None
                     self._compare(seen, broker, session, follower.node.core)
