@@ -102,6 +102,13 @@ class History:
         self._log.reset_to = listen  # type: ignore[method-assign]
 
     @property
+    def last_epoch(self) -> int:
+        """Of the last batch; -1 when nothing is kept of them."""
+        if not self.batches or self.batches[-1].last_offset < self._log.log_start_offset:
+            return -1
+        return self.batches[-1].leader_epoch
+
+    @property
     def is_reset(self) -> bool:
         """The log was dropped since the last `follow`."""
         return self._resets_from is not None and self._log._truncation_count > self._resets_from

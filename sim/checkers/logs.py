@@ -217,8 +217,7 @@ class EpochsInLog(Property):
     def _check_cache(self, seen: Observer, view: ReplicaView) -> None:
         """Of the entries that have data; where the log grows or was cut they are the last ones."""
         cache, batches = view.log.leader_epoch_cache, view.history.batches
-        is_empty = not batches or batches[-1].last_offset < view.log.log_start_offset
-        last = -1 if is_empty else batches[-1].leader_epoch
+        last = view.history.last_epoch
         if view.log.last_epoch != last:
             story = f"{view.broker.name} believes in last epoch {view.log.last_epoch}, it is {last}"
             seen.broken(self, view.index, story)
@@ -226,7 +225,7 @@ class EpochsInLog(Property):
         if latest is not None and latest.start_offset > view.end_offset:
             story = f"{view.broker.name} ends at {view.end_offset}, its epochs at {latest}"
             seen.broken(self, view.index, story)
-        if not is_empty and cache.epoch_at(batches[-1].last_offset) != last:
+        if last >= 0 and cache.epoch_at(batches[-1].last_offset) != last:
             story = f"{view.broker.name} ends with {batches[-1]}, its epochs are {cache.entries}"
             seen.broken(self, view.index, story)
 

@@ -143,9 +143,7 @@ class LogsAreToldAsTheyAre(Property):
                 continue
             # One that knows the next leader by now may have begun to follow it.
             is_waiting = view.registration.leader_epoch <= change.before.leader_epoch
-            batches = view.history.batches
-            is_empty = not batches or batches[-1].last_offset < view.log.log_start_offset
-            last_epoch = -1 if is_empty else batches[-1].leader_epoch
+            last_epoch = view.history.last_epoch
             is_moving = view.history.start_offset or view.log.log_end_offset != view.end_offset
             if (
                 is_waiting
