@@ -77,6 +77,14 @@ class NewTopic:
 
 
 @dataclass(slots=True)
+class Reader:
+    """A consumer, and how many of the places it reads."""
+
+    consumer: Consumer
+    assigned: int = 0
+
+
+@dataclass(slots=True)
 class Load:
     """What all clients of a run share."""
 
@@ -93,6 +101,12 @@ class Load:
     producers_running: int = 0
     #: of acks=all
     acknowledged_batches: int = 0
+    #: producers that wait for acknowledgements
+    writers: set[str] = field(default_factory=set)
+    #: (producer, place) of batches that were acknowledged since somebody began to count
+    acknowledged: set[tuple[str, int]] = field(default_factory=set)
+    #: who reads all places until everything is read
+    readers: list[Reader] = field(default_factory=list)
     #: by session of a consumer
     polls: list[list[Polled]] = field(default_factory=list)
     #: what consumers got since somebody looked
@@ -136,8 +150,14 @@ def producer(
         load.producers_running += 1
         ledger = Ledger(runtime, LEDGER_FOLDER, "sim", name)
 
+        if config.acks != 0:
+            load.writers.add(name)
+
         def heard(batch: Batch) -> None:
             load.acknowledged_batches += batch.outcome is Outcome.OK
+            place = place_of(batch.topic, batch.partition)
+            if name in load.writers and batch.outcome in (Outcome.OK, Outcome.OK1) and place is not None:
+                load.acknowledged.add((name, place))
 
         producer = Producer(runtime, config, ledger, heard)
         await producer.start()
@@ -164,12 +184,13 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
 
     async def run(runtime: Runtime) -> None:
         consumer = Consumer(runtime, ConsumerConfig(load.bootstrap))
+        reader = Reader(consumer)
+        load.readers.append(reader)
         session: list[Polled] = []
         load.polls.append(session)
-        assigned = 0
         while not load.is_read:
-            if assigned < len(load.places):
-                assigned = len(load.places)
+            if reader.assigned < len(load.places):
+                reader.assigned = len(load.places)
                 consumer.assign(partition_at(place) for place in load.places)
             try:
                 records = await consumer.poll(timeout_ms=300)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from broker.partition import Partition
 from protocol.record_batch import CorruptBatch
-from sim import checks, clients
+from sim import checks, clients, closing
 from sim.checkers import liveness
 from sim.checkers.all import all_properties
 from sim.checkers.bands import excuse_of_loss
@@ -141,10 +141,14 @@ def _quiesce_and_read(world: World) -> checks.History:
     """Wait until the cluster has come to rest, and read everything there is."""
     load = world.load
     liveness.settle(world, liveness.BEFORE_THE_LOAD_ENDS)
+    load.acknowledged.clear()
+    liveness.settle(world, liveness.WHILE_THE_LOAD_GOES_ON)
     load.is_over = True
     liveness.settle(world, liveness.AFTER_THE_LOAD)
     world.pass_time(_LATE_MS)
     liveness.settle(world, liveness.AT_REST)
+    for wish in closing.wishes(world):
+        closing.fulfil(world, wish, liveness.WITHIN_MS)
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
     ends = {index: records[-1].offset + 1 if records else 0 for index, records in log.items()}

@@ -27,6 +27,8 @@ from sim.trace import Trace
 from sim.wanderer import Stretch, wanderer
 
 _MS = 1_000_000
+#: the client that carries out what operators are asked for
+OPERATORS = "operators"
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 FIRST_VOTER = 101
@@ -313,7 +315,7 @@ class World:
             self.start_client(f"reader-w{number}", wanderer(self.load, self.stretches, stream))
         if self.shape.remakes:
             self._start_remaking()
-        self.desk.open(self.start_client("operators", self.desk.program))
+        self.desk.open(self.start_client(OPERATORS, self.desk.program))
 
     def _start_remaking(self) -> None:
         load, work = self.load, self.choices.stream("remade")

@@ -7,6 +7,7 @@ two steps.
 from collections.abc import Callable
 
 from broker.partition import Partition, Role
+from sim.clients import partition_at
 from sim.nodes import SimBroker
 from sim.world import World
 
@@ -37,6 +38,14 @@ def has_leaders(world: World) -> bool:
         if replica is None or not replica.is_serving or replica.leader_epoch != row.leader_epoch:
             return False
     return bool(rows)
+
+
+def are_writes_acknowledged(world: World) -> bool:
+    """Every producer that asks for it was acknowledged again, and every partition has taken a batch."""
+    load = world.load
+    writers = {name for name, _ in load.acknowledged}
+    places = {place for _, place in load.acknowledged}
+    return not load.writers or (writers >= load.writers and places >= {*load.places} - load.resting)
 
 
 def have_answers(world: World) -> bool:
@@ -71,6 +80,22 @@ def are_replicas_equal(world: World) -> bool:
     return bool(rows)
 
 
+def have_readers_read_all(world: World) -> bool:
+    """Every consumer has come to the end of every partition, however long it has been under way."""
+    load = world.load
+    ends = {
+        partition_at(index): replica.high_watermark
+        for index, row in world.partitions()
+        for broker, replica in replicas_of(world, index)
+        if broker.node_id == row.leader and index in load.places
+    }
+    return len(ends) == len(load.places) and all(
+        reader.assigned == len(load.places)
+        and all(reader.consumer.position(partition) == end for partition, end in ends.items())
+        for reader in load.readers
+    )
+
+
 def have_moves_ended(world: World) -> bool:
     """Every reassignment is over."""
     rows = world.partitions()
@@ -92,6 +117,10 @@ BEFORE_THE_LOAD_ENDS: tuple[tuple[str, Callable[[World], bool]], ...] = (
     ("L-1 every broker is back and unfenced", are_brokers_back),
     ("L-9 every partition has a leader", has_leaders),
 )
+#: since they were healed
+WHILE_THE_LOAD_GOES_ON: tuple[tuple[str, Callable[[World], bool]], ...] = (
+    ("L-5 every producer and every partition is acknowledged again", are_writes_acknowledged),
+)
 AFTER_THE_LOAD: tuple[tuple[str, Callable[[World], bool]], ...] = (
     ("L-5 every producer has its answers", have_answers),
 )
@@ -99,6 +128,7 @@ AT_REST: tuple[tuple[str, Callable[[World], bool]], ...] = (
     ("L-7 every reassignment has ended", have_moves_ended),
     ("L-6 every replica is in sync and equal", are_replicas_equal),
     ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),
+    ("L-6 every reader has read all there is", have_readers_read_all),
 )
 
 

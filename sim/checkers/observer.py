@@ -25,7 +25,7 @@ from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
-from sim.world import Violation, World
+from sim.world import OPERATORS, Violation, World
 
 
 class Observer:
@@ -81,6 +81,7 @@ class Observer:
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_consumed = hooks("consumed")
+        self._on_act = hooks("act_succeeded")
         world.around.watch = self._watcher
         world.around.ending = self._ends
 
@@ -125,6 +126,8 @@ class Observer:
             return lambda: self._look_at_controller(node, heard)
         if node.name.startswith(("reader", "last")):
             return self._look_at_polls
+        if node.name == OPERATORS:
+            return self._look_at_acts
         return None
 
     def is_live(self, view: ReplicaView) -> bool:
@@ -438,6 +441,14 @@ class Observer:
             for polled in fresh:
                 for hook in self._on_consumed:
                     hook(self, polled)
+            fresh.clear()
+
+    def _look_at_acts(self) -> None:
+        fresh = self.world.desk.fresh
+        if fresh:
+            for name, act in fresh:
+                for hook in self._on_act:
+                    hook(self, name, act)
             fresh.clear()
 
 

@@ -3,14 +3,10 @@
 from collections.abc import Sequence
 
 from broker.controller_link import Purpose
-from broker.leadership import Proposal
-from broker.partition import TopicPartition
+from broker.leadership import Leadership, Proposal
 from controller.election import ElectionReason
-from metadata.image import MetadataImage
 from metadata.partition import effective_min_isr
-from metadata.records import MetadataRecord, UnfenceBrokerRecord
 from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Change, Property, ReplicaView
@@ -34,58 +30,6 @@ _TOLD_BY_METADATA = (
     ErrorCode.INVALID_REQUEST,
     ErrorCode.NEW_LEADER_ELECTED,
 )
-
-
-class UnfencedIsReady(Property):
-    """R23, D-2: a broker is unfenced only once it has replayed its own registration and has its roles."""
-
-    name = "R23 UnfencedIsReady"
-
-    def record_committed(
-        self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
-    ) -> None:
-        if type(record) is not UnfenceBrokerRecord:
-            return
-        broker = next(broker for broker in seen.world.brokers if broker.node_id == record.broker_id)
-        node = broker.node
-        if broker.state not in (State.RUNNING, State.PAUSED) or node is None or not hasattr(node, "core"):
-            return
-        lifecycle = node.core.lifecycle
-        if lifecycle.broker_epoch == record.broker_epoch and not node.core.has_roles:
-            seen.broken(self, None, f"{broker.name} of epoch {record.broker_epoch} has no roles yet")
-
-
-class FailedDirsAreTold(Property):
-    """R27: each heartbeat names the replicas in failed log dirs that metadata does not know of yet, and none
-    when no dir has failed."""
-
-    name = "R27 FailedDirsAreTold"
-
-    def heartbeat_sent(
-        self,
-        seen: Observer,
-        broker: SimBroker,
-        request: BrokerHeartbeatRequest,
-        offline: Sequence[TopicPartition],
-    ) -> None:
-        assert broker.node is not None
-        if request.offline and broker.node.log_manager.is_whole:
-            seen.broken(
-                self, None, f"{broker.name} has all its log dirs, and tells of failed ones: {request}"
-            )
-        core = broker.node.core
-        own = core.image.brokers.get(broker.node_id)
-        if own is None or own.broker_epoch != request.broker_epoch:
-            return  # no metadata of this registration yet
-        told = {(row.topic_id, index) for row in request.offline for index in row.partitions}
-        for key in offline:
-            row = core.image.partition(*key)
-            is_ours = row is not None and broker.node_id in row.replicas
-            if is_ours and key not in own.offline_replicas and key not in told:
-                place = seen.place(*key)
-                seen.broken(
-                    self, place, f"{broker.name} does not tell that its log dir has failed: {request}"
-                )
 
 
 class KnownSeatsHaveAnswered(Property):
@@ -186,46 +130,41 @@ class OpenProposalsAreSent(Property):
 
 
 class LaggardsLeave(Property):
-    """R51: a leader proposes an ISR without the member that has not caught up for the lag time. After healing
-    everybody catches up, so it is looked at while a leader works."""
+    """R51: a leader proposes an ISR without the member that has lacked for the lag time what the leader had
+    when it began. After healing everybody catches up, so it is looked at while a leader works. Who lags is
+    worked out here from positions alone: what the leader remembers of it may be wrong."""
 
     name = "R51 LaggardsLeave"
 
     def __init__(self) -> None:
-        #: {(partition, process): (since when there is a laggard, when it was looked at last)}, virtual ns
-        self._since: dict[tuple[int, str], tuple[int, int]] = {}
+        #: {(partition, process): its leadership, {member: (since when, what it lacks: the leader's end
+        #: then)}, when it was looked at last}; virtual ns
+        self._lagging: dict[tuple[int, str], tuple[Leadership, dict[int, tuple[int, int]], int]] = {}
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        leadership, row, broker = view.leadership, view.registration, view.broker
+        leadership, row = view.leadership, view.registration
         key = view.index, view.process.name
-        if leadership is None:
-            self._since.pop(key, None)
+        is_free = leadership is not None and leadership.start_offset is not None and not leadership.proposal
+        if leadership is None or row is None or not is_free or view.broker.state is not State.RUNNING:
+            self._lagging.pop(key, None)
             return
-        now_ns = seen.world.loop.now_ns
-        is_busy = leadership.start_offset is None or leadership.proposal is not None or row is None
-        assert broker._clock is not None
-        now_ms = broker._clock.now_ms()
-        laggards = (
-            []
-            if is_busy or row is None or broker.state is not State.RUNNING
-            else [
-                member
-                for member in row.isr
-                if member != broker.node_id
-                and not leadership.progress[member].may_stay(
-                    view.replica.position, now_ms, view.replica._lag_ms_max
-                )
-            ]
-        )
-        if not laggards:
-            self._since.pop(key, None)
-            return
-        since_ns, looked_ns = self._since.get(key, (now_ns, now_ns))
-        if now_ns - looked_ns > _LOOKED_AWAY_NS:
-            since_ns = now_ns
-        self._since[key] = since_ns, now_ns
-        if now_ns - since_ns > _PATIENCE_NS:
-            passed_ms = (now_ns - since_ns) // 1_000_000
-            seen.broken(self, view.index, f"{laggards} lag for {passed_ms} ms more than they may: {row}")
+        now_ns, position = seen.world.loop.now_ns, view.position
+        former, lacked, looked_ns = self._lagging.get(key, (leadership, {}, now_ns))
+        if former is not leadership or now_ns - looked_ns > _LOOKED_AWAY_NS:
+            lacked = {}
+        lacks: dict[int, tuple[int, int]] = {}
+        for member in row.isr:
+            if member != view.broker.node_id and leadership.progress[member].position < position:
+                lacks[member] = now_ns, position
+                if member in lacked and leadership.progress[member].position < lacked[member][1]:
+                    lacks[member] = lacked[member]
+        self._lagging[key] = leadership, lacks, now_ns
+        # clocks run up to a tenth slow
+        patience_ns = view.replica._lag_ms_max * 1_100_000 + _PATIENCE_NS
+        for member, (since_ns, end) in lacks.items():
+            if now_ns - since_ns > patience_ns:
+                passed_ms = (now_ns - since_ns) // 1_000_000
+                story = f"b{member} is in sync and has lacked what is below {end} for {passed_ms} ms"
+                seen.broken(self, view.index, f"{story}: {row}")

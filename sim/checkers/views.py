@@ -18,6 +18,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from raft.member import Snapshot
+from sim.admin import Act
 from sim.checkers.batches import BatchMark, History
 from sim.clients import Polled
 from sim.loop import Process
@@ -259,3 +260,6 @@ class Property:
 
     def consumed(self, seen: "Observer", polled: Polled) -> None:
         """A consumer was given a record."""
+
+    def act_succeeded(self, seen: "Observer", name: str, act: Act) -> None:
+        """Operators were told that what they have asked for is done."""

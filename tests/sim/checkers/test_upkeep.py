@@ -10,19 +10,16 @@ from immutables import Map
 
 from broker.controller_link import Purpose
 from broker.leadership import Proposal
-from broker.partition import TopicPartition
 from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind, LogEnd
 from controller.election import ElectionReason
 from metadata.image import RESOURCE_TOPIC
-from metadata.records import UnfenceBrokerRecord
 from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
 from sim.checkers import upkeep
 from sim.checkers.views import Property
 from sim.nodes import State
 from sim.world import Shape
-from tests.sim.checkers.histories import TOPIC_ID, Scene, before, change, image, leads, row, view_of
+from tests.sim.checkers.histories import Scene, before, change, image, leads, row, view_of
 
 MS = 1_000_000
 
@@ -32,20 +29,6 @@ def broken(scene: Scene, tell: Any) -> bool:
     said = scene.violation(tell)
     assert said is None or said.startswith(scene.property.name), said
     return said is not None
-
-
-@pytest.mark.parametrize(
-    ("epoch", "has_roles", "expected"), [(7, False, True), (7, True, False), (6, False, False)]
-)
-def test_a_broker_without_roles_is_not_unfenced_r23(epoch: int, has_roles: bool, expected: bool) -> None:
-    """The record of another incarnation says nothing of this one."""
-    scene = Scene(upkeep.UnfencedIsReady())
-    node = scene.world.brokers[0]
-    node.state = State.RUNNING
-    core = SimpleNamespace(lifecycle=SimpleNamespace(broker_epoch=7), has_roles=has_roles)
-    node.node = SimpleNamespace(core=core)  # type: ignore[assignment]
-    record = UnfenceBrokerRecord(1, epoch)
-    assert broken(scene, lambda: scene.property.record_committed(scene.seen, 9, record, image())) is expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +67,7 @@ def test_a_member_that_lags_is_proposed_to_leave_r51(looks_ms: range, lags: bool
     for number in (2, 3):
         view.leadership.progress[number] = ReplicaProgress(number, None)
         view.leadership.progress[number].position = 0 if lags else 5
-    view.replica.log.log_end_offset = 5  # type: ignore[misc]
+    view.end_offset = 5
 
     def look() -> None:
         started_ns = world.loop.now_ns
@@ -172,34 +155,3 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
         lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=logs, leader=2, isr=(2,)
     )
     assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
-
-
-@pytest.mark.parametrize(
-    ("told", "known", "epoch", "is_whole", "expected"),
-    [
-        ((), False, 1, False, True),
-        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, False, False),
-        ((OfflineTopic(TOPIC_ID, (1,)),), False, 1, False, True),
-        ((), True, 1, False, False),
-        # of a registration that metadata does not know yet nothing can be said
-        ((), False, 2, False, False),
-        # no dir has failed
-        ((OfflineTopic(TOPIC_ID, (0,)),), False, 1, True, True),
-    ],
-)
-def test_each_heartbeat_tells_of_failed_dirs_r27(
-    told: tuple[OfflineTopic, ...], known: bool, epoch: int, is_whole: bool, expected: bool
-) -> None:
-    scene = Scene(upkeep.FailedDirsAreTold())
-    node = scene.world.brokers[0]
-    key = TopicPartition(TOPIC_ID, 0)
-    seen = image(row=row())
-    own = seen.brokers[1]
-    if known:
-        own = replace(own, offline_replicas=Map({key: None}))
-    core = SimpleNamespace(image=replace(seen, brokers=seen.brokers.set(1, own)))
-    log_manager = SimpleNamespace(is_whole=is_whole)
-    node.node = SimpleNamespace(core=core, log_manager=log_manager)  # type: ignore[assignment]
-    heartbeat = BrokerHeartbeatRequest(1, epoch, 100, False, False, told)
-    tell = partial(scene.property.heartbeat_sent, scene.seen, node, heartbeat, [key])
-    assert broken(scene, tell) is expected
