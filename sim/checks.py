@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 from client.history import parse_row, parse_value
 from protocol.record_batch import decode_records, iter_batches
-from sim.clients import LEDGER_FOLDER, Polled, ledger_path, place_of
+from sim.clients import DELIVERY_TIMEOUT_MS, LEDGER_FOLDER, Polled, ledger_path, place_of
 from sim.runtime import Machine
 from sim.wanderer import Stretch
 
 _SHOWN = 5
+#: timers are not late by more
+_TOLD_NS = (DELIVERY_TIMEOUT_MS + 500) * 1_000_000
 
 
 class Stored(NamedTuple):
@@ -252,6 +254,15 @@ def unseen(history: History) -> list[str]:
     ]
 
 
+def late(history: History) -> list[str]:
+    """L-5: a producer hears what became of each record before its delivery.timeout.ms is over."""
+    return [
+        f"{key} of {send.partition} was told {send.outcome!r} after {(send.t1 - send.t0) / 1e9:.1f} s"
+        for key, send in history.sends.items()
+        if send.outcome is not None and send.t1 - send.t0 > _TOLD_NS
+    ]
+
+
 RULES = {
     "lost": lost,
     "doubled": doubled,
@@ -262,6 +273,7 @@ RULES = {
     "skipped": skipped,
     "astray": astray,
     "unseen": unseen,
+    "late": late,
 }
 
 

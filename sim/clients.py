@@ -28,6 +28,8 @@ PLACES_PER_TOPIC = 1000
 REMADE = "d"
 _FIRST_REMADE = 900
 LEDGER_FOLDER = "/ledger"
+#: within which producers hear of each record
+DELIVERY_TIMEOUT_MS = 10_000
 _CREATE_ATTEMPT_MS = 2_000
 
 

@@ -300,7 +300,7 @@ class World:
                 acks=acks,
                 idempotent=idempotent,
                 linger_ms=work.draw(10),
-                delivery_timeout_ms=10_000,
+                delivery_timeout_ms=clients.DELIVERY_TIMEOUT_MS,
                 request_timeout_ms=2_000,
                 max_block_ms=5_000,
             )

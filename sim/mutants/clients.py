@@ -211,3 +211,10 @@ def seeks_keep_what_is_decoded(original: Any, self: Any, partition: Any) -> None
 def ends_are_beginnings(original: Any, self: Any, part: Any, policy: Any) -> None:
     """Who asks for the end begins anew."""
     original(self, part, ResetPolicy.EARLIEST if policy is ResetPolicy.LATEST else policy)
+
+
+@mutant(Sender, "open_batch", breaks="L-5", by="late L-5", setting=SILENCE)
+def gives_up_late(original: Any, self: Any, queue: Any, now_ms: Any) -> None:
+    """A batch that nobody takes is given up three seconds after its delivery time is over."""
+    original(self, queue, now_ms)
+    queue.open.deadline_ms += 3_000

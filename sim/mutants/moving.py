@@ -8,10 +8,11 @@ from typing import Any
 
 from broker.partition import Partition
 from controller import election, leader_elections, partition_change, reassignment, requests
+from controller.config_control import ConfigControl
 from controller.decisions import Cause, CauseKind
 from controller.election import Elected, ElectionReason, NoLeader
 from controller.elr import EligibleSets
-from controller.operations import DONE
+from controller.operations import DONE, Outcome
 from controller.partition_change import Assignment, Wish
 from controller.replication_control import ReplicationControl
 from metadata.partition import PartitionRegistration
@@ -302,4 +303,25 @@ def prefers_whoever_is_first(
         return original(draft, topic, index, partition, replication)
     wish = Wish(designated=preferred, designation=ElectionReason.PREFERRED)
     replication.change(draft, topic, index, partition, wish, situation, Cause(CauseKind.PREFERRED_ASKED))
+    return DONE
+
+
+# --- what operators are told ------------------------------------------------------------------------------
+
+
+@mutant(requests, "reassign", breaks="R100", by="L-10")
+def moves_nothing(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+    """Every reassignment is refused."""
+    return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
+
+
+@mutant(ConfigControl, "alter", breaks="R109, K20", by="K20 L-10")
+def takes_no_configuration_away(original: Any, self: Any, draft: Any, request: Any) -> Any:
+    """A value that is taken away stays, and operators are told that it is gone."""
+    return DONE if request.value is None else original(self, draft, request)
+
+
+@mutant(requests, "elect_leader", breaks="R17, K20", by="K20 L-10", setting=PREFERRED)
+def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, recovery: Any) -> Any:
+    """Operators are told of an election that was not made."""
     return DONE

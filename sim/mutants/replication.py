@@ -427,6 +427,23 @@ def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
     return None
 
 
+@mutant(
+    Partition,
+    "advance_high_watermark",
+    breaks="R51",
+    by="R51",
+    setting=CUT_OFF_FOLLOWERS,
+)
+def forgets_who_was_caught_up(original: Any, self: Partition, now_ms: int) -> Any:
+    """Whoever has what the leader had at the beginning of its epoch counts as caught up."""
+    leadership = self.leadership
+    former = None if leadership is None else leadership.position
+    moved = original(self, now_ms)
+    if leadership is not None and former is not None:
+        leadership.position = former
+    return moved
+
+
 # --- divergence --------------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,10 @@ STOPPED = Setting(
 STOPPED_EARLY = Setting(
     faults={"stop_broker": 8, "kill_active": 4, "cut_controllers": 4, "isolate_active": 2}, gap_ms=250
 )
+#: brokers start while the quorum has no leader for long
+FENCED_AT_FIRST = Setting(
+    faults={"kill_broker": 5, "restart_broker": 4, "kill_active": 5, "isolate_active": 4}, gap_ms=300
+)
 #: power is lost right between the steps of a stop, and of a start
 AT_STEPS = Setting(faults={"crash_at_point": 8, "stop_broker": 3, "power_broker": 2}, gap_ms=500)
 #: operators unregister brokers that run
@@ -322,3 +326,21 @@ def _active_as_its_broker(original: Any, self: Any, broker_id: int, key: Any) ->
 def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key: Any) -> Any:
     """A replica in a failed log dir may lead and join, as long as its broker is unfenced."""
     return ()
+
+
+# --- its life with the controllers -------------------------------------------------------------------------
+
+
+@mutant(Lifecycle, "shutdown_wanted", breaks="R22", by="R22", setting=STOPPED)
+def stops_without_asking(original: Any, self: Any, now_ms: Any) -> Any:
+    """A broker that shall stop does not ask to leave: nobody leads what it has led until it is missed."""
+    return self._stop("at once")
+
+
+@mutant(Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST)
+def runs_on_any_answer(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
+    """A heartbeat that was refused counts as one that unfences."""
+    over = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if response.error_code not in (ErrorCode.NONE, *over):
+        response = replace(response, error_code=ErrorCode.NONE, is_fenced=False)
+    return original(self, response, now_ms)

@@ -248,3 +248,9 @@ def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, reques
         if (request.broker_epoch, request.session_id) == session.identity:
             session.next_epoch = request.session_epoch
     return original(self, reply_to, request, now_ms)
+
+
+@mutant(ControllerLink, "producer_ids_answered", breaks="D12", by="L-5")
+def gives_no_producer_ids(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
+    """No block of producer ids is ever taken in: idempotent producers wait for ever."""
+    return self._refuse_producers("no", now_ms)

@@ -66,6 +66,8 @@ def with_log(history: History, *numbers: int, start: int = 0) -> History:
         (replace(WHOLE, polls=[got(0, 0, 1, log=LOG)]), ["skipped"]),
         (replace(WHOLE, polls=[got(0, 1, log=LOG), got(0, log=LOG)]), []),
         (replace(WHOLE, final_polls=got(0, 1, log=LOG)), ["unseen"]),
+        (replace(WHOLE, sends=SENDS | sent(2, 2, t1=10_400_000_000)), []),
+        (replace(WHOLE, sends=SENDS | sent(2, 2, t1=10_600_000_000)), ["late"]),
     ],
     ids=[
         "whole",
@@ -83,6 +85,8 @@ def with_log(history: History, *numbers: int, start: int = 0) -> History:
         "once more",
         "another session",
         "not seen at the end",
+        "told just in time",
+        "told too late",
     ],
 )
 def test_a_rule_speaks_up_for_what_breaks_it_and_for_nothing_else(
