@@ -15,6 +15,7 @@ from cli.sim_model_command import command as model
 from cli.sim_mutants_command import mutants
 from cli.sim_options import recipe_of, story_options
 from cli.sim_swarm_command import replay, report, shrink, swarm
+from cli.sim_sweep_command import sweep
 
 if TYPE_CHECKING:
     from sim.story import Story
@@ -26,7 +27,7 @@ def command() -> None:
 
 
 command.add_command(model, "model")
-for one in (swarm, replay, shrink, report, mutants):
+for one in (swarm, replay, shrink, report, mutants, sweep):
     command.add_command(one)
 
 

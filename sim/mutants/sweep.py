@@ -1,0 +1,153 @@
+"""Plays ordinary stories with mechanical mutants, and says which of them nobody notices.
+
+Owns what becomes of one: noticed, without any effect on these stories, or to be looked at. A survivor may be
+an optimisation, a courtesy, masked by another rule, or a blind spot; only people can tell.
+"""
+
+import resource
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from types import CodeType
+
+from sim.choices import Choices
+from sim.mutants.hunt import first_line
+from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of, path_of
+from sim.recording import play
+from sim.run import Result
+from sim.story import Recipe
+
+#: a change that has had no effect on so many stories is not looked at further
+_PATIENCE = 4
+#: of one story; only a loop without an end needs more
+_CPU_SECONDS_MAX = 120
+_MEMORY_MAX = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of a change."""
+
+    change: Change
+    #: stories that were played with it
+    tried: int
+    #: of those: they were others than without it
+    differed: int
+    #: the seed that noticed, with what it said
+    seed: str | None = None
+    text: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """In a word or two."""
+        if self.seed is not None:
+            return "killed"
+        if self.differed:
+            return "survives"
+        return "no effect" if self.tried else "not reached"
+
+
+class Endless(KeyboardInterrupt):
+    """A story took too long. A KeyboardInterrupt, since nodes take care of all other errors."""
+
+
+def drawn(names: Sequence[str], count: int, seed: str) -> list[Change]:
+    """So many changes of these modules, each as likely as the others."""
+    left = [change for name in names for change in changes_of(name)]
+    stream = Choices(seed).stream("sweep")
+    return [left.pop(stream.draw(len(left))) for _ in range(min(count, len(left)))]
+
+
+def judge(change: Change, seeds: Sequence[str], band: str = "budget") -> Finding | None:
+    """Play until a seed notices, or has had no effect for long. None: the change cannot be made."""
+    if not any(_played(seed, band).reaches(change) for seed in seeds):
+        return Finding(change, 0, 0)
+    tried = differed = 0
+    for seed in seeds:
+        usual = _played(seed, band).result
+        if usual.violation is not None:
+            continue
+        tried += 1
+        try:
+            with applied(change):
+                result = _bounded(seed, band)
+        except NotExchangeable:
+            return None
+        except Endless:
+            return Finding(change, tried, differed + 1, seed, f"no end within {_CPU_SECONDS_MAX} s of CPU")
+        except Exception as error:  # noqa: BLE001  of the mutant, before the world was there
+            return Finding(change, tried, differed + 1, seed, f"{type(error).__name__}: {error}")
+        if result.violation is not None:
+            return Finding(change, tried, differed + 1, seed, first_line(result.violation))
+        differed += result.trace_hash != usual.trace_hash
+        if tried == _PATIENCE and not differed:
+            break
+    return Finding(change, tried, differed)
+
+
+def sweep(changes: Sequence[Change], seeds: Sequence[str], band: str, jobs: int) -> Iterator[Finding]:
+    """As `judge`, from several processes, as they come; those that cannot be made are left out."""
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_bound) as pool:
+        for future in as_completed([pool.submit(judge, change, seeds, band) for change in changes]):
+            finding = future.result()
+            if finding is not None:
+                yield finding
+
+
+def _bound() -> None:
+    """Keep a process within bounds that a mutant may not know."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """A story without any change."""
+
+    result: Result
+    #: (file, line) of all code that ran; None where Python cannot tell cheaply (before 3.12)
+    lines: frozenset[tuple[str, int]] | None
+
+    def reaches(self, change: Change) -> bool:
+        """Whether the changed line ran, as far as is known."""
+        return self.lines is None or (path_of(change.module), change.line) in self.lines
+
+
+@cache
+def _played(seed: str, band: str) -> _Usual:
+    story = Recipe(band=band).story(seed)
+    if sys.version_info < (3, 12):
+        return _Usual(play(story), None)
+    lines: set[tuple[str, int]] = set()
+
+    def ran(code: CodeType, line: int) -> object:
+        lines.add((code.co_filename, line))
+        return sys.monitoring.DISABLE
+
+    watch, events = sys.monitoring, sys.monitoring.events
+    watch.use_tool_id(watch.COVERAGE_ID, "sweep")
+    watch.restart_events()
+    watch.register_callback(watch.COVERAGE_ID, events.LINE, ran)
+    watch.set_events(watch.COVERAGE_ID, events.LINE)
+    try:
+        return _Usual(play(story), frozenset(lines))
+    finally:
+        watch.set_events(watch.COVERAGE_ID, 0)
+        watch.free_tool_id(watch.COVERAGE_ID)
+
+
+def _bounded(seed: str, band: str) -> Result:
+    former = signal.signal(signal.SIGVTALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _CPU_SECONDS_MAX)
+    try:
+        return play(Recipe(band=band).story(seed))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, former)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise Endless

@@ -1,0 +1,88 @@
+"""Mechanical mutants: each is put in and taken out again, and what becomes of it is told."""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.sim_command import command
+from sim.mutants import mechanical
+from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of
+from sim.mutants.sweep import drawn, judge
+
+
+def named(module: str, function: str, text: str) -> Change:
+    """The change of that function with this in its text."""
+    return next(one for one in changes_of(module) if one.function == function and text in one.text)
+
+
+def code_of(change: Change) -> Any:
+    """What the function runs now."""
+    found: Any = import_module(change.module)
+    for part in change.function.split("."):
+        found = vars(found)[part]
+    return found.__code__
+
+
+def test_a_change_is_there_for_a_while_and_then_gone() -> None:
+    change = named("client.backoff", "Backoff.pause_ms", "off by one")
+    before = code_of(change)
+    with applied(change):
+        assert code_of(change) is not before
+    assert code_of(change) is before
+
+
+@pytest.mark.parametrize("module", ["broker.partition", "raft.member", "storage.log", "broker.server"])
+def test_nearly_every_change_of_a_module_can_be_made_and_each_is_another(module: str) -> None:
+    changes = changes_of(module)
+    assert [change.number for change in changes] == list(range(len(changes)))
+    assert {change.module for change in changes} == {module}
+    refused = 0
+    for change in changes:
+        try:
+            with applied(change):
+                pass
+        except NotExchangeable:
+            refused += 1
+    assert len(changes) > 50
+    assert refused < len(changes) / 20
+
+
+def test_what_is_drawn_depends_on_the_draw_alone_and_comes_once() -> None:
+    names = mechanical.modules(("metadata",))
+    some = drawn(names, 30, "1")
+    assert some == drawn(names, 30, "1") != drawn(names, 30, "2")
+    assert len(set(some)) == 30
+    assert len(drawn(["client.backoff"], 1_000, "1")) == len(changes_of("client.backoff"))
+
+
+def test_a_broken_rule_is_noticed_by_the_first_story() -> None:
+    gate = named("broker.partition", "Partition.advance_high_watermark", "min_isr` is False")
+    finding = judge(gate, ["1", "2"])
+    assert finding is not None
+    assert (finding.outcome, finding.seed) == ("killed", "1")
+    assert "HighWatermarkNeedsMinIsr" in finding.text or "I-8" in finding.text
+
+
+def test_what_no_story_does_has_no_effect() -> None:
+    unused = named("controller.can_stop", "can_stop", "is True")
+    finding = judge(unused, ["1"])
+    assert finding is not None
+    assert finding.outcome in ("no effect", "not reached")
+
+
+def test_the_command_tells_of_each_change_and_how_many_there_were() -> None:
+    words = ["sweep", "--count", "2", "--module", "client.backoff", "--seeds", "1"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    *lines, total = done.output.splitlines()
+    assert len(lines) == 2
+    assert all("client.backoff:" in line for line in lines)
+    assert sum(int(part.split()[0]) for part in total.split(", ")) == 2
+
+
+def test_a_module_that_is_not_there_is_refused() -> None:
+    done = CliRunner().invoke(command, ["sweep", "--module", "broker.brokr"])
+    assert done.exit_code == 2
+    assert "no module broker.brokr; there are: " in done.output
