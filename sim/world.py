@@ -292,11 +292,13 @@ class World:
         """Producers of every kind in turn, consumers, and operators who wait to be asked."""
         kinds = ((-1, True), (-1, False), (-1, True), (1, True), (0, False))
         work = self.choices.stream("work")
+        servers = self.load.bootstrap.split(",")
         for number in range(self.shape.producers):
             acks, idempotent = kinds[number % len(kinds)]
             name = f"p{number}"
+            first = number % len(servers)
             config = ProducerConfig(
-                self.load.bootstrap,
+                servers[first:] + servers[:first],  # each asks another broker for its id (D12)
                 acks=acks,
                 idempotent=idempotent,
                 linger_ms=work.draw(10),

@@ -11,6 +11,7 @@ from runtime.api import DiskError
 from sim.mutants.mutant import Patch, Setting, mutant
 from sim.mutants.replication import DIVERGING, POWER
 from storage import checkpoint, recovery, snapshots
+from storage.flush_policy import FlushPolicy
 from storage.flush_stats import FlushReason
 from storage.flusher import Flusher
 from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
@@ -80,9 +81,22 @@ CUT_THEN_STOPPED = Setting(
     gap_ms=500,
     seconds=25,
 )
+#: topics that ask for flushes by time or by records, and disks that do what they are asked
+ASKED_TO_FLUSH = Setting(faults={"kill_broker": 1}, shape={"topics": 3, "partitions": 1}, gap_ms=5_000)
 
 
 # --- flushes -----------------------------------------------------------------------------------------------
+
+
+@mutant(LogManager, "_flush_by_time", breaks="D6", by="D6", setting=ASKED_TO_FLUSH)
+async def never_flushes_by_time(original: Any, self: Any) -> None:
+    """Nothing is flushed because it is old."""
+
+
+@mutant(FlushPolicy, "appended", breaks="D6", by="D6", setting=ASKED_TO_FLUSH)
+def flushes_every_write_or_never(original: Any, self: Any, record_count: Any, now_ms: Any) -> Any:
+    """A flush that is asked for after several records is never begun."""
+    return original(self, record_count, now_ms) and self.flush_messages == 1
 
 
 @mutant(Log, "flush", row=29, breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)

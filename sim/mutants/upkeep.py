@@ -161,7 +161,6 @@ async def new_folders_not_durable(original: Any, self: Any) -> None:
     "allocate",
     breaks="D12",
     by="D12",
-    gap="the producers of a run ask the first broker, at once, so one block is enough for all of them",
 )
 def producer_blocks_given_twice(original: Any, draft: Any, request: Any) -> Any:
     """Each block of producer ids is the first one."""

@@ -1,0 +1,63 @@
+"""Properties of when a log is flushed: as often as its topic asks for, and not only when it must."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.checkers.batches import BatchMark
+from sim.checkers.observer import Observer
+from sim.checkers.views import Before, Property, ReplicaView
+from sim.clients import partition_at
+from sim.nodes import State
+
+#: a disk may hang for 4 s, and whatever was to be done before the flush with it
+_HUNG_NS = 5_000_000_000
+#: a broker that was not seen for so long may have been paused
+_LOOKED_AWAY_NS = 2_000_000_000
+
+
+@dataclass(slots=True)
+class _Unflushed:
+    """What of a log waits for a flush that has not begun."""
+
+    flushed_offset: int
+    #: flush.ms and flush.messages of its topic
+    limits: tuple[int | None, int | None]
+    #: virtual ns; it waits at least since, and was looked at last
+    since_ns: int
+    looked_ns: int
+
+
+class FlushesComeInTime(Property):
+    """D6: what is appended is flushed as often as the topic asks for, after so many records or so long."""
+
+    name = "D6 FlushesComeInTime"
+
+    def __init__(self) -> None:
+        #: {(partition, process): what must be flushed next}
+        self._waiting: dict[tuple[int, str], _Unflushed] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        node, log, key = view.broker.node, view.log, (view.index, view.process.name)
+        is_at_work = view.broker.state is State.RUNNING and log.failure is None and not view.process.is_dead
+        is_flushing = log._flusher._running > 0 or log._guard.changing is not None
+        if node is None or not is_at_work or is_flushing or view.end_offset <= view.flushed_offset:
+            self._waiting.pop(key, None)
+            return
+        image, topic = node.core.image, partition_at(view.index).topic
+        limits = image.topic_config(topic, "flush.ms"), image.topic_config(topic, "flush.messages")
+        now_ns = seen.world.loop.now_ns
+        one = self._waiting.get(key)
+        is_same = one is not None and (one.flushed_offset, one.limits) == (view.flushed_offset, limits)
+        if one is None or not is_same or now_ns - one.looked_ns > _LOOKED_AWAY_NS:
+            self._waiting[key] = _Unflushed(view.flushed_offset, limits, now_ns, now_ns)
+            return
+        one.looked_ns = now_ns
+        waited_ns = now_ns - one.since_ns - _HUNG_NS
+        flush_ms, flush_messages = limits
+        is_late = flush_ms is not None and waited_ns > flush_ms * 1_100_000  # by clocks that are slow
+        count = view.end_offset - view.flushed_offset
+        if is_late or (flush_messages is not None and waited_ns > 0 and count >= flush_messages):
+            story = f"{view.broker.name} has not flushed {count} records for {now_ns - one.since_ns} ns"
+            seen.broken(self, view.index, f"{story}, asked for is every {flush_ms} ms or {flush_messages}")

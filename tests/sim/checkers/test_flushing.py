@@ -1,0 +1,76 @@
+"""When logs are flushed (D6): histories that break the property, and those beside them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from metadata.image import RESOURCE_TOPIC
+from sim.checkers.flushing import FlushesComeInTime
+from sim.nodes import State
+from tests.sim.checkers.histories import Scene, before, grow, image, mark, view_of
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("configs", "batches", "step_ms", "steps", "flushed", "is_flushing", "expected"),
+    [
+        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, False, True, id="too late"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 40, 0, False, False, id="a disk may hang"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 60, 4, False, False, id="all is flushed"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, True, False, id="a flush is under way"),
+        pytest.param({"flush.ms": "50"}, 4, 3_000, 4, 0, False, False, id="it may have been paused"),
+        pytest.param({"flush.ms": "5000"}, 4, 100, 60, 0, False, False, id="that is soon enough"),
+        pytest.param({"flush.messages": "4"}, 4, 100, 60, 0, False, True, id="too many"),
+        pytest.param({"flush.messages": "5"}, 4, 100, 60, 0, False, False, id="not too many"),
+        pytest.param({}, 4, 100, 60, 0, False, False, id="the page cache may keep it"),
+    ],
+)
+def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
+    configs: dict[str, str],
+    batches: int,
+    step_ms: int,
+    steps: int,
+    flushed: int,
+    is_flushing: bool,
+    expected: bool,
+) -> None:
+    scene = Scene(FlushesComeInTime())
+    view = view_of(scene, 1, map(mark, range(batches)), flushed_offset=flushed)
+    log: Any = view.log
+    log._flusher = SimpleNamespace(_running=int(is_flushing))
+    log._guard = SimpleNamespace(changing=None)
+    overrides: Map[str, str] = Map(configs)
+    core = SimpleNamespace(image=replace(image(), configs=Map({(RESOURCE_TOPIC, "t"): overrides})))
+    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    view.broker.state = State.RUNNING
+
+    def pass_time() -> None:
+        for _ in range(steps):
+            scene.property.replica_changed(scene.seen, view, before(view), [])
+            scene.world.loop.now_ns += step_ms * MS
+
+    said = scene.violation(pass_time)
+    assert (said is not None) is expected, said
+
+
+def test_what_is_flushed_meanwhile_begins_the_wait_anew_d6() -> None:
+    scene = Scene(FlushesComeInTime())
+    view = view_of(scene, 1, map(mark, range(4)))
+    log: Any = view.log
+    log._flusher, log._guard = SimpleNamespace(_running=0), SimpleNamespace(changing=None)
+    configs: Map[str, str] = Map({"flush.ms": "50"})
+    core = SimpleNamespace(image=replace(image(), configs=Map({(RESOURCE_TOPIC, "t"): configs})))
+    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    view.broker.state = State.RUNNING
+    for offset in range(4, 200):
+        grow(view, [mark(offset)])
+        view.flushed_offset = offset - offset % 20
+        assert (
+            scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
+            is None
+        )
+        scene.world.loop.now_ns += 100 * MS
