@@ -19,7 +19,7 @@ from metadata.partition import PartitionRegistration
 from metadata.records import FenceBrokerRecord
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
-from sim.mutants.replication import BRIDGED, OVERTAKEN
+from sim.mutants.replication import BRIDGED, OVERTAKEN, REFUSED
 
 #: the ISR falls below min ISR, the ELR fills, and members of it die and return
 BELOW_MIN_ISR = Setting(
@@ -335,7 +335,7 @@ def accepts_stale_broker_epochs(
     return original(image, partition, sender_id, replace(proposal, new_isr=members))
 
 
-@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 A-3 I-5", setting=PROPOSALS)
+@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 A-3 I-5", setting=REFUSED)
 def accepts_fenced_members(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
     """AlterPartition does not look whether the members are fenced."""
     error = original(image, partition, sender_id, proposal)
