@@ -70,6 +70,7 @@ class History:
         "cut",
         "end_offset",
         "has_begun_anew",
+        "is_resetting",
         "start_offset",
     )
 
@@ -87,6 +88,8 @@ class History:
         self.end_offset = 0
         #: the last `follow` has found a log that was dropped, to begin where its leader's does (R83)
         self.has_begun_anew = False
+        #: a reset was begun and has not ended: a crash, or a disk, may end it at any of its steps
+        self.is_resetting = False
         #: cuts of the log before the reset that was asked for
         self._resets_from: int | None = None
         self._begin()
@@ -97,7 +100,9 @@ class History:
 
         async def listen(offset: int) -> None:
             self._resets_from = self._log._truncation_count
+            self.is_resetting = True
             await reset_to(offset)
+            self.is_resetting = False
 
         self._log.reset_to = listen  # type: ignore[method-assign]
 

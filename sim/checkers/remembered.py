@@ -30,12 +30,18 @@ class ProducersAreOfTheLog(Property):
         self._unseen: set[tuple[str, int]] = set()
         #: {(broker, partition): where its log began anew (R83)}: it was told nothing of what was before
         self._begun: dict[tuple[str, int], int] = {}
+        #: the same before the last reset, which a crash may stop half-way
+        self._former: dict[tuple[str, int], int] = {}
 
     def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
         self._unseen.add((view.process.name, view.index))
-        start = view.log.log_start_offset
-        if prior is None or start > prior.end_offset:
-            self._begun[view.broker.name, view.index] = start
+        start, place = view.log.log_start_offset, (view.broker.name, view.index)
+        # by a reset that nobody could be told of any more, too, if it has come that far
+        is_reset = prior is not None and (prior.history.is_resetting or prior.history.has_begun_anew)
+        if prior is None or start > prior.end_offset or (is_reset and start == prior.end_offset):
+            self._begun[place] = start
+        elif prior.history.is_resetting and self._begun.get(place) == prior.end_offset:
+            self._begun[place] = self._former.get(place, 0)
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
@@ -45,6 +51,7 @@ class ProducersAreOfTheLog(Property):
             self._unseen.add(key)
         place = view.broker.name, view.index
         if history.has_begun_anew:
+            self._former[place] = self._begun.get(place, 0)
             self._begun[place] = log.log_start_offset
         is_moving = log._guard.changing is not None or history.end_offset != log.log_end_offset
         if is_moving or history.start_offset or log.failure is not None or view.process.is_dead:

@@ -106,3 +106,19 @@ async def test_a_log_that_begins_anew_where_it_ended_is_noticed_too() -> None:
     assert history.is_reset
     history.follow()
     assert (history.start_offset, places(history.cut)) == (2, [(0, 1)])
+
+
+async def test_a_reset_is_under_way_until_it_has_ended() -> None:
+    """R83: a crash may leave any beginning of the log that was to be dropped."""
+    runtime, _ = memory_runtime()
+    seen: list[bool] = []
+
+    async def noted(offset: int) -> None:
+        seen.append(history.is_resetting)
+
+    log = await Log.open(runtime, FOLDER, SHORT, clean=False, before_rewind=noted)
+    history = History(log)
+    await append(log, 1)
+    assert not history.is_resetting
+    await log.reset_to(5)
+    assert (seen, history.is_resetting) == ([True], False)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from broker.replica_progress import ReplicaProgress
 from metadata.partition import PartitionRegistration
 from runtime.api import DiskError
 from sim.checkers import disks, logs, quorum, replicas
+from sim.checkers.observer import _end
 from sim.checkers.views import Property
 from sim.clients import Polled
 from tests.sim.checkers.histories import (
@@ -342,6 +345,23 @@ def test_a_new_process_finds_what_survived_a22(found: list[object], survives: in
     def tell(scene: Scene) -> None:
         prior = view_of(scene, 1, BATCHES, survives=survives)
         scene.property.replica_loaded(scene.seen, view_of(scene, 1, found), prior)  # type: ignore[arg-type]
+
+    assert is_broken(disks.RecoveredLog(), tell) is expected
+
+
+@pytest.mark.parametrize(("is_resetting", "expected"), [(True, False), (False, True)])
+def test_of_a_log_that_was_being_dropped_any_beginning_may_be_found_a22(
+    is_resetting: bool, expected: bool
+) -> None:
+    """R83; seeds 10226 and 10730 of the simulator as it was before."""
+
+    def tell(scene: Scene) -> None:
+        prior = view_of(scene, 1, BATCHES, flushed_offset=3)
+        log: Any = prior.log
+        log._guard = SimpleNamespace(changing=None)
+        prior.history.is_resetting = is_resetting
+        _end(prior, is_cache_lost=False)
+        scene.property.replica_loaded(scene.seen, view_of(scene, 1, BATCHES[:1]), prior)
 
     assert is_broken(disks.RecoveredLog(), tell) is expected
 

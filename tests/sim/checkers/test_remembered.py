@@ -71,6 +71,46 @@ def test_an_opened_log_knows_the_producers_that_are_in_it_r94(
     assert is_broken(remembered.ProducersAreOfTheLog(), tell) is expected
 
 
+@pytest.mark.parametrize(
+    ("is_resetting", "has_reset", "expected"),
+    [(True, False, False), (False, True, False), (False, False, True)],
+)
+def test_a_log_that_began_anew_when_its_process_died_was_told_of_no_producer_r94(
+    is_resetting: bool, has_reset: bool, expected: bool
+) -> None:
+    """R83; seed 10578 of the simulator as it was before."""
+
+    def tell(scene: Scene) -> None:
+        prior = view_of(scene, 1, SIX)
+        prior.history.is_resetting, prior.history.has_begun_anew = is_resetting, has_reset
+        view = follows(view_of(scene, 1, SIX))
+        log: Any = view.log
+        log.log_start_offset = 6
+        knows(view, {})
+        scene.property.replica_loaded(scene.seen, view, prior)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(remembered.ProducersAreOfTheLog(), tell) is expected
+
+
+def test_what_is_left_of_a_log_that_was_being_dropped_knows_its_producers_r94() -> None:
+    """R83; seed 10730 of the simulator as it was before."""
+
+    def tell(scene: Scene) -> None:
+        prior = follows(view_of(scene, 1, SIX))
+        log: Any = prior.log
+        log.log_start_offset = log.log_end_offset = prior.end_offset = prior.history.end_offset = 9
+        log._guard = SimpleNamespace(changing="reset")
+        prior.history.is_resetting = prior.history.has_begun_anew = True
+        scene.property.replica_changed(scene.seen, prior, before(prior), [])
+        view = follows(view_of(scene, 1, SIX[:4]))
+        knows(view, {7: (0, kept(*SIX[:4]))})
+        scene.property.replica_loaded(scene.seen, view, prior)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert not is_broken(remembered.ProducersAreOfTheLog(), tell)
+
+
 @pytest.mark.parametrize("forgets", [True, False])
 def test_a_log_that_was_cut_knows_no_producer_of_its_tail_r94(forgets: bool) -> None:
     def tell(scene: Scene) -> None:
