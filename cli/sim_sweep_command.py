@@ -57,4 +57,4 @@ def _tell(finding: "Finding", output: str) -> None:
         click.echo(json.dumps(asdict(finding) | {"outcome": finding.outcome}))
         return
     why = f" by seed {finding.seed}: {finding.text}" if finding.seed is not None else ""
-    click.echo(f"{finding.outcome:9} {finding.change}{why}")
+    click.echo(f"{finding.outcome:11} {finding.change}{why}")
