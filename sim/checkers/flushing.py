@@ -25,6 +25,9 @@ class _Unflushed:
     #: virtual ns; it waits at least since, and was looked at last
     since_ns: int
     looked_ns: int
+    end_offset: int
+    #: when it was first seen to have grown: what is too many is counted when something is appended
+    grown_ns: int | None = None
 
 
 class FlushesComeInTime(Property):
@@ -51,13 +54,16 @@ class FlushesComeInTime(Property):
         one = self._waiting.get(key)
         is_same = one is not None and (one.flushed_offset, one.limits) == (view.flushed_offset, limits)
         if one is None or not is_same or now_ns - one.looked_ns > _LOOKED_AWAY_NS:
-            self._waiting[key] = _Unflushed(view.flushed_offset, limits, now_ns, now_ns)
+            self._waiting[key] = _Unflushed(view.flushed_offset, limits, now_ns, now_ns, view.end_offset)
             return
         one.looked_ns = now_ns
+        if one.grown_ns is None and view.end_offset > one.end_offset:
+            one.grown_ns = now_ns
         waited_ns = now_ns - one.since_ns - _HUNG_NS
         flush_ms, flush_messages = limits
         is_late = flush_ms is not None and waited_ns > flush_ms * 1_100_000  # by clocks that are slow
         count = view.end_offset - view.flushed_offset
-        if is_late or (flush_messages is not None and waited_ns > 0 and count >= flush_messages):
+        is_many = flush_messages is not None and count >= flush_messages and one.grown_ns is not None
+        if is_late or (is_many and one.grown_ns is not None and now_ns - one.grown_ns > _HUNG_NS):
             story = f"{view.broker.name} has not flushed {count} records for {now_ns - one.since_ns} ns"
             seen.broken(self, view.index, f"{story}, asked for is every {flush_ms} ms or {flush_messages}")

@@ -16,17 +16,18 @@ MS = 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("configs", "batches", "step_ms", "steps", "flushed", "is_flushing", "expected"),
+    ("configs", "batches", "step_ms", "steps", "flushed", "is_flushing", "grows", "expected"),
     [
-        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, False, True, id="too late"),
-        pytest.param({"flush.ms": "50"}, 4, 100, 40, 0, False, False, id="a disk may hang"),
-        pytest.param({"flush.ms": "50"}, 4, 100, 60, 4, False, False, id="all is flushed"),
-        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, True, False, id="a flush is under way"),
-        pytest.param({"flush.ms": "50"}, 4, 3_000, 4, 0, False, False, id="it may have been paused"),
-        pytest.param({"flush.ms": "5000"}, 4, 100, 60, 0, False, False, id="that is soon enough"),
-        pytest.param({"flush.messages": "4"}, 4, 100, 60, 0, False, True, id="too many"),
-        pytest.param({"flush.messages": "5"}, 4, 100, 60, 0, False, False, id="not too many"),
-        pytest.param({}, 4, 100, 60, 0, False, False, id="the page cache may keep it"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, False, True, True, id="too late"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 40, 0, False, True, False, id="a disk may hang"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 60, 4, False, True, False, id="all is flushed"),
+        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, True, True, False, id="a flush is under way"),
+        pytest.param({"flush.ms": "50"}, 4, 3_000, 4, 0, False, True, False, id="it may have been paused"),
+        pytest.param({"flush.ms": "5000"}, 4, 100, 60, 0, False, True, False, id="that is soon enough"),
+        pytest.param({"flush.messages": "4"}, 4, 100, 60, 0, False, True, True, id="too many"),
+        pytest.param({"flush.messages": "6"}, 4, 100, 60, 0, False, True, False, id="not too many"),
+        pytest.param({"flush.messages": "4"}, 4, 100, 60, 0, False, False, False, id="nothing was appended"),
+        pytest.param({}, 4, 100, 60, 0, False, True, False, id="the page cache may keep it"),
     ],
 )
 def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
@@ -36,6 +37,7 @@ def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     steps: int,
     flushed: int,
     is_flushing: bool,
+    grows: bool,
     expected: bool,
 ) -> None:
     scene = Scene(FlushesComeInTime())
@@ -49,7 +51,10 @@ def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     view.broker.state = State.RUNNING
 
     def pass_time() -> None:
-        for _ in range(steps):
+        for step in range(steps):
+            if step == 1 and grows:
+                grow(view, [mark(batches)])
+                view.flushed_offset += bool(flushed)
             scene.property.replica_changed(scene.seen, view, before(view), [])
             scene.world.loop.now_ns += step_ms * MS
 
