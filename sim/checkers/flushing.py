@@ -26,8 +26,8 @@ class _Unflushed:
     since_ns: int
     looked_ns: int
     end_offset: int
-    #: when it was first seen to have grown: what is too many is counted when something is appended
-    grown_ns: int | None = None
+    #: when an append was first seen after which it is too much
+    many_ns: int | None = None
 
 
 class FlushesComeInTime(Property):
@@ -57,13 +57,13 @@ class FlushesComeInTime(Property):
             self._waiting[key] = _Unflushed(view.flushed_offset, limits, now_ns, now_ns, view.end_offset)
             return
         one.looked_ns = now_ns
-        if one.grown_ns is None and view.end_offset > one.end_offset:
-            one.grown_ns = now_ns
         waited_ns = now_ns - one.since_ns - _HUNG_NS
         flush_ms, flush_messages = limits
         is_late = flush_ms is not None and waited_ns > flush_ms * 1_100_000  # by clocks that are slow
         count = view.end_offset - view.flushed_offset
-        is_many = flush_messages is not None and count >= flush_messages and one.grown_ns is not None
-        if is_late or (is_many and one.grown_ns is not None and now_ns - one.grown_ns > _HUNG_NS):
+        is_many = flush_messages is not None and count >= flush_messages and view.end_offset > one.end_offset
+        if is_many and one.many_ns is None:
+            one.many_ns = now_ns
+        if is_late or (one.many_ns is not None and now_ns - one.many_ns > _HUNG_NS):
             story = f"{view.broker.name} has not flushed {count} records for {now_ns - one.since_ns} ns"
             seen.broken(self, view.index, f"{story}, asked for is every {flush_ms} ms or {flush_messages}")
