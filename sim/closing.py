@@ -1,5 +1,5 @@
-"""What operators ask for once everything was healed: each kind of act must come to be done, and each question
-must be answered as it is (L-10).
+"""What operators ask for once everything was healed: a topic is made, grown, configured, moved, led by another
+and deleted, and each question must be answered as it is (L-10).
 
 Owns the list, and what the true answers are; they are worked out from what the quorum has committed and from
 the replicas themselves. The acts are at a topic of its own, so that nothing of the load changes.
@@ -35,11 +35,10 @@ class Wish(NamedTuple):
 def wishes(world: World) -> Iterator[Wish]:
     """In the order in which they are to be fulfilled."""
     for what, act in _acts(world):
-        yield Wish(what, act, lambda act=act: act.is_done(_image(world)))  # type: ignore[misc]
+        yield _done(world, what, act)
     for what, ask, truth in _questions(world):
         yield _question(what, ask, truth)
-    act = admin.drop_topic(TOPIC)
-    yield Wish(f"drop {TOPIC}", act, lambda: act.is_done(_image(world)))
+    yield _done(world, f"drop {TOPIC}", admin.drop_topic(TOPIC))
 
 
 def fulfil(world: World, wish: Wish, within_ms: int) -> None:
@@ -56,6 +55,10 @@ def fulfil(world: World, wish: Wish, within_ms: int) -> None:
         return False
 
     world.eventually(f"L-10 operators are served: {wish.what}", is_fulfilled, within_ms)
+
+
+def _done(world: World, what: str, act: Act) -> Wish:
+    return Wish(what, act, lambda: act.is_done(_image(world)))
 
 
 def _acts(world: World) -> list[tuple[str, Act]]:
