@@ -1,4 +1,4 @@
-"""What operators ask for once everything was healed: a topic is made, grown, configured, moved, led by another
+"""What operators ask for once all was healed: a topic is made, grown, configured, moved, led by another
 and deleted, and each question must be answered as it is (L-10).
 
 Owns the list, and what the true answers are; they are worked out from what the quorum has committed and from
