@@ -47,9 +47,12 @@ async def load_epochs(
 
 
 def _merge(in_file: Iterable[EpochEntry], found: RecoveredSegments) -> LeaderEpochCache | None:
-    """The file's entries up to where the scan began, the scan's from there on; None when they do not rise."""
+    """The file's entries up to where the scan began, the scan's from there on; None when they do not rise.
+    What began below the first segment is of another log: retention stores where its log begins before it
+    deletes, and who drops a log to begin anew (R83) may be stopped before the file says so."""
+    begin = found.segments[0].base_offset
     end = found.scanned[0] if found.scanned else found.segments[-1].next_offset
-    entries = [entry for entry in in_file if entry.start_offset < end]
+    entries = [entry for entry in in_file if begin <= entry.start_offset < end]
     for entry in found.scanned_epochs:
         if not entries or entries[-1].epoch != entry.epoch:
             entries.append(entry)

@@ -506,7 +506,9 @@ class Log:
             for later in reversed(dropped):
                 await later.delete(self._disk)
             await segment.trim()
-            await self._finish_rewind(last_snapshot_offset=self._log_end_offset)
+            async with self._flusher.small_files:
+                await snapshots.drop_above(self._disk, self.folder, self._log_end_offset)
+            await self._finish_rewind()
             return self._log_end_offset
 
     async def reset_to(self, offset: int) -> None:
@@ -521,10 +523,13 @@ class Log:
             for segment in reversed(dropped):
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
+            # Also one at this very offset is of another life. It must be gone before the new log is there: who
+            # opens that after a crash cannot tell.
+            async with self._flusher.small_files:
+                await snapshots.drop_all(self._disk, self.folder)
             self._segments.add(await self._new_segment(offset))
             self._flushed_offset = offset
-            # Also a snapshot at this very offset, or below it, is of another life.
-            await self._finish_rewind(last_snapshot_offset=-1)
+            await self._finish_rewind()
 
     async def _prepare_rewind(self, offset: int) -> None:
         await self._flusher.wait_idle()
@@ -538,9 +543,7 @@ class Log:
         self._truncation_count += 1
         self._last_epoch = self._segments.last_epoch
 
-    async def _finish_rewind(self, last_snapshot_offset: int) -> None:
-        async with self._flusher.small_files:
-            await snapshots.drop_above(self._disk, self.folder, last_snapshot_offset)
+    async def _finish_rewind(self) -> None:
         await self._flusher.store_epochs(self._epochs)
         await self._disk.sync_folder(self.folder)
         self._producers = await snapshots.load(self._disk, self.folder, list(self._segments))

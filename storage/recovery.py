@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from protocol.frames import FRAME_MAX_BYTES
 from protocol.record_batch import CorruptBatch, check_batch, parse_header
 from runtime.api import Disk
+from storage import snapshots
 from storage.config import LogConfig
 from storage.files import (
     INDEX_SUFFIX,
@@ -92,10 +93,14 @@ async def open_segments(
         for segment in found.segments:
             await segment.close()
         found.segments.clear()
+        found.scanned.clear()
+        found.scanned_epochs.clear()
     if dropped:
         await _drop(disk, folder, dropped, found.report)
         names_changed = True
     if not found.segments:
+        # What dropped the last log here was stopped half-way, and a snapshot may lie at just this offset (R94).
+        await snapshots.drop_all(disk, folder)
         found.segments.append(await Segment.open(disk, folder, log_start_offset, config.index_interval_bytes))
         names_changed = True
     await _make_durable(disk, folder, found, names_changed)

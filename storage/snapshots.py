@@ -67,6 +67,12 @@ async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
     return bool(above)
 
 
+async def drop_all(disk: Disk, folder: str) -> None:
+    """Unlink every snapshot, durably: the log begins anew and knows nothing of what was. Raises: DiskError."""
+    if await drop_above(disk, folder, -1):
+        await disk.sync_folder(folder)
+
+
 async def drop_below(disk: Disk, folder: str, offset: int) -> None:
     """Unlink snapshots of a beginning that is deleted. The folder is not synced. Raises: DiskError."""
     for found in await offsets(disk, folder):

@@ -358,10 +358,10 @@ def producer_epochs_keep_batches(original: Any, self: Any, header: Any, base_off
 
 
 @mutant(Log, "_finish_rewind", breaks="R94", by="R94", setting=CUTS)
-async def producers_outlive_cuts(original: Any, self: Any, last_snapshot_offset: Any) -> None:
+async def producers_outlive_cuts(original: Any, self: Any) -> None:
     """What producers wrote stays known when the log is cut below it."""
     kept = self._producers
-    await original(self, last_snapshot_offset)
+    await original(self)
     self._producers = kept
 
 

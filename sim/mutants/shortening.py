@@ -53,13 +53,12 @@ async def deletes_before_snapshots(original: Any, self: Any, count: Any) -> Any:
     return count
 
 
-@mutant(Log, "_finish_rewind", breaks="R83, R94", by="R94", setting=SHORT)
-async def snapshots_outlive_resets(original: Any, self: Any, last_snapshot_offset: Any) -> None:
+@mutant(Log, "reset_to", breaks="R83, R94", by="R94", setting=SHORT)
+async def snapshots_outlive_resets(original: Any, self: Any, offset: Any) -> None:
     """A log that begins anew keeps the producers of its former life."""
     kept = self._producers
-    await original(self, last_snapshot_offset)
-    if last_snapshot_offset < 0:
-        self._producers = kept
+    await original(self, offset)
+    self._producers = kept
 
 
 @mutant(Log, "reset_to", breaks="R83", by="L-4 L-6", setting=SHORT)

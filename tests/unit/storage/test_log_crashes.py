@@ -24,10 +24,10 @@ CONFIG = LogConfig(segment_bytes=100, index_interval_bytes=50, retention_ms=0)
 COUNT = 6
 
 
-async def open_log(disk: Any) -> Log:
+async def open_log(disk: Any, log_start_offset: int = 0) -> Log:
     runtime, _ = memory_runtime()
     on_disk = Runtime(runtime.clock, runtime.random, runtime.network, disk, runtime.tasks)
-    return await Log.open(on_disk, FOLDER, CONFIG, clean=False)
+    return await Log.open(on_disk, FOLDER, CONFIG, clean=False, log_start_offset=log_start_offset)
 
 
 async def flushed_log(disk: Any) -> tuple[Log, bytes]:
@@ -35,7 +35,8 @@ async def flushed_log(disk: Any) -> tuple[Log, bytes]:
     for number in range(COUNT):
         if number:
             await log.roll()
-        log.append_as_leader(batch(), number)
+        # each by a producer of its own: the log knows as many as it has batches
+        log.append_as_leader(batch(producer_id=number, producer_epoch=0, base_sequence=0), number)
     await log.flush()
     await settle()  # the snapshots are written
     return log, read_all(log)
@@ -94,3 +95,41 @@ async def test_segments_that_come_back_after_a_crash_leave_no_hole(
             break
         crashes += 1
     assert crashes >= 3 * 4
+
+
+@pytest.mark.parametrize("keeps_names", [False, True])
+@pytest.mark.parametrize("known_start", [0, 3], ids=["before the checkpoint", "after the checkpoint"])
+async def test_a_crash_while_a_log_is_dropped_leaves_nothing_of_it_in_the_one_that_begins_anew(
+    known_start: int, keeps_names: bool
+) -> None:
+    """R83, R94, I-18: the log may have gone another way than its leader's before it was dropped. Seed 10578 of
+    the simulator: a snapshot at the very offset where the new log begins told it of the old one's producers."""
+    begun = 0
+    crash_at = 0
+    while True:
+        disk = MemoryDisk()
+        crashing = CrashingDisk(disk, keeps_names=keeps_names)
+        log, whole = await flushed_log(crashing)
+        crashing.crash_at = len(crashing.steps) + crash_at
+        try:
+            await log.reset_to(3)
+        except DiskError:
+            assert crashing.is_dead
+        else:
+            disk.power_loss()
+        log = await open_log(disk, known_start)
+        story = f"after {crashing.steps[-3:]}"
+        if log.last_epoch >= 0 or log.log_end_offset == 0:  # of the old one
+            assert whole[log.log_start_offset * len(batch()) :].startswith(read_all(log)), story
+            assert log.producer_state.producer_count == log.log_end_offset, story
+        else:
+            begun += 1
+            assert (log.log_start_offset, log.log_end_offset) == (3, 3), story
+            assert log.producer_state.producer_count == 0, story
+            assert log.leader_epoch_cache.entries == (), story
+            # in the leader's log an older epoch reaches further
+            assert log.append_as_follower(batch(base_offset=3, leader_epoch=1)) is not None, story
+        if not crashing.is_dead:
+            break
+        crash_at += 1
+    assert begun > 1
