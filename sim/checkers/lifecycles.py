@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from broker.lifecycle import SILENCE_MS_MAX, BrokerState
 from broker.partition import TopicPartition
+from metadata.broker import BrokerRegistration
 from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, UnfenceBrokerRecord
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
@@ -99,17 +100,28 @@ class StopsAreAskedFor(Property):
     def __init__(self) -> None:
         #: {process: when it was first seen to stop}, virtual ns
         self._began: dict[str, int] = {}
+        #: processes that were fenced while they stopped; a heartbeat from before may have unfenced them again
+        self._fenced: set[str] = set()
 
     def broker_stepped(self, seen: Observer, broker: SimBroker) -> None:
         self._began.setdefault(broker.process.name, seen.world.loop.now_ns)
+        row = _own_row(seen, broker)
+        if row is not None and row.is_fenced:
+            self._fenced.add(broker.process.name)
 
     def broker_ends(self, seen: Observer, broker: SimBroker) -> None:
         began_ns = self._began.pop(broker.process.name, None)
-        if began_ns is None or broker.exit_code != 0 or broker.node is None:
+        if began_ns is None or broker.exit_code != 0 or broker.process.name in self._fenced:
             return
-        lifecycle = broker.node.core.lifecycle
-        row = seen.image.brokers.get(broker.node_id)
-        is_ours = row is not None and row.broker_epoch == lifecycle.broker_epoch and lifecycle.is_registered
-        took_ns = seen.world.loop.now_ns - began_ns
-        if row is not None and is_ours and not row.is_fenced and took_ns < _STOP_NS:
+        row, took_ns = _own_row(seen, broker), seen.world.loop.now_ns - began_ns
+        if row is not None and not row.is_fenced and took_ns < _STOP_NS:
             seen.broken(self, None, f"{broker.name} ends {took_ns // _NS_PER_MS} ms after SIGTERM: {row}")
+
+
+def _own_row(seen: Observer, broker: SimBroker) -> BrokerRegistration | None:
+    """What is committed of this registration; None before and after it."""
+    if broker.node is None or not hasattr(broker.node, "core"):
+        return None
+    lifecycle, row = broker.node.core.lifecycle, seen.image.brokers.get(broker.node_id)
+    is_ours = row is not None and row.broker_epoch == lifecycle.broker_epoch and lifecycle.is_registered
+    return row if is_ours else None

@@ -40,8 +40,12 @@ class ProducersAreOfTheLog(Property):
         is_reset = prior is not None and (prior.history.is_resetting or prior.history.has_begun_anew)
         if prior is None or start > prior.end_offset or (is_reset and start == prior.end_offset):
             self._begun[place] = start
-        elif prior.history.is_resetting and self._begun.get(place) == prior.end_offset:
-            self._begun[place] = self._former.get(place, 0)
+        elif prior.history.is_resetting:
+            is_empty = view.end_offset == start and not view.log.producer_state._producers
+            if is_empty:  # the old one was gone, and the new one was not there yet
+                self._begun[place] = start
+            elif self._begun.get(place) == prior.end_offset:
+                self._begun[place] = self._former.get(place, 0)
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]

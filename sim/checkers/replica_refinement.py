@@ -240,9 +240,9 @@ class ReplicasRefineModel(Property):
         cut = view.history.cut
         rows = [row for row in (before.registration, view.registration) if row is not None]
         late = self._late_row(view, before)
+        if late is not None:
+            rows.insert(0, late)
         if appended or cut:
-            if late is not None:
-                rows.insert(0, late)
             if view.history.start_offset or view.history.has_begun_anew:
                 return None  # behind what the leader has deleted
             told = [self._copied(seen, view, row, before, appended) for row in _by_epoch(rows)]

@@ -117,3 +117,15 @@ def test_a_broker_that_stops_in_time_was_fenced_before_r22(
     scene.world.loop.now_ns += took_ms * MS
     node.exit_code = exit_code
     assert broken(scene, partial(scene.property.broker_ends, scene.seen, node)) is expected
+
+
+def test_a_stopping_broker_that_a_late_heartbeat_unfences_once_more_was_fenced_r22() -> None:
+    """Seed 10560 of the simulator as it was before."""
+    scene = Scene(lifecycles.StopsAreAskedFor())
+    node = lives(scene)
+    scene.set_image(image((1,)))
+    scene.property.broker_stepped(scene.seen, node)
+    scene.set_image(image(()))
+    scene.property.broker_stepped(scene.seen, node)
+    node.exit_code = 0
+    assert not broken(scene, partial(scene.property.broker_ends, scene.seen, node))

@@ -111,6 +111,23 @@ def test_what_is_left_of_a_log_that_was_being_dropped_knows_its_producers_r94() 
     assert not is_broken(remembered.ProducersAreOfTheLog(), tell)
 
 
+@pytest.mark.parametrize("is_resetting", [True, False])
+def test_a_log_that_was_dropped_and_did_not_begin_anew_may_know_nobody_r94(is_resetting: bool) -> None:
+    """R83: the process died between the two."""
+
+    def tell(scene: Scene) -> None:
+        prior = view_of(scene, 1, SIX)
+        prior.history.is_resetting = is_resetting
+        view = follows(view_of(scene, 1, SIX[:2]))
+        log: Any = view.log
+        log.log_start_offset = 2
+        knows(view, {})
+        scene.property.replica_loaded(scene.seen, view, prior)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(remembered.ProducersAreOfTheLog(), tell) is not is_resetting
+
+
 @pytest.mark.parametrize("forgets", [True, False])
 def test_a_log_that_was_cut_knows_no_producer_of_its_tail_r94(forgets: bool) -> None:
     def tell(scene: Scene) -> None:

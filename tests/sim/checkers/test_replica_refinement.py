@@ -1,6 +1,7 @@
 """Refinement of replicas: steps that no replica of the model takes, each beside one that it takes."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -320,6 +321,36 @@ def test_a_follower_believes_in_no_more_than_its_leader_r52(told_end: int, probl
         view = follows(view_of(scene, 2, THEIRS))
         was = before(view)
         return view, was, _at(view, told_end)
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("waits", "problem"), [(True, ""), (False, "its leader reached 0")], ids=["late", "out of nothing"]
+)
+def test_what_it_was_told_may_come_true_after_the_epoch_when_it_waits_for_the_log(
+    waits: bool, problem: str
+) -> None:
+    """A reset to the leader's log start (R83) ends after the leader is gone. Seed 10320 as it was before."""
+
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        first = leader(scene)
+        was = before(first, high_watermark=1)
+        _at(first, 2)
+        one.replica_changed(scene.seen, first, was, [])
+        view = follows(view_of(scene, 2, THEIRS))
+        waiting = {view.replica.key} if waits else set()
+        view.broker.node = SimpleNamespace(  # type: ignore[assignment]
+            server=SimpleNamespace(_logs=SimpleNamespace(_waiting=waiting))
+        )
+        was = before(view)
+        scene.ghost.row = row(leader=None, leader_epoch=6, isr=(), partition_epoch=21)
+        follows(view, 6, leader=None, isr=(), partition_epoch=21)
+        one.replica_changed(scene.seen, view, was, [])
+        waiting.clear()
+        was = before(view)
+        return view, was, _at(view, 2)
 
     assert problem in told(step)
     assert bool(told(step)) is bool(problem)
