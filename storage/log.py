@@ -523,8 +523,8 @@ class Log:
             for segment in reversed(dropped):
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
-            # Also one at this very offset is of another life. It must be gone before the new log is there: who
-            # opens that after a crash cannot tell.
+            # Also one at this very offset is of another life. It must be gone before the new log is there:
+            # who opens that after a crash cannot tell.
             async with self._flusher.small_files:
                 await snapshots.drop_all(self._disk, self.folder)
             self._segments.add(await self._new_segment(offset))

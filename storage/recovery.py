@@ -99,7 +99,7 @@ async def open_segments(
         await _drop(disk, folder, dropped, found.report)
         names_changed = True
     if not found.segments:
-        # What dropped the last log here was stopped half-way, and a snapshot may lie at just this offset (R94).
+        # What dropped the last log was stopped half-way, perhaps with a snapshot at just this offset (R94).
         await snapshots.drop_all(disk, folder)
         found.segments.append(await Segment.open(disk, folder, log_start_offset, config.index_interval_bytes))
         names_changed = True

@@ -68,7 +68,7 @@ async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
 
 
 async def drop_all(disk: Disk, folder: str) -> None:
-    """Unlink every snapshot, durably: the log begins anew and knows nothing of what was. Raises: DiskError."""
+    """Unlink every snapshot, durably: a log begins anew and knows nothing of what was. Raises: DiskError."""
     if await drop_above(disk, folder, -1):
         await disk.sync_folder(folder)
 

@@ -102,8 +102,8 @@ async def test_segments_that_come_back_after_a_crash_leave_no_hole(
 async def test_a_crash_while_a_log_is_dropped_leaves_nothing_of_it_in_the_one_that_begins_anew(
     known_start: int, keeps_names: bool
 ) -> None:
-    """R83, R94, I-18: the log may have gone another way than its leader's before it was dropped. Seed 10578 of
-    the simulator: a snapshot at the very offset where the new log begins told it of the old one's producers."""
+    """R83, R94, I-18: the log may have gone another way than its leader's before it was dropped. Seed 10578
+    of the simulator: a snapshot at the offset where the new one begins told it of the old one's producers."""
     begun = 0
     crash_at = 0
     while True:
