@@ -15,7 +15,7 @@ from storage.config import LogConfig
 from storage.files import CEILING_CHECKPOINT, DELETED_SUFFIX
 from storage.meta_properties import LogDirRefused
 from tests.unit.storage.batches import batch, offsets, read_all
-from tests.unit.storage.crashing_disk import CrashingDisk
+from tests.unit.storage.crashing_disk import Crash, CrashingDisk
 
 TOPIC, OTHER = b"t" * 16, b"o" * 16
 DIRS = ("/a", "/b")
@@ -336,13 +336,13 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
     assert process.high_watermarks == {(OTHER, 0): 0}
 
 
-@pytest.mark.parametrize("keeps_names", [False, True])
+@pytest.mark.parametrize("how", [Crash.POWER, Crash.POWER_AFTER_NAMES])
 @pytest.mark.usefixtures("failures_logged")
-async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(keeps_names: bool) -> None:
+async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(how: Crash) -> None:
     crash_at = 0
     while True:
         disk = MemoryDisk()
-        crashing = CrashingDisk(disk, keeps_names=keeps_names)
+        crashing = CrashingDisk(disk, how=how)
         process = Process(crashing, ("/a",))
         await process.start()
         await process.manager.create("topic", TOPIC, 0, SMALL)

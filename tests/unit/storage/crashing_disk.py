@@ -1,30 +1,49 @@
-"""A disk whose power goes at a chosen operation: every step of an order of writes gets its own crash."""
+"""A disk that is left at a chosen operation: every step of an order of writes gets its own crash."""
 
 import errno
 from collections.abc import Sequence
+from enum import Enum
 
 from runtime.api import Buffer, DiskError
 from runtime.memory_disk import MemoryDisk, MemoryFile
 
 
-class CrashingDisk:
-    """A MemoryDisk that loses power before its operation number `crash_at`; later ones fail too."""
+class Crash(Enum):
+    """What is left of a disk."""
 
-    def __init__(self, inner: MemoryDisk, crash_at: int | None = None, *, keeps_names: bool = False) -> None:
+    #: what was flushed, under the names that were synced
+    POWER = "power"
+    #: what was flushed, under the names of the last moment
+    POWER_AFTER_NAMES = "power after names"
+    #: all of it, not durable yet
+    KILL = "kill"
+
+
+class CrashingDisk:
+    """A MemoryDisk that crashes before its operation number `crash_at`; later ones fail too."""
+
+    def __init__(self, inner: MemoryDisk, crash_at: int | None = None, *, how: Crash = Crash.POWER) -> None:
         self.inner = inner
         self.crash_at = crash_at
-        self.keeps_names = keeps_names
+        self.how = how
         #: operations that changed something, names in order; how many there are to crash at
         self.steps: list[str] = []
         self.is_dead = False
 
     def step(self, operation: str, path: str) -> None:
         if not self.is_dead and len(self.steps) == self.crash_at:
-            self.is_dead = True
-            self.inner.power_loss(keeps_names=self.keeps_names)
+            self.crash()
         if self.is_dead:
-            raise DiskError(path, operation, errno.EIO, "power was lost")
+            raise DiskError(path, operation, errno.EIO, "it crashed")
         self.steps.append(f"{operation} {path}")
+
+    def crash(self) -> None:
+        """Now."""
+        self.is_dead = True
+        if self.how is Crash.KILL:
+            self.inner.process_kill()
+        else:
+            self.inner.power_loss(keeps_names=self.how is Crash.POWER_AFTER_NAMES)
 
     async def open(self, path: str, *, create: bool) -> "CrashingFile":
         if create:

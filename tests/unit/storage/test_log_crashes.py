@@ -1,27 +1,31 @@
-"""Power losses at every step of what drops segments: what comes back is a log without holes (A-22, R86).
+"""Crashes at every step of what changes several files of a log, and at every step of the start after it.
 
-Names are changed from one end to the other and made durable by one sync. File systems that write them earlier
-do so in the order of the changes, so a crash leaves all changes up to some step: here each step, with the
-names as they were synced and with all changes kept.
+What is left has no hole (A-22, R86), and knows itself: the leader epochs (I-18, R85) and the producers (R94)
+of its batches, and no others. Names are changed from one end to the other and made durable by one sync; file
+systems that write them earlier do so in the order of the changes.
 """
 
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from protocol.record_batch import iter_batches
 from runtime.api import DiskError, Runtime
 from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
 from storage.config import LogConfig
 from storage.log import Log
 from tests.unit.storage.batches import batch, read_all
-from tests.unit.storage.crashing_disk import CrashingDisk
+from tests.unit.storage.crashing_disk import Crash, CrashingDisk
 
 FOLDER = "/data/topic-0"
 #: One batch a segment.
 CONFIG = LogConfig(segment_bytes=100, index_interval_bytes=50, retention_ms=0)
 COUNT = 6
+#: where a log begins anew: far behind its end, or where it has a snapshot
+ELSEWHERE, INSIDE = 100, 3
 
 
 async def open_log(disk: Any, log_start_offset: int = 0) -> Log:
@@ -30,13 +34,19 @@ async def open_log(disk: Any, log_start_offset: int = 0) -> Log:
     return await Log.open(on_disk, FOLDER, CONFIG, clean=False, log_start_offset=log_start_offset)
 
 
+def sent(number: int, leader_epoch: int = 0) -> bytes:
+    """Each by a producer of its own: a log knows as many as it has batches."""
+    return batch(
+        base_offset=number, leader_epoch=leader_epoch, producer_id=number, producer_epoch=0, base_sequence=0
+    )
+
+
 async def flushed_log(disk: Any) -> tuple[Log, bytes]:
     log = await open_log(disk)
     for number in range(COUNT):
         if number:
             await log.roll()
-        # each by a producer of its own: the log knows as many as it has batches
-        log.append_as_leader(batch(producer_id=number, producer_epoch=0, base_sequence=0), number)
+        log.append_as_leader(sent(number), number)
     await log.flush()
     await settle()  # the snapshots are written
     return log, read_all(log)
@@ -50,8 +60,17 @@ async def cut(log: Log) -> None:
     assert await log.truncate_to(2) == 2
 
 
-async def drop_all(log: Log) -> None:
-    await log.reset_to(100)
+async def begin_elsewhere(log: Log) -> None:
+    await log.reset_to(ELSEWHERE)
+
+
+async def begin_inside(log: Log) -> None:
+    await log.reset_to(INSIDE)
+
+
+async def close(log: Log) -> None:
+    log.append_as_leader(sent(COUNT), COUNT)
+    await log.close(flush=True)
 
 
 def ends_as_before(log: Log, whole: bytes) -> bool:
@@ -65,71 +84,100 @@ def begins_as_before(log: Log, whole: bytes) -> bool:
 
 
 def is_prefix_or_new(log: Log, whole: bytes) -> bool:
-    return log.log_start_offset in (0, 100) and whole.startswith(read_all(log))
+    return log.log_start_offset in (0, INSIDE, ELSEWHERE) and whole.startswith(read_all(log))
 
 
-@pytest.mark.parametrize("keeps_names", [False, True])
+def has_all(log: Log, whole: bytes) -> bool:
+    return log.log_start_offset == 0 and read_all(log).startswith(whole)
+
+
+def knows_itself(log: Log) -> bool:
+    """Its epochs are those of its batches; its producers are, too, and those of what retention has deleted. A
+    log that begins anew knows nobody, and has no epoch in which the next batch could fall behind."""
+    headers = [header for header, _ in iter_batches(read_all(log))]
+    epochs = [(header.leader_epoch, header.base_offset) for header in headers]
+    is_new = not headers and log.log_start_offset > 0
+    producers = 0 if is_new else log.log_end_offset
+    if list(log.leader_epoch_cache.entries) != epochs or log.producer_state.producer_count != producers:
+        return False
+    # in the leader's log an older epoch may reach further
+    return not is_new or log.append_as_follower(sent(log.log_end_offset, leader_epoch=1)) is not None
+
+
+@pytest.mark.parametrize("how", Crash)
 @pytest.mark.parametrize(
     ("work", "is_sound"),
-    [(forget_old, ends_as_before), (cut, begins_as_before), (drop_all, is_prefix_or_new)],
+    [
+        (forget_old, ends_as_before),
+        (cut, begins_as_before),
+        (begin_elsewhere, is_prefix_or_new),
+        (begin_inside, is_prefix_or_new),
+        (close, has_all),
+    ],
 )
-async def test_segments_that_come_back_after_a_crash_leave_no_hole(
-    work: Callable[[Log], Awaitable[None]], is_sound: Callable[[Log, bytes], bool], keeps_names: bool
+async def test_a_log_is_sound_and_knows_itself_whenever_it_crashes_and_crashes_again(
+    work: Callable[[Log], Awaitable[None]], is_sound: Callable[[Log, bytes], bool], how: Crash
 ) -> None:
-    crashes = 0
-    while True:
+    crashes, was_done = 0, False
+    while not was_done:
         disk = MemoryDisk()
-        crashing = CrashingDisk(disk, keeps_names=keeps_names)
+        crashing = CrashingDisk(disk, how=how)
         log, whole = await flushed_log(crashing)
         crashing.crash_at = len(crashing.steps) + crashes
         try:
             await work(log)
         except DiskError:
             assert crashing.is_dead
-        else:
-            disk.power_loss()
-        log = await open_log(disk)
-        assert is_sound(log, whole), f"after {crashing.steps[-3:]}"
-        assert log.recovery.dropped_segments == 0 or work is not forget_old
-        if not crashing.is_dead:
-            break
+        was_done = not crashing.is_dead
+        if was_done:
+            crashing.crash()
         crashes += 1
-    assert crashes >= 3 * 4
+        again, was_opened = 0, False
+        while not was_opened:
+            starting = CrashingDisk(deepcopy(disk), again, how=how)
+            try:
+                await open_log(starting)
+            except DiskError:
+                assert starting.is_dead
+            was_opened = not starting.is_dead
+            if was_opened:
+                starting.crash()
+            again += 1
+            log = await open_log(starting.inner)
+            story = f"after {crashing.steps[-3:]}, then {starting.steps[-3:]}"
+            assert is_sound(log, whole), story
+            assert log.recovery.dropped_segments == 0 or work is not forget_old, story
+            assert knows_itself(log), story
+    assert crashes >= 7
 
 
-@pytest.mark.parametrize("keeps_names", [False, True])
-@pytest.mark.parametrize("known_start", [0, 3], ids=["before the checkpoint", "after the checkpoint"])
+@pytest.mark.parametrize("how", Crash)
 async def test_a_crash_while_a_log_is_dropped_leaves_nothing_of_it_in_the_one_that_begins_anew(
-    known_start: int, keeps_names: bool
+    how: Crash,
 ) -> None:
-    """R83, R94, I-18: the log may have gone another way than its leader's before it was dropped. Seed 10578
-    of the simulator: a snapshot at the offset where the new one begins told it of the old one's producers."""
-    begun = 0
-    crash_at = 0
-    while True:
-        disk = MemoryDisk()
-        crashing = CrashingDisk(disk, keeps_names=keeps_names)
+    """R83, R94, I-18: the log may have gone another way than its leader's before it was dropped. Here a
+    checkpoint of its start has been written before the crash."""
+    crashes, begun, was_done = 0, 0, False
+    while not was_done:
+        crashing = CrashingDisk(MemoryDisk(), how=how)
         log, whole = await flushed_log(crashing)
-        crashing.crash_at = len(crashing.steps) + crash_at
+        crashing.crash_at = len(crashing.steps) + crashes
         try:
-            await log.reset_to(3)
+            await log.reset_to(INSIDE)
         except DiskError:
             assert crashing.is_dead
-        else:
-            disk.power_loss()
-        log = await open_log(disk, known_start)
+        was_done = not crashing.is_dead
+        if was_done:
+            crashing.crash()
+        crashes += 1
+        log = await open_log(crashing.inner, INSIDE)
         story = f"after {crashing.steps[-3:]}"
-        if log.last_epoch >= 0 or log.log_end_offset == 0:  # of the old one
-            assert whole[log.log_start_offset * len(batch()) :].startswith(read_all(log)), story
+        assert log.log_start_offset == INSIDE, story
+        if log.last_epoch >= 0:  # of the old one, which reaches as far
+            assert read_all(log) in whole, story
             assert log.producer_state.producer_count == log.log_end_offset, story
         else:
             begun += 1
-            assert (log.log_start_offset, log.log_end_offset) == (3, 3), story
-            assert log.producer_state.producer_count == 0, story
-            assert log.leader_epoch_cache.entries == (), story
-            # in the leader's log an older epoch reaches further
-            assert log.append_as_follower(batch(base_offset=3, leader_epoch=1)) is not None, story
-        if not crashing.is_dead:
-            break
-        crash_at += 1
+            assert log.log_end_offset == INSIDE, story
+            assert knows_itself(log), story
     assert begun > 1
