@@ -137,8 +137,7 @@ class LogManager:
         broker_epoch = await self._proofs.take(self._dirs, len(self._absent))
         self._check_some_online()
         was_clean = self._loader.was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
-        story = f"clean in epoch {broker_epoch}" if was_clean else "not clean"
-        _log.info("last shutdown was %s", story)
+        _log.info("last shutdown was %s", f"clean in epoch {broker_epoch}" if was_clean else "not clean")
         return broker_epoch
 
     async def note_registration(self, broker_epoch: int, incarnation_id: bytes | None = None) -> None:
@@ -303,22 +302,30 @@ class LogManager:
             known = self._managed.get((topic_id, partition_index))
             if known is not None:
                 return known.log
+            await self._check_is_new(partition.folder_name)
             self._check_some_online()
             return await self._create(partition, topic_id, config)
         finally:
             self._busy_folders.pop(partition.folder_name).set()
 
+    async def _check_is_new(self, name: str) -> None:
+        """No dir has a folder of this name; one that does not answer has failed. Raises: LogDirRefused."""
+        for log_dir in self._online_dirs():
+            folder = log_dir.file(name)
+            try:
+                is_there = await self._disk.exists(folder)
+            except DiskError as error:
+                self._dir_failed(log_dir, error)
+                continue
+            if is_there:
+                raise LogDirRefused(
+                    f"{folder} is of another topic id or of none; move it away, then start the broker anew"
+                )
+
     async def _create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         log_dir = self._least_loaded_dir()
         self._creating[log_dir.path] += 1
         try:
-            for other in self._online_dirs():
-                folder = other.file(partition.folder_name)
-                if await self._disk.exists(folder):
-                    raise LogDirRefused(
-                        f"{folder}: exists already, of another topic id or of none; move it away, then "
-                        "start the broker anew"
-                    )
             log = await self._create_in(log_dir, partition, topic_id, config)
         except DiskError as error:
             self._dir_failed(log_dir, error)
@@ -363,8 +370,7 @@ class LogManager:
             self._managed.pop((topic_id, partition_index), None)
             self.logs.pop((topic_id, partition_index), None)
             await managed.serial.run(lambda: managed.log.close(False))
-            # One rename takes the name away at once; what a stop leaves of the rest is swept at the next
-            # start.
+            # One rename takes the name away at once; the next start sweeps what a stop leaves of the rest.
             condemned = log_dir.file(condemned_name(name, self._runtime.random.uuid().hex()))
             await self._disk.rename(managed.log.folder, condemned)
             await self._disk.sync_folder(log_dir.path)
@@ -537,8 +543,7 @@ class LogManager:
         if self._is_loaded:  # else the files speak of logs that this process has not seen
             await self.checkpoint_log_offsets()
             await self.checkpoint_high_watermarks()
-        # R34: also after a clean start that did not come to load everything: what was not opened is as it
-        # was.
+        # R34: also after a clean start that did not load everything: what was not opened is as it was.
         if broker_epoch is not None:
             await self.note_registration(broker_epoch)
         if broker_epoch is None or not self.is_whole or not (self._is_loaded or self._loader.was_clean):

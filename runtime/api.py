@@ -212,7 +212,7 @@ class Disk(Protocol):
         """Names in the folder, sorted. Raises: FileMissing, DiskError."""
 
     async def exists(self, path: str) -> bool:
-        """True for a file or a folder."""
+        """True for a file or a folder. Raises: DiskError."""
 
     async def lock_folder(self, path: str) -> None:
         """Take the folder for this process until it ends (`.lock` in it). Raises: DiskError when taken."""

@@ -197,7 +197,7 @@ class MemoryDisk:
 
     def fail(self, operation: str, path_end: str, errno: int = errno_module.EIO, times: int = 1) -> None:
         """Let the next `times` calls of `operation` (append, read, flush, truncate, open, rename, unlink,
-        make_folder, remove_folder, sync_folder, listdir) on paths that end in `path_end` fail."""
+        make_folder, remove_folder, sync_folder, listdir, exists) on paths that end in `path_end` fail."""
         self._faults.append(_Fault(operation, path_end, errno, times))
 
     def hold_flushes(self) -> None:
@@ -293,7 +293,7 @@ class MemoryDisk:
         return sorted(self._folder("listdir", path).cached)
 
     async def exists(self, path: str) -> bool:
-        await _turn()
+        await self._begin("exists", path)
         return self._find(path) is not None
 
     async def lock_folder(self, path: str) -> None:

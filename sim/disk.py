@@ -438,7 +438,7 @@ class ProcessDisk:
         return sorted(self.platter.folder("listdir", path).cached)
 
     async def exists(self, path: str) -> bool:
-        await self.until(self.platter.names_end_ns())
+        await self._begin("exists", path)
         return self.platter.find(path) is not None
 
     async def lock_folder(self, path: str) -> None:

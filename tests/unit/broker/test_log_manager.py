@@ -336,6 +336,28 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
     assert process.high_watermarks == {(OTHER, 0): 0}
 
 
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_log_dir_that_fails_when_it_is_asked_takes_no_other_one_offline() -> None:
+    """R27: a new log is looked for in all dirs, and made in one."""
+    process, disk = await broker_with_two_logs()
+    offline: list[bytes] = []
+    process.manager.on_dir_offline(lambda directory_id, keys: offline.append(directory_id))
+    # the two have one log each, so the first dir gets the next
+    disk.fail("exists", "/b/topic-2")
+    await process.manager.create("topic", TOPIC, 2, SMALL)
+    assert offline == process.manager.directory_ids[1:]
+    assert sorted(process.manager.logs) == [(TOPIC, 0), (TOPIC, 2)]
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_a_log_dir_that_fails_when_it_is_asked_gets_no_new_log() -> None:
+    process, disk = await broker_with_two_logs()
+    disk.fail("exists", "/a/topic-2")
+    await process.manager.create("topic", TOPIC, 2, SMALL)
+    assert process.manager.online_directory_ids == process.manager.directory_ids[1:]
+    assert sorted(process.manager.logs) == [(TOPIC, 1), (TOPIC, 2)]
+
+
 @pytest.mark.parametrize("how", [Crash.POWER, Crash.POWER_AFTER_NAMES])
 @pytest.mark.usefixtures("failures_logged")
 async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(how: Crash) -> None:
