@@ -4,6 +4,10 @@ Every record is replayed into a scratch image as it is added, so later steps of 
 what must not be is found before it reaches raft (D7).
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
 from controller.decisions import DecisionEntry
 from controller.events import Note, Severity
 from controller.partition_change import InvariantBroken
@@ -19,9 +23,11 @@ class Draft:
     """Collects records on top of `image`; the first one will stand at `base_offset`."""
 
     __slots__ = (
+        "_begins",
         "_delta",
         "_image",
         "_notes_left_out",
+        "_whole_from",
         "base_offset",
         "decisions",
         "notes",
@@ -36,6 +42,10 @@ class Draft:
         self.notes: list[Note] = []
         #: why the partitions changed that these records change, in order
         self.decisions: list[DecisionEntry] = []
+        #: numbers of the records with which a batch may begin, ascending
+        self._begins: list[int] = []
+        #: number of the first record of what is being written whole
+        self._whole_from: int | None = None
         self._delta = MetadataDelta(image)
         self._image: MetadataImage | None = image
         self._notes_left_out = 0
@@ -62,8 +72,25 @@ class Draft:
         self._delta.replay(record, self.next_offset, self.raft_epoch)
         if self._delta.violations:
             raise InvariantBroken(f"{record}: {'; '.join(self._delta.violations)}")
+        if self._whole_from in (None, len(self.records)):
+            self._begins.append(len(self.records))
         self.records.append(record)
         self._image = None
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is written inside goes into one batch: a part of it alone is never committed (K21)."""
+        outer = self._whole_from
+        self._whole_from = len(self.records) if outer is None else outer
+        try:
+            yield
+        finally:
+            self._whole_from = outer
+
+    def parts(self) -> Iterator[Sequence[MetadataRecord]]:
+        """The records in parts that must not be cut; the first ones may be committed without the rest."""
+        for begin, end in pairwise((*self._begins, len(self.records))):
+            yield self.records[begin:end]
 
     def has_room_for_note(self) -> bool:
         """True while a further line would be kept; else it is counted, and need not be composed."""

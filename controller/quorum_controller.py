@@ -7,7 +7,7 @@ losing the leadership is `latest = committed` (D7, K20). The decisions themselve
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import AllocateProducerIdsRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from raft.config import BATCH_MAX_BYTES
 from runtime.api import Random
 
 #: Bytes of records in one atomic batch; raft takes twice as many.
@@ -322,9 +323,17 @@ class QuorumController:
             answer = decide(draft)
         except InvariantBroken as broken:
             return self._fail(broken, request)
+        parts = [list(map(encode_record, part)) for part in draft.parts()]
+        largest = max((sum(map(len, part)) for part in parts), default=0)
+        if largest > BATCH_MAX_BYTES:
+            assert request is not None, "only requests write what must not be cut"
+            text = f"it takes {largest} bytes of metadata that must be written at once, at most "
+            text += f"{BATCH_MAX_BYTES} can be; change less with one request (topics instead of the cluster)"
+            refused = refusal(request.message, ErrorCode.POLICY_VIOLATION, text)
+            return [Respond(request.request_id, refused)]
         effects: list[Effect] = list(draft.all_notes())
         if draft.records:
-            effects += self._appends(draft)
+            effects += self._appends(draft.base_offset, parts)
             self._recovery.observe(self._latest, draft.image, draft.changed_partitions)
             self._durations.changed(draft.image, draft.changed_partitions, now_ms)
             self._latest = draft.image
@@ -350,18 +359,20 @@ class QuorumController:
                 effects.append(Respond(request.request_id, answer))
         return effects
 
-    def _appends(self, draft: Draft) -> list[AppendRecords]:
-        """One atomic batch; more only when it would be too large, in an order that is safe (F26, K21)."""
+    def _appends(self, base_offset: int, parts: Sequence[Sequence[bytes]]) -> list[AppendRecords]:
+        """One atomic batch; more only when it would be too large, cut between parts (F26, K21): the next
+        leader may have the first ones only."""
         appends: list[AppendRecords] = []
         values: list[bytes] = []
-        size_bytes, base_offset = 0, draft.base_offset
-        for value in map(encode_record, draft.records):
-            if values and size_bytes + len(value) > APPEND_BYTES_MAX:
+        size_bytes = 0
+        for part in parts:
+            part_bytes = sum(map(len, part))
+            if values and size_bytes + part_bytes > APPEND_BYTES_MAX:
                 appends.append(AppendRecords(tuple(values), self._raft_epoch, base_offset))
                 base_offset += len(values)
                 values, size_bytes = [], 0
-            values.append(value)
-            size_bytes += len(value)
+            values += part
+            size_bytes += part_bytes
         return [*appends, AppendRecords(tuple(values), self._raft_epoch, base_offset)]
 
     def _fail(self, broken: InvariantBroken, request: RequestArrived | None) -> list[Effect]:

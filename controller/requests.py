@@ -113,9 +113,11 @@ class OperatorRequests:
     def _carry_out(self, draft: Draft, operation: Any) -> Outcome:
         match operation:
             case AlterConfig():
-                return self._configs.alter(draft, operation)
+                with draft.whole():  # R109
+                    return self._configs.alter(draft, operation)
             case UpdateFeature():
-                return self._configs.update_feature(draft, operation)
+                with draft.whole():  # B8
+                    return self._configs.update_feature(draft, operation)
             case UnregisterBroker():
                 return self._cluster.unregister(draft, operation.broker_id)
             case ElectLeader():
@@ -140,9 +142,10 @@ class OperatorRequests:
             if problem is not None:
                 rows.append(AlterConfigsResult(problem.error_code, problem.error_message, *resource))
                 continue
-            for config in () if request.validate_only else asked.configs:
-                outcome = self._carry_out(draft, _change(asked, config))
-                assert outcome.error_code is ErrorCode.NONE, f"{config} was checked before: {outcome}"
+            with draft.whole():
+                for config in () if request.validate_only else asked.configs:
+                    outcome = self._carry_out(draft, _change(asked, config))
+                    assert outcome.error_code is ErrorCode.NONE, f"{config} was checked before: {outcome}"
             rows.append(AlterConfigsResult(ErrorCode.NONE, None, *resource))
         return IncrementalAlterConfigsResponse(ErrorCode.NONE, None, tuple(rows))
 
@@ -175,8 +178,9 @@ class OperatorRequests:
         ]
         first = next((problem for problem in problems if problem is not None), None)
         if first is None and not request.validate_only:
-            for update in request.feature_updates:
-                self._carry_out(draft, UpdateFeature(update.feature, update.max_version_level))
+            with draft.whole():
+                for update in request.feature_updates:
+                    self._carry_out(draft, UpdateFeature(update.feature, update.max_version_level))
         untouched = None
         if first is not None:
             untouched = Outcome(

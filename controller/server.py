@@ -34,6 +34,7 @@ from controller.quorum_controller import QuorumController
 from metadata.questions import QUESTION_APIS
 from metadata.status import NodeView, answer
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from raft.config import RaftConfig
 from raft.driver import NotLeader, RaftDriver
 from rpc.channel import CallRefused, Pool
@@ -79,7 +80,11 @@ class ControllerServer:
             runtime,
             config.node_id,
             config.listener.name,
-            {**self._driver.handlers(), **dict.fromkeys(CORE_APIS, self._receive)},
+            {
+                **self._driver.handlers(),
+                **dict.fromkeys(CORE_APIS, self._receive),
+                **dict.fromkeys(QUESTION_APIS, self._question),
+            },
             ServerLimits(frame_max_bytes=config.request_max_bytes),
         )
         self._server.on_disconnect = lambda connection_id: self._take(ConnectionClosed(connection_id))
@@ -129,12 +134,14 @@ class ControllerServer:
         return self._driver
 
     def is_ready(self) -> tuple[bool, str]:
-        """Ready once the quorum's leader is known, and, on the leader, the log is applied."""
+        """Ready once the quorum's leader is known, and the log is applied up to where it is committed."""
         leader_id = self._driver.leader_id
         if leader_id is None:
             return False, "no leader of the quorum is known"
         if leader_id != self._config.node_id:
-            return True, f"standby, controller {leader_id} is active"
+            story = f"standby, controller {leader_id} is active"
+            is_ready = self._driver.has_caught_up
+            return is_ready, story if is_ready else f"{story}, still applying the log"
         return self._core.is_active, "active" if self._core.is_active else "elected, still applying the log"
 
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
@@ -174,6 +181,14 @@ class ControllerServer:
     ) -> None:
         """See `raft.driver.RaftListener`."""
         self._take(LeaderChanged(leader_id, raft_epoch, self._driver.log_end_offset))
+
+    def _question(self, exchange: Exchange) -> None:
+        """Not from an image that was never whole: it would say that there is no such topic (R113)."""
+        if self._driver.has_caught_up:
+            self._receive(exchange)
+            return
+        text = "this controller does not know yet what is committed; ask another node, or try again"
+        exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)
 
     def _receive(self, exchange: Exchange) -> None:
         self._requests_taken += 1

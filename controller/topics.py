@@ -33,7 +33,7 @@ from protocol.topic_names import topic_name_problem
 from runtime.api import Random
 
 NO_TOPIC_ID = bytes(16)
-#: Partitions that one request may make, as in Kafka: they all go into one batch of the log.
+#: Partitions that one request may make, as in Kafka.
 PARTITIONS_MAX = 10_000
 
 
@@ -69,7 +69,8 @@ def create_topics(
         room -= len(replica_lists)
         topic_id, min_isr = NO_TOPIC_ID, -1
         if not request.validate_only:
-            topic_id, min_isr = _write(draft, topic.name, replica_lists, overrides, config, random)
+            with draft.whole():
+                topic_id, min_isr = _write(draft, topic.name, replica_lists, overrides, config, random)
         rows.append(
             CreatableTopicResult(
                 topic.name,
@@ -259,7 +260,8 @@ def create_partitions(
         room -= len(replica_lists)
         if not request.validate_only:
             first = len(topic.partitions)
-            _write_partitions(draft, topic.name, topic.topic_id, replica_lists, first, config)
+            with draft.whole():
+                _write_partitions(draft, topic.name, topic.topic_id, replica_lists, first, config)
             draft.note(f"topic {topic.name} has {asked.count} partitions instead of {first}")
         rows.append(CreatePartitionsTopicResult(asked.name, ErrorCode.NONE, None))
     return CreatePartitionsResponse(ErrorCode.NONE, None, tuple(rows))

@@ -129,6 +129,8 @@ class RaftDriver:
         self._is_stopping = False
         self._is_stopped = False
         self._failure: Exception | None = None
+        #: the listener was once given all that the leader knew to be committed
+        self.has_caught_up = False
         self._notes = Notes()
 
     # --- life ------------------------------------------------------------------------------------------
@@ -366,6 +368,9 @@ class RaftDriver:
             self._reader.read_on()
 
     def _deliver(self, entries: Sequence[Entry], committed_offset: int) -> None:
+        node = self._node
+        if node is not None and node.has_caught_up and committed_offset >= node.high_watermark:
+            self.has_caught_up = True
         self._listener.on_committed(entries, committed_offset)
 
     def _notify(self) -> None:

@@ -89,6 +89,9 @@ def _take(member: Member, row: FetchPartitionResponse) -> None:
         _truncate(member, judgement.truncate_to)  # before anything about the high watermark (R82)
         return
     _append_fetched(member, judgement, row.records)
+    # 0 is what a leader says that does not know yet what is committed (K12)
+    if 0 < row.high_watermark <= member.shape.log_end_offset:
+        member.has_caught_up = True
     member.raise_high_watermark(min(row.high_watermark, member.shape.log_end_offset))
 
 

@@ -83,6 +83,8 @@ class Member:
         #: exclusive end of the committed part; monotonic in a process's life, relearned after a restart (K12)
         self.high_watermark = 0
         self.fetcher = Fetcher(config.other_voters, config.retry_backoff_ms)
+        #: a leader has told its high watermark, and everything below it is in this log
+        self.has_caught_up = False
         #: elections lost in a row: sets the back-off
         self._failed_elections = 0
         #: a Truncate is under way: neither fetch nor run for office, nothing may be appended
@@ -337,6 +339,7 @@ class Member:
         if isinstance(self.role, Leader):
             end_offset = self.role.committed_end(self.shape.flushed_offset)
             if end_offset is not None:
+                self.has_caught_up = True
                 self.raise_high_watermark(end_offset)
 
     def raise_high_watermark(self, to_offset: int) -> None:

@@ -69,6 +69,11 @@ class RaftNode:
         return self._member.high_watermark
 
     @property
+    def has_caught_up(self) -> bool:
+        """`high_watermark` was once all that the leader knew to be committed."""
+        return self._member.has_caught_up
+
+    @property
     def log_end_offset(self) -> int:
         """Where the next Append goes."""
         return self._member.shape.log_end_offset

@@ -34,6 +34,23 @@ def test_a_record_that_replay_would_complain_about_cannot_be_drafted() -> None:
         draft.write(leader_outside_isr.to_record(b"t" * 16, 0))
 
 
+def test_what_is_written_whole_is_one_part_and_all_else_one_each() -> None:
+    """K21."""
+    draft = Draft(MetadataImage(), 0, 1)
+    ids = [bytes([number]) * 16 for number in range(5)]
+    draft.write(TopicRecord("t0", ids[0]))
+    with draft.whole():
+        draft.write(TopicRecord("t1", ids[1]))
+        with draft.whole():
+            draft.write(TopicRecord("t2", ids[2]))
+        draft.write(TopicRecord("t3", ids[3]))
+    with draft.whole():
+        pass
+    draft.write(TopicRecord("t4", ids[4]))
+    parts = [[record.name for record in part if type(record) is TopicRecord] for part in draft.parts()]
+    assert parts == [["t0"], ["t1", "t2", "t3"], ["t4"]]
+
+
 def test_lines_are_bounded_and_the_rest_is_counted() -> None:
     draft = Draft(MetadataImage(), 0, 1)
     for number in range(NOTES_MAX + 5):

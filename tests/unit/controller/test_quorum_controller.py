@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from controller.election import ElectionReason
 from controller.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
+from controller.operations import AlterConfig, Outcome
 from controller.quorum_controller import QuorumController
 from controller.replication_control import UNCLEAN_PASS_MAX
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
@@ -215,14 +216,73 @@ def test_a_commit_inside_a_batch_is_not_lost_when_the_leadership_is() -> None:
 
 def test_a_huge_event_is_cut_into_batches_that_raft_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """K21: in an order in which every part is safe; the offsets go on without a gap."""
+    quorum = started(1, 2)
+    assert create(quorum, "t", 200, 2).error_code == ErrorCode.NONE
     monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
-    quorum = started(1)
     quorum.appends.clear()
-    assert create(quorum, "t", 200, 1).error_code == ErrorCode.NONE
+    quorum.vanish(1)
     assert len(quorum.appends) > 5
     assert all(sum(map(len, append.values)) <= 1000 for append in quorum.appends)
-    assert len(quorum.topic("t").partitions) == 200
+    assert {partition.leader for _, partition in quorum.topic("t").sorted_partitions()} == {2}
     assert quorum.image == quorum.core.latest == quorum.replayed()
+
+
+def lose_all_but_the_first_batch(quorum: Quorum, message: Any) -> Any:
+    """The leader dies once its first batch is on a majority; returns its answer."""
+    quorum.is_held = True
+    quorum.appends.clear()
+    number = quorum.start_request(message)
+    first = quorum.appends[0]
+    quorum.commit(first.base_offset + len(first.values))
+    quorum.lose()
+    quorum.is_held = False
+    quorum.fail_over()
+    return quorum.answers[number]
+
+
+def test_each_topic_of_a_huge_request_is_made_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K21, R106: one without partitions could neither be written nor made."""
+    quorum = started(1, 2, 3)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    overrides: dict[str, str | None] = {"flush.ms": "100", "retention.ms": "600000"}
+    asked = tuple(topic(f"t{number:02d}", 3, 3, configs=overrides) for number in range(20))
+    answer = lose_all_but_the_first_batch(quorum, CreateTopicsRequest(0, False, asked))
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert len(quorum.appends) > 3
+    made = list(quorum.image.sorted_topics())
+    assert 0 < len(made) < 20
+    assert {len(one.partitions) for one in made} == {3}
+    for one in made:
+        assert dict(quorum.image.configs[RESOURCE_TOPIC, one.name]) == overrides
+
+
+def test_min_isr_and_its_partitions_are_changed_together_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R109, K21: who asks again hears that it is so already, and no partition would change any more."""
+    quorum = Quorum(make_config(min_insync_replicas="1"))
+    quorum.start_brokers(1, 2, 3)
+    create(quorum, "t", 50, 3)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    wanted = AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2")
+    lose_all_but_the_first_batch(quorum, wanted)
+    assert quorum.request(wanted) == Outcome()
+    assert quorum.image.cluster_config("min.insync.replicas") == 2
+    assert {partition.min_isr for _, partition in quorum.topic("t").sorted_partitions()} == {2}
+
+
+def test_what_must_be_written_at_once_and_is_too_large_for_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quorum = Quorum(make_config(min_insync_replicas="1"))
+    quorum.start_brokers(1, 2, 3)
+    create(quorum, "t", 50, 3)
+    monkeypatch.setattr("controller.quorum_controller.BATCH_MAX_BYTES", 1000)
+    before = quorum.image
+    refused = quorum.request(AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2"))
+    assert refused.error_code is ErrorCode.POLICY_VIOLATION
+    assert "at most 1000" in refused.error_message
+    assert quorum.image == before == quorum.core.latest
 
 
 # --- D7 --------------------------------------------------------------------------------------------------

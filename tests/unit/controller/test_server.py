@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from controller.__main__ import raft_config
+from controller.can_stop import Severity, can_stop
 from controller.config import ControllerConfig
 from controller.server import ControllerServer
 from metadata.broker import SUPPORTED_FEATURES
@@ -23,8 +24,8 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from protocol.messages.metadata import DescribeClusterRequest
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from rpc.channel import Channel
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DescribeTopicPartitionsRequest
+from rpc.channel import CallRefused, Channel
 from runtime.api import Connection, NetworkError
 from runtime.memory import ManualClock, memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
@@ -246,3 +247,76 @@ async def test_a_broker_that_says_nothing_of_its_logs_is_asked_again_and_others_
         await cluster.clock.advance(200)
     assert core.log_replies[1, "timeout"] == core.log_replies[2, "timeout"] >= 2
     assert {result for _, result in core.log_replies} == {"timeout"}
+
+
+# --- what a controller does not know yet -----------------------------------------------------------------
+
+
+async def with_topics(cluster: Cluster) -> Node:
+    """The active controller of three brokers and three topics."""
+    active = await cluster.active()
+    channel = await cluster.channel(active)
+    for broker_id in (1, 2, 3):
+        await cluster.start_broker(channel, broker_id)
+    for name in ("t", "u", "v"):
+        request = CreateTopicsRequest(0, False, (CreatableTopic(name, 4, 1, (), ()),))
+        assert (await channel.call(request, 1000)).topics[0].error_code == ErrorCode.NONE
+    await cluster.clock.advance(600)
+    return active
+
+
+async def test_a_controller_that_has_no_quorum_since_its_start_does_not_say_that_there_is_no_topic(
+    cluster: Cluster,
+) -> None:
+    """R113: it has all of it on its disk, and does not know what is committed."""
+    await with_topics(cluster)
+    for node in cluster.nodes.values():
+        await node.stop()
+    node = cluster.nodes[101]
+    await node.boot()
+    await cluster.clock.advance(100)
+    assert node.log.log_end_offset > 10
+    channel = await cluster.channel(node)
+    with pytest.raises(CallRefused) as refused:
+        await channel.call(DescribeTopicPartitionsRequest(("t",), 2000, None), 1000)
+    assert refused.value.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+    for other in (102, 103):
+        await cluster.nodes[other].boot()
+    await cluster.active()
+    await cluster.clock.advance(1000)
+    found = await channel.call(DescribeTopicPartitionsRequest(("t",), 2000, None), 1000)
+    assert [row.error_code for row in found.topics] == [ErrorCode.NONE]
+
+
+async def test_a_controller_that_still_reads_its_log_lets_no_broker_stop(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows brokers, and not yet what they host."""
+    active = await with_topics(cluster)
+    standby = next(node for node in cluster.nodes.values() if node is not active)
+    await standby.stop()
+    monkeypatch.setattr("raft.committed.CHUNK_BYTES", 1)  # a batch at a time stands for a log of many MiB
+    found: list[Severity] = []
+    refused: list[bool] = []
+
+    async def ask() -> None:
+        channel = await cluster.channel(standby)
+        for _ in range(500):
+            try:
+                seen = await channel.call(DescribeClusterRequest(), 1000)
+                topics = (await channel.call(DescribeTopicPartitionsRequest((), 2000, None), 1000)).topics
+            except CallRefused:
+                refused.append(standby.server.is_ready()[0])
+                continue
+            active_ids = {row.broker_id for row in seen.brokers if not row.is_fenced}
+            found.append(can_stop(1, topics, active_ids.__contains__).severity)
+
+    await standby.boot()
+    asking = cluster.runtime.tasks.start("ask", ask())
+    for _ in range(20):
+        await cluster.clock.advance(50)
+    await asking.wait()
+    assert set(found) == {Severity.CRIT}
+    assert refused
+    assert not any(refused)
+    assert standby.server.is_ready()[0]
