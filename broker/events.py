@@ -307,6 +307,8 @@ class Drop:
     """Finish a request without an answer (acks 0)."""
 
     reply_to: object
+    #: why some of it was refused: the connection ends, or its sender would never hear of it
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ class ProducePath:
         deadline_ms = now_ms + max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
         context = ProduceContext(reply_to, acks, deadline_ms, len(request.partitions))
         batches: list[BatchToAppend] = []
+        reason: str | None = None
         is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
         for index, row in enumerate(request.partitions):
             key = TopicPartition(row.topic_id, row.partition_index)
@@ -104,9 +105,10 @@ class ProducePath:
                     continue
                 refusal = checked
             context.rows[index] = self._refused(key, *refusal)
+            reason = f"a write with acks 0 was refused with {refusal[0].name}: {refusal[1]}"
         effects: list[Effect] = []
         if acks == _NO_ANSWER:
-            effects.append(Drop(reply_to))
+            effects.append(Drop(reply_to, reason))
         if batches:
             context.outstanding = len(batches)
             effects.append(Append(context, tuple(batches)))

@@ -332,7 +332,10 @@ class BrokerServer:
 
     def _drop(self, effect: Drop) -> None:
         exchange: Any = effect.reply_to
-        exchange.drop()
+        if effect.refusal is None:
+            exchange.drop()
+        else:
+            exchange.hang_up(effect.refusal)
 
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to

@@ -152,6 +152,11 @@ class Exchange:
         self._finish(ErrorCode.NONE)
         self._connection.go_on_soon()
 
+    def hang_up(self, reason: str) -> None:
+        """Finish without any answer and end the connection: the sender, who waits for none, hears by that."""
+        self._finish(ErrorCode.NONE)
+        self._connection.hang_up(reason)
+
     def handled(self, now_ns: int) -> None:
         """The handler has returned: from here on others are waited for."""
         self._handled_ns = now_ns
@@ -389,7 +394,7 @@ class ServerConnection:
             self._waiting.extend((frame, arrived_ns) for frame in frames)
             self.go_on()
         if broken is not None and self.is_open:
-            self._hang_up(str(broken))
+            self.hang_up(str(broken))
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -464,7 +469,7 @@ class ServerConnection:
             return
         elif not self._has_asked or self._decoder.held_bytes:
             if now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
-                self._hang_up(f"no whole request within {limits.frame_timeout_ms} ms")
+                self.hang_up(f"no whole request within {limits.frame_timeout_ms} ms")
         elif not self.in_flight and now_ms - self._heard_ms >= limits.idle_max_ms:
             _log.info("closing connection %d of %s: idle", self.connection_id, self.peer)
             self.close()
@@ -499,7 +504,7 @@ class ServerConnection:
         try:
             parts = parse_request(frame.body)
         except FrameError as error:
-            self._hang_up(str(error))
+            self.hang_up(str(error))
             return
         except MalformedRequest as error:
             self._refuse_and_hang_up(error.correlation_id, str(error))
@@ -536,9 +541,10 @@ class ServerConnection:
     def _refuse_and_hang_up(self, correlation_id: int | None, text: str) -> None:
         if correlation_id is not None:
             self._out += encode_refusal(correlation_id, ErrorCode.MALFORMED_FRAME, text)
-        self._hang_up(text)
+        self.hang_up(text)
 
-    def _hang_up(self, reason: str) -> None:
+    def hang_up(self, reason: str) -> None:
+        """Send what is queued, then end the connection, and say why."""
         _log.warning("closing connection %d of %s: %s", self.connection_id, self.peer, reason)
         self.close()
 

@@ -181,6 +181,8 @@ class CoreHarness:
         #: {reply_to: message or AnswerFetch}
         self.answers: dict[object, Any] = {}
         self.dropped: list[object] = []
+        #: {request without an answer: why its connection ends}
+        self.refusals: dict[object, str] = {}
         self.fetches: list[SendFetch] = []
         self.calls: list[CallController] = []
         self.others: list[Effect] = []
@@ -363,8 +365,10 @@ class CoreHarness:
                 case AnswerFetch(reply_to):
                     assert reply_to not in self.answers, "answered twice"
                     self.answers[reply_to] = effect
-                case Drop(reply_to):
+                case Drop(reply_to, refusal):
                     self.dropped.append(reply_to)
+                    if refusal is not None:
+                        self.refusals[reply_to] = refusal
                 case Append(context, batches):
                     queue.append(Appended(context, tuple(self._append(item) for item in batches)))
                 case AppendFetched(fetched):

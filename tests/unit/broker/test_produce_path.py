@@ -91,6 +91,15 @@ def test_acks_zero_is_never_answered_but_appended() -> None:
     assert harness.partition.log.log_end_offset == 3
 
 
+def test_who_waits_for_no_answer_hears_of_a_refusal_by_the_end_of_the_connection() -> None:
+    """Else it would send to a leader that has moved on for as long as its metadata may be old."""
+    harness = caught_up_leader()
+    harness.metadata(change(leader=2, isr=(2,)))
+    name = harness.produce(batch(3), acks=0)
+    assert harness.dropped == [name]
+    assert "NOT_LEADER_OR_FOLLOWER" in harness.refusals[name]
+
+
 @pytest.mark.parametrize("acks", [2, -2])
 def test_unknown_acks_are_refused(acks: int) -> None:
     harness = caught_up_leader()
