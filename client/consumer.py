@@ -29,6 +29,7 @@ from client.fetcher_effects import (
 )
 from client.list_offsets import FoundOffset, ask_leader, list_offsets
 from client.metadata_cache import TopicPartition
+from client.next_turn import NEXT_TURN
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -36,6 +37,7 @@ from rpc.channel import CallRefused, Disconnected
 from runtime.api import NetworkError, Runtime, Timer
 
 _LOOKUP_TIMEOUT_MS = 10_000
+OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ class Consumer:
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Go on at `offset`, which need not exist."""
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
+        if not 0 <= offset <= OFFSET_MAX:
+            raise ValueError(f"offset {offset}: expected 0 to {OFFSET_MAX}")
         self._forget_decoded(TopicPartition(*partition))
         self._fetcher.seek(TopicPartition(*partition), offset)
 
@@ -238,6 +240,7 @@ class Consumer:
             return True
         left_ms = deadline_ms - self._clock.now_ms()
         if left_ms <= 0:
+            await NEXT_TURN  # who polls so in a loop would never let an answer be read
             return False
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiter = waiter

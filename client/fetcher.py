@@ -25,6 +25,7 @@ from client.partition_fetch import PartitionFetch
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
+    EpochEndOffset,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -32,6 +33,9 @@ from protocol.messages.fetch import (
 )
 from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from protocol.record_batch import BatchHeader, CorruptBatch, iter_batches
+
+#: Leader epochs remembered of each partition.
+EPOCHS_KEPT = 100
 
 # --- state ---------------------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class Fetcher:
     def put_back(self, batch: FetchedBatch) -> None:
         """It could not be handed out: go on with it, in the topic that it is of, though one of its name may
         have been made since."""
-        self._move(self._parts[TopicPartition(batch.topic, batch.partition)], batch.start_offset)
+        self._cut(self._parts[TopicPartition(batch.topic, batch.partition)], batch.start_offset)
 
     def seek_to(self, topic_partition: TopicPartition, end: ResetPolicy) -> None:
         """Go on at the first or the last offset, looked up when it is needed."""
@@ -113,9 +117,15 @@ class Fetcher:
     def _move(self, part: PartitionFetch, offset: int) -> None:
         self.buffered_bytes -= part.drop_buffer()
         part.position = part.fetch_offset = offset
-        part.fetch_epoch = -1
+        part.epochs.clear()
         part.lookup = part.request_id = part.error = None
         part.hold_until_ms = 0
+
+    def _cut(self, part: PartitionFetch, offset: int) -> None:
+        """Go back to `offset`; what was read before it is still known."""
+        epochs = [(epoch, start) for epoch, start in part.epochs if start < offset]
+        self._move(part, offset)
+        part.epochs = epochs
 
     def _reset(self, part: PartitionFetch, policy: ResetPolicy) -> None:
         if policy is ResetPolicy.NONE:
@@ -423,7 +433,7 @@ class Fetcher:
         # A new leader's own mark may lag behind (A-6): what was seen stays seen.
         part.high_watermark = max(part.high_watermark, row.high_watermark)
         if row.diverging_epoch is not None:
-            self._diverged(part, row.diverging_epoch.end_offset)
+            self._diverged(part, row.diverging_epoch)
             return
         try:
             for header, data in iter_batches(row.records):
@@ -437,7 +447,10 @@ class Fetcher:
             return
         start_offset = max(part.fetch_offset, header.base_offset)
         part.fetch_offset = header.next_offset
-        part.fetch_epoch = header.leader_epoch
+        if header.leader_epoch > part.fetch_epoch:
+            part.epochs.append((header.leader_epoch, start_offset))
+            if len(part.epochs) > EPOCHS_KEPT:
+                del part.epochs[0]
         if header.is_control:
             return
         topic, partition = part.topic_partition
@@ -445,12 +458,15 @@ class Fetcher:
         part.buffered_bytes += len(data)
         self.buffered_bytes += len(data)
 
-    def _diverged(self, part: PartitionFetch, end_offset: int) -> None:
+    def _diverged(self, part: PartitionFetch, leader_end: EpochEndOffset) -> None:
+        # As for a follower (R81): what was read in epochs that the leader does not have is gone, however long
+        # its log is.
+        end_offset = min(leader_end.end_offset, part.end_of_epoch(leader_end.epoch))
         text = (
             f"{_name(part)}: the log was truncated to {end_offset}, reading had come to {part.fetch_offset}"
         )
         position = part.position if part.position is not None else part.fetch_offset
-        self._move(part, min(end_offset, position))
+        self._cut(part, min(end_offset, position))
         part.high_watermark = min(part.high_watermark, end_offset)
         if self._config.reset is ResetPolicy.NONE and end_offset < position:
             part.error = LogTruncated(text, ErrorCode.OFFSET_OUT_OF_RANGE)

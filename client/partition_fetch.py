@@ -16,9 +16,9 @@ class PartitionFetch:
     __slots__ = (
         "buffer",
         "buffered_bytes",
+        "epochs",
         "error",
         "failures",
-        "fetch_epoch",
         "fetch_offset",
         "high_watermark",
         "hold_until_ms",
@@ -40,8 +40,8 @@ class PartitionFetch:
         self.position: int | None = None
         #: next offset to fetch, behind everything in `buffer`
         self.fetch_offset = -1
-        #: leader epoch of the batch before `fetch_offset`, -1 when it was not read here
-        self.fetch_epoch = -1
+        #: (leader epoch, first offset read in it) of what was read without gap up to `fetch_offset`, rising
+        self.epochs: list[tuple[int, int]] = []
         #: timestamp of ListOffsets that gives the position, None when it is known
         self.lookup: int | None = None
         self.buffer: deque[FetchedBatch] = deque()
@@ -59,6 +59,15 @@ class PartitionFetch:
         self.log_start_offset = -1
         #: raised at the next poll; nothing is fetched before
         self.error: ClientError | None = None
+
+    @property
+    def fetch_epoch(self) -> int:
+        """Leader epoch of the batch before `fetch_offset`, -1 when it was not read here."""
+        return self.epochs[-1][0] if self.epochs else -1
+
+    def end_of_epoch(self, epoch: int) -> int:
+        """Where what was read in `epoch` or before it ends (R81)."""
+        return next((start for later, start in self.epochs if later > epoch), self.fetch_offset)
 
     def drop_buffer(self) -> int:
         """Forget what was fetched ahead; its bytes."""

@@ -30,6 +30,7 @@ class PartitionQueue:
 
     __slots__ = (
         "_in_flight",
+        "_leader_epoch",
         "_limit",
         "_next_number",
         "_next_sequence",
@@ -66,6 +67,8 @@ class PartitionQueue:
         self.partition = partition
         #: of the log that batches go to now; empty before the first
         self.topic_id = b""
+        #: of the leader that batches go to now
+        self._leader_epoch = -1
         self.idempotent = idempotent
         self._limit = in_flight_max
         #: for new batches; less than was asked for once one was refused as too large
@@ -148,10 +151,23 @@ class PartitionQueue:
             self.topic_id = topic_id
             self._proven = not self.idempotent
 
+    def leave_identity(self) -> bool:
+        """No batch under this identity any more, repetitions neither: it is somebody else's now. True when
+        there was one; then `settle` as soon as nothing is in flight."""
+        if not self.idempotent or self.identity is None:
+            return False
+        self.retired = True
+        self.broken = bool(self.sent)
+        return True
+
     def next_batch(self, now_ms: int, identity: Identity | None, leader_epoch: int) -> Batch | None:
         """The batch to send now, marked as sent, or None. `identity` is the producer's newest."""
         if self.hold_until_ms > now_ms or self.broken:
             return None
+        if leader_epoch != self._leader_epoch:
+            # Its log may know nothing of us: cut by an unclean election, or by retention before the copy.
+            self._leader_epoch = leader_epoch
+            self._proven = not self.idempotent
         sent = self.sent
         if sent:
             head = sent[0]
@@ -204,7 +220,8 @@ class PartitionQueue:
     def acknowledged(self, batch: Batch) -> None:
         """It is in the log: forget it."""
         self._remove(batch)
-        self._proven = self._proven or batch.sent_topic_id == self.topic_id
+        sent_to = batch.sent_topic_id, batch.sent_epoch
+        self._proven = self._proven or sent_to == (self.topic_id, self._leader_epoch)
         self.failures = 0
         self.hold_until_ms = 0
         self.stale_epoch = -1

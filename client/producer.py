@@ -7,7 +7,7 @@ and again with its outcome (D11).
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from client.effects import Connect, RefreshMetadata
 from client.errors import BufferFull, ClientError, TimedOut, code_of
 from client.history import value_crc32c
 from client.ledger import Ledger
+from client.next_turn import NEXT_TURN
 from client.outcomes import Outcome
 from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from client.partitioner import partition_of_key
@@ -141,6 +142,8 @@ class Producer:
         #: not carried out yet; one list, so that batches leave in the order in which the core decided
         self._effects: deque[Effect] = deque()
         self._is_running = False
+        #: somebody pumped meanwhile
+        self._is_pump_due = False
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._is_scheduled = False
@@ -225,7 +228,7 @@ class Producer:
         if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
             await self.room()
         elif self._is_scheduled:
-            await _NEXT_TURN  # once a batch, so that answers are read while a caller sends without pause
+            await NEXT_TURN  # once a batch, so that answers are read while a caller sends without pause
         batch = self._add(topic, value, key, partition, timestamp_ms, headers, tag)
         return Delivery(batch, batch.count - 1)
 
@@ -344,6 +347,10 @@ class Producer:
     def _pump(self) -> None:
         if self._is_closed:
             return
+        if self._is_running:
+            # Time has passed: a drain could end batches whose requests still wait in `_effects`.
+            self._is_pump_due = True
+            return
         self._run(self._sender.drain(self._clock.now_ms()))
         self._arm()
 
@@ -370,8 +377,12 @@ class Producer:
             return  # called by someone whom an effect told something: the loop below goes on with these
         self._is_running = True
         try:
-            while self._effects:
-                self._carry_out(self._effects.popleft())
+            while self._effects or self._is_pump_due:
+                if self._effects:
+                    self._carry_out(self._effects.popleft())
+                else:
+                    self._is_pump_due = False
+                    self._effects.extend(self._sender.drain(self._clock.now_ms()))
         finally:
             self._is_running = False
 
@@ -571,14 +582,6 @@ class Producer:
             timer.cancel()
 
 
-class _NextTurn:
-    """Awaiting it lets the event loop turn once."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-_NEXT_TURN = _NextTurn()
 _GOOD = (Outcome.OK, Outcome.OK1)
 
 

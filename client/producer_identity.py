@@ -17,6 +17,7 @@ class ProducerIdentity:
         "_failures",
         "_is_asked",
         "_is_fenced",
+        "_is_overtaken",
         "_is_wanted",
         "_retry",
         "_retry_ms",
@@ -38,6 +39,8 @@ class ProducerIdentity:
         self._retry_ms = 0
         self._failures = 0
         self._is_asked = False
+        #: the answer to the question under way is of another cluster
+        self._is_overtaken = False
         #: before any queue needs it
         self._is_wanted = False
         #: the id itself is unusable (R93): take a fresh one instead of a new epoch
@@ -54,6 +57,12 @@ class ProducerIdentity:
         if identity == self.newest:
             self._is_fenced = True
 
+    def forget(self) -> None:
+        """What was given, and will be given to the question under way, is worth nothing any more."""
+        self.newest = None
+        self._is_fenced = False
+        self._is_overtaken = self._is_asked
+
     def question(self, now_ms: int) -> AskIdentity | None:
         """What to ask now, marked as asked. None: nobody waits, or for an answer or a pause."""
         if not (self.waiting or self._is_wanted) or self._is_asked or now_ms < self._retry_ms:
@@ -68,6 +77,9 @@ class ProducerIdentity:
     def given(self, identity: Identity) -> list[PartitionQueue]:
         """A fresh id or a new epoch; returns the queues that waited for it."""
         assert self._is_asked
+        if self._is_overtaken:
+            self._is_asked = self._is_overtaken = False
+            return []
         self._is_asked = self._is_fenced = self._is_wanted = False
         self._failures = 0
         self.error, self.trouble = None, ""
@@ -77,7 +89,7 @@ class ProducerIdentity:
     def failed(self, now_ms: int, code: ErrorCode | None, text: str) -> None:
         """No broker gave one: there will be another question after a pause."""
         assert self._is_asked
-        self._is_asked = False
+        self._is_asked = self._is_overtaken = False
         self._failures += 1
         self._retry_ms = now_ms + self._retry.pause_ms(self._failures)
         self.error, self.trouble = code, f"no producer id: {text}"

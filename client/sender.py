@@ -61,6 +61,8 @@ class Sender:
         self._request_id = 0
         self._stall_check_ms = 0
         self._identity = ProducerIdentity(config.retry)
+        #: whose ids these are; empty before the first answer
+        self._cluster_id = cache.cluster_id
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -353,7 +355,12 @@ class Sender:
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         """A metadata answer was merged into the cache, or none could be had."""
         effects: list[Effect] = []
+        if self._cache.cluster_id != self._cluster_id:
+            if self._cluster_id:
+                self._leave_cluster(effects)
+            self._cluster_id = self._cache.cluster_id
         self._end_homeless(effects)
+        is_waiting = False
         for queue in list(self._stuck):
             if queue.is_idle:
                 del self._stuck[queue]
@@ -368,13 +375,22 @@ class Sender:
                 # Also when the old leader is all there is: it may have come back.
                 if leader.broker_id >= 0:
                     self._dirty[queue] = None
-                if not effects:
-                    effects.append(RefreshMetadata())
+                is_waiting = True
+        if is_waiting:
+            effects.append(RefreshMetadata())
         self._leave_dead_links()
         if self._config.idempotent or self._config.acks == 0:
             for request in list(self._requests.values()):
                 self._leave_old_leader(request, effects)
         return effects
+
+    def _leave_cluster(self, effects: list[Effect]) -> None:
+        # Another one at the same addresses: it gives the ids of the former one to others.
+        self._identity.forget()
+        for queue in self._queues.values():
+            if queue.leave_identity():
+                self._settle(queue, effects)
+                self._look_again(queue)
 
     def _end_homeless(self, effects: list[Effect]) -> None:
         # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
@@ -397,10 +413,12 @@ class Sender:
         # With acks 0 nothing does, but nothing was promised, and the socket of a frozen leader takes no more.
         for queue, batch, attempt in request.parts:
             leader = self._cache.leader(queue.topic, queue.partition)
+            view = self._cache.topic(queue.topic)
+            is_of_another = view is not None and view.topic_id != batch.sent_topic_id
             if (
                 batch.attempt == attempt
                 and batch.in_flight
-                and leader.leader_epoch > batch.sent_epoch
+                and (is_of_another or leader.leader_epoch > batch.sent_epoch)
                 and leader.broker_id not in (-1, request.broker_id)
                 and queue.returned(batch, attempt, refused=False)
             ):
@@ -422,6 +440,7 @@ class Sender:
                     outcome = outcome_without_ack(batch.unanswered)
                     reason = f"{queue.topic}-{queue.partition}: {self._identity.trouble}"
                     self._finish(batch, outcome, effects, code, reason)
+                self._look_again(queue)  # it waits no more, until there is another record
         return effects
 
     # --- events: answers ------------------------------------------------------------------------------
@@ -528,9 +547,9 @@ class Sender:
             # Behind another batch the gap is that batch, and closes when it is sent again (R92).
             queue.broken = queue.broken or (as_head and batch is queue.sent[0])
         elif reaction in (Reaction.REFUSED_BY_OTHER, Reaction.UNKNOWN_MOVED):
-            view = self._cache.topic(queue.topic)
-            if view is not None and self._cache.note_leader(
-                queue.topic, view.topic_id, queue.partition, row.leader_id, row.leader_epoch
+            # Of the topic that the answer is about: one of its name may have been made since.
+            if self._cache.note_leader(
+                queue.topic, row.topic_id, queue.partition, row.leader_id, row.leader_epoch
             ):
                 queue.failures += 1
             else:

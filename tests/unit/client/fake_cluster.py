@@ -200,7 +200,8 @@ class FakeBroker:
                 )
             )
         if exchange.message.required_acks == 0:
-            exchange.drop()
+            refused = [row.error_code for row in rows if row.error_code is not ErrorCode.NONE]
+            exchange.hang_up(ErrorCode(refused[0]).name) if refused else exchange.drop()
         else:
             self._answer(exchange, ProduceResponse(tuple(rows)))
 
@@ -242,12 +243,10 @@ class FakeBroker:
         diverging = None
         records: list[bytes] = []
         if code is ErrorCode.NONE and row.last_fetched_epoch >= 0:
-            end = max(
-                (h.next_offset for h, _ in partition.log if h.leader_epoch <= row.last_fetched_epoch),
-                default=0,
-            )
-            if end < row.fetch_offset:
-                diverging = EpochEndOffset(row.last_fetched_epoch, end)
+            known = [h for h, _ in partition.log if h.leader_epoch <= row.last_fetched_epoch]
+            epoch, end = (known[-1].leader_epoch, known[-1].next_offset) if known else (-1, 0)
+            if (known and epoch < row.last_fetched_epoch) or end < row.fetch_offset:
+                diverging = EpochEndOffset(epoch, end)
         if code is ErrorCode.NONE and diverging is None:
             if not partition.log_start <= row.fetch_offset <= partition.end:
                 code = ErrorCode.OFFSET_OUT_OF_RANGE

@@ -217,8 +217,9 @@ async def test_a_batch_is_not_passed_over_either_when_nobody_foresaw_how_the_cod
     await play.write("b")
     codec, payload = HUGE_KEYS[0]
     data = bytearray(poisoned(codec, payload))
-    struct.pack_into(">q", data, 0, 1)  # base offset
-    play.cluster.topics["t"][0].log[1] = (parse_header(data), bytes(data))
+    log = play.cluster.topics["t"][0].log
+    struct.pack_into(">qii", data, 0, 1, len(data) - 12, log[0][0].leader_epoch)  # base offset, length, epoch
+    log[1] = (parse_header(data), bytes(data))
     consumer = play.begin()
     consumer.assign([("t", 0)])
     assert [record.value for record in await play.poll()] == [b"a"]
@@ -417,3 +418,27 @@ async def test_a_lookup_that_nobody_answers_ends_with_a_reason(play: Play) -> No
     play.cluster.topics["t"][0].leader_epoch = 2
     with pytest.raises(TimedOut, match=r"no leader|NOT_LEADER"):
         await play.until(consumer.end_offsets([("t", 0)], timeout_ms=1_000))
+
+
+async def test_who_polls_without_patience_hears_of_records_all_the_same(play: Play) -> None:
+    await play.write("a", "b")
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    found = []
+    for _ in range(10_000):  # the usual loop; nothing else lets the event loop turn
+        found += await consumer.poll(timeout_ms=0)
+    assert [record.value for record in found] == [b"a", b"b"]
+
+
+async def test_a_seek_that_no_request_can_carry_is_refused_and_holds_back_no_other_partition(
+    play: Play,
+) -> None:
+    await play.write("a", partition=0)
+    await play.write("b", partition=1)
+    play.cluster.move_leader("t", 1, 1)
+    consumer = play.begin()
+    consumer.assign([("t", 0), ("t", 1)])
+    consumer.seek(("t", 1), 0)
+    with pytest.raises(ValueError, match="expected 0 to"):
+        consumer.seek(("t", 0), 1 << 63)
+    assert await play.read(1) == ["b"]

@@ -566,3 +566,31 @@ def test_an_error_is_passed_over_while_it_must_wait_for_what_others_have_read() 
     assert bench.fetcher.take(may_raise=False) is None
     with pytest.raises(ClientError, match="TOPIC_AUTHORIZATION_FAILED"):
         bench.fetcher.take()
+
+
+@pytest.mark.parametrize("policy", list(ResetPolicy))
+def test_what_was_read_in_an_epoch_that_the_log_does_not_have_is_gone(policy: ResetPolicy) -> None:
+    """Broker 2 led epoch 4, with a tail [40, 100) of its own; epoch 5 began at 40 elsewhere and is lost."""
+    bench = Bench(policy).at(p0=30)
+    bench.answer(bench.fetch(), batch(30, 10, epoch=4), batch(40, 10, epoch=5), watermark=50)
+    assert bench.taken() == [(30, 40), (40, 50)]
+    bench.leaders[0] = (2, 6)
+    bench.tell()
+    bench.fetcher.metadata_changed()
+    fetch = bench.fetch()
+    assert [(r.fetch_offset, r.last_fetched_epoch) for r in fetch.request.partitions] == [(50, 5)]
+    bench.answer(fetch, diverging=EpochEndOffset(4, 100), leader=(2, 6))
+    if policy is ResetPolicy.NONE:
+        with pytest.raises(LogTruncated):
+            bench.fetcher.take()
+    again = bench.fetch()
+    assert [(r.fetch_offset, r.last_fetched_epoch) for r in again.request.partitions] == [(40, 4)]
+
+
+def test_behind_a_truncation_the_next_one_is_noticed_too() -> None:
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=0)
+    bench.answer(bench.fetch(), batch(0, 10, epoch=1), watermark=10)
+    bench.taken()
+    bench.answer(bench.fetch(), diverging=EpochEndOffset(1, 6))
+    (row,) = bench.fetch().request.partitions
+    assert (row.fetch_offset, row.last_fetched_epoch) == (6, 1)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -627,3 +628,87 @@ async def test_a_cancelled_close_still_ends_everything(play: Play) -> None:
     with pytest.raises(ProduceFailed, match="the producer was closed"):
         deliveries[0].result()
     assert not any(play.connections_of(broker_id) for broker_id in play.cluster.brokers)
+
+
+async def test_a_callback_that_takes_time_and_sends_does_not_break_what_is_on_its_way(play: Play) -> None:
+    """It repeats its record at once, while a batch whose time is nearly over waits to be written."""
+    producer = await play.begin(delivery_timeout_ms=300)
+    for partition in range(3):
+        await play.wait(await play.send("warm", partition=partition))
+    play.cluster.move_leader("t", 0, -1)
+    play.cluster.move_leader("t", 1, -1)
+    producer._cluster.refresh()
+    await play.world.clock.advance(50)
+
+    def repeat(batch: Batch) -> None:
+        if batch.outcome is Outcome.FAIL:
+            play.world.clock._now_ns += 2_000_000  # it takes 2 ms
+            producer.send_nowait("t", b"again", partition=2)
+
+    producer._on_batch = repeat
+    start_ms = play.world.clock.now_ms()
+    (first,) = await play.send("a", partition=0)
+    await play.world.clock.advance(1)
+    (second,) = await play.send("b", partition=1)
+    await play.world.clock.advance(start_ms + 299 - play.world.clock.now_ms())
+    # Just when the time of "a" is over, and with 1 ms left for "b", metadata names a leader for "b".
+    play.world.clock._now_ns = (start_ms + 300) * 1_000_000
+    play.cluster.move_leader("t", 1, 2)
+    producer._cluster.cache.update(play.cluster.metadata(("t",)))
+    producer._metadata_changed()
+    await play.world.clock.advance(1_000)
+    assert first.done()
+    assert second.done()
+    assert producer._sender._requests == {}
+
+
+async def test_order_holds_when_a_new_leader_does_not_know_the_producer(play: Play) -> None:
+    """It was elected uncleanly, or retention has taken what this producer wrote. Its ISR is too small for a
+    moment when the first batch arrives, and large enough when the second one does."""
+    await play.begin()
+    await play.wait(await play.send("warm", partition=1))  # a connection to broker 2
+    await play.wait(await play.send("warm"))
+    play.cluster.topics["t"][0].producers.clear()
+    play.cluster.move_leader("t", 0, 2)
+    play.producer._cluster.refresh()
+    await play.world.clock.advance(20)
+    play.cluster.brokers[2].errors[ApiKey.PRODUCE] = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    deliveries = await play.send("a", "b", "c")
+    offsets = await play.wait(deliveries)
+    assert play.log() == ["warm", "a", "b", "c"]
+    assert offsets == [1, 2, 3]
+
+
+async def test_an_id_of_a_former_cluster_is_not_used_in_the_one_made_anew_at_its_addresses(
+    play: Play,
+) -> None:
+    """The new cluster gives the same id to somebody else; then batches are taken for each other's."""
+    await play.begin()
+    await play.wait(await play.send("old"))
+    cluster, told = play.cluster, play.cluster.metadata
+    cluster.metadata = lambda names: replace(told(names), cluster_id="another")  # type: ignore[method-assign]
+    cluster.add_topic("t", 3)
+    cluster.next_producer_id = 6  # ids begin again, too
+    cluster.offset = 5
+    other = Producer(cluster.runtime, ProducerConfig(cluster.bootstrap_servers, linger_ms=0))
+    await other.start()
+    await other.partition_count("t")
+    for value in (b"x", b"y"):
+        await play.wait([await other.send("t", value, partition=0)])
+    play.producer._cluster.refresh()
+    await play.world.clock.advance(200)
+    (mine,) = await play.send("mine")
+    assert await play.wait([mine]) == [2]
+    assert play.log() == ["x", "y", "mine"]
+    await other.close(timeout_ms=0)
+
+
+async def test_with_acks_0_a_leader_that_moved_on_is_noticed(play: Play) -> None:
+    await play.begin(acks=0)
+    await play.send("a")
+    await play.world.clock.advance(10)
+    play.cluster.move_leader("t", 0, 2)  # both brokers are up: a planned move
+    for _ in range(300):
+        await play.send("b")
+        await play.world.clock.advance(100)
+    assert "b" in play.log()  # 30 s of records, each reported as OK1

@@ -3,7 +3,7 @@
 from client.backoff import Backoff
 from client.batch import Batch, Compression, Identity
 from client.effects import Connect, RefreshMetadata
-from client.metadata_cache import MetadataCache
+from client.metadata_cache import Leader, MetadataCache
 from client.outcomes import Outcome
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
@@ -573,3 +573,82 @@ def test_closing_ends_everything_with_the_outcome_it_deserves() -> None:
     outcomes = [batch.outcome for batch in completed(bench.sender.give_up_all("closed"))]
     assert outcomes == [Outcome.INFO, Outcome.FAIL]
     assert bench.sender.buffered_bytes == 0
+
+
+def test_a_late_answer_about_the_old_topic_names_no_leader_of_the_new_one() -> None:
+    bench = Bench().ready().prove(0)
+    bench.put(0)
+    (sent,) = bench.sends()  # to broker 1, in the topic that is deleted now
+    bench.topic_id, bench.leaders = b"\x02" * 16, [(3, 0)] * 6
+    bench.tell()
+    bench.sender.metadata_changed(bench.now_ms)
+    # Broker 1 lags behind: it has just heard that 2 leads the old topic in epoch 9.
+    bench.answer(sent, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=(2, 9))
+    assert bench.cache.leader("t", 0) == Leader(3, 0)
+    (again,) = bench.sends(advance_ms=1_000)
+    assert again.broker_id == 3
+
+
+def test_a_partition_that_is_gone_does_not_end_the_search_for_anothers_leader() -> None:
+    bench = Bench().ready().prove(0)
+
+    def tell_of_another(topic_id: bytes, partitions: int) -> None:
+        rows = tuple(MetadataPartition(0, i, 1, 1, (1,), (1,), ()) for i in range(partitions))
+        told = MetadataTopic(0, "u", topic_id, rows)
+        bench.cache.update(MetadataResponse("c", 101, bench.offset, (), (told,)))
+        bench.offset += 1
+
+    bench.move(0, -1)
+    bench.put(0)
+    assert bench.drain() == [RefreshMetadata()]  # it waits for news of a leader
+    tell_of_another(b"\x06" * 16, 2)
+    queue = bench.sender.queue("u", 1)
+    bench.sender.open_batch(queue, 0)
+    bench.sender.append(queue, 5, None, b"v", (), None)
+    tell_of_another(b"\x07" * 16, 1)
+    effects = bench.sender.metadata_changed(0)
+    assert [done.topic for done in completed(effects)] == ["u"]
+    assert RefreshMetadata() in effects
+
+
+def test_a_new_leader_gets_batches_one_by_one_until_it_has_acknowledged_one() -> None:
+    bench = Bench().ready().prove(0)
+    bench.move(0, 2)
+    bench.put(0, size=900)
+    bench.put(0, size=900)
+    assert len(bench.sends()) == 1
+
+
+def test_who_writes_to_another_cluster_takes_another_id() -> None:
+    bench = Bench().ready().prove(0)
+    assert bench.sender.identity == Identity(7, 0)
+    rows = tuple(MetadataPartition(0, i, 1, 0, (1,), (1,), ()) for i in range(6))
+    brokers = tuple(MetadataBroker(n, "h", n, None) for n in (1, 2, 3))
+    topic = MetadataTopic(0, "t", b"\x05" * 16, rows)
+    bench.cache.update(MetadataResponse("another", 101, 1, brokers, (topic,)))
+    bench.sender.metadata_changed(0)
+    bench.put(0)
+    effects = bench.drain()
+    assert AskIdentity(-1, -1) in effects
+
+
+def test_a_silent_leader_of_the_old_topic_is_left_when_the_new_one_has_another() -> None:
+    bench = Bench().ready().prove(0)
+    bench.put(0)
+    (sent,) = bench.sends()
+    bench.topic_id, bench.leaders = b"\x02" * 16, [(3, 0)] * 6
+    bench.tell()
+    bench.sender.metadata_changed(bench.now_ms)
+    (again,) = bench.sends()
+    assert (again.broker_id, again.batches) == (3, sent.batches)
+
+
+def test_nobody_asks_for_an_id_for_ever_when_it_was_refused_and_nothing_waits() -> None:
+    bench = Bench()
+    bench.sender.connected(1)
+    bench.put(0)
+    assert AskIdentity(-1, -1) in bench.drain()
+    bench.sender.identity_failed(bench.now_ms, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+    assert bench.sender.buffered_bytes == 0
+    assert bench.drain(10_000) == []
+    assert bench.sender.next_deadline_ms() is None
