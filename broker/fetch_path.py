@@ -275,13 +275,12 @@ class FetchPath:
     def _follower_row(self, due: SessionRow[TopicPartition]) -> ReadRow | None:
         partition = self._partitions.get(due.key)
         refusal = due.refusal
-        if refusal is None:
-            if partition is None:
-                refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                code = partition.check_leader(due.leader_epoch)
-                if code is not ErrorCode.NONE:
-                    refusal = Refusal(code)
+        if partition is None:  # gone since it was listed: what was to be said of its log is void
+            refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            code = partition.check_leader(due.leader_epoch)
+            if code is not ErrorCode.NONE:
+                refusal = Refusal(code)
         if refusal is not None and refusal.diverging is None:
             return _error_row(due.key, partition, refusal.error_code)
         assert partition is not None

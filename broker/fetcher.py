@@ -271,7 +271,7 @@ class Fetchers:
             epoch, leader_end = answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset
             end_offset = partition.truncation_offset(epoch, leader_end)
             self._begin(row)
-            self._count_truncated(partition, end_offset)
+            self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
             level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
             effects.append(
                 Note(

@@ -325,15 +325,26 @@ class Partition:
         log = self.log
         if fetch_offset < log.log_start_offset:
             return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if last_fetched_epoch < 0 and fetch_offset > log.log_start_offset and not self._is_seated(replica_id):
+            # An empty log that begins later than ours: nothing tells that what it had was the same (D8).
+            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
         if last_fetched_epoch >= 0:
             found = log.end_offset_for_epoch(last_fetched_epoch)
             if found is None:
+                if fetch_offset == log.log_start_offset and self._is_seated(replica_id):
+                    return None  # retention has taken what both had up to here
                 return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
             if found[0] < last_fetched_epoch or found[1] < fetch_offset:
                 return Refusal(ErrorCode.NONE, found)
         if fetch_offset > log.log_end_offset:
             return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
         return None
+
+    def _is_seated(self, replica_id: int) -> bool:
+        """It has, or has had, all that is committed in this history: what is gone was deleted."""
+        registration = self.registration
+        assert registration is not None
+        return replica_id in registration.isr or replica_id in registration.elr
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, flushed_offset: int, now_ms: int
@@ -552,14 +563,15 @@ class Partition:
     def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int:
         """Where to cut after a diverging answer (R81, A-16): own end of that epoch, never above the leader's
         of the same epoch; where we do not have it own end of the next lower one. The log start when no epoch
-        so low is known: everything goes (D8)."""
+        so low is known: everything goes (D8). Also below the log start, where the log begins anew then: an
+        empty one at our start would lack what the leader has written since in between."""
         found = self.log.end_offset_for_epoch(diverging_epoch)
         if found is None:
-            return self.log.log_start_offset
+            return min(self.log.log_start_offset, leader_end_offset)
         epoch, end_offset = found
         if epoch == diverging_epoch:
             end_offset = min(end_offset, leader_end_offset)
-        return max(self.log.log_start_offset, min(end_offset, self.log.log_end_offset))
+        return min(end_offset, self.log.log_end_offset)
 
     def leader_answered(self, leader_high_watermark: int, leader_end: int) -> None:
         """Follow the leader's high watermark as far as our log goes, also backwards (R52). Only after a

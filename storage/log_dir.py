@@ -106,6 +106,7 @@ class LogDir:
         """Store recovery points and log starts; `current` is asked once nobody else writes, so that it cannot
         undo a `lower`."""
         async with self._writing:
+            self._check_online()
             recovery_points, log_starts = current()
             await self._store(RECOVERY_POINT_CHECKPOINT, self.recovery_points, recovery_points)
             self.recovery_points = recovery_points
@@ -115,6 +116,7 @@ class LogDir:
     async def store_high_watermarks(self, current: Callable[[], Offsets]) -> None:
         """Store the high watermarks; `current` is asked once nobody else writes."""
         async with self._writing:
+            self._check_online()
             high_watermarks = current()
             await self._store(HIGH_WATERMARK_CHECKPOINT, self.high_watermarks, high_watermarks)
             self.high_watermarks = high_watermarks
@@ -123,6 +125,7 @@ class LogDir:
         """Store what the logs' ends are promised to stay below, as they are shown; `current` is asked once
         nobody else writes."""
         async with self._writing:
+            self._check_online()
             ceilings = current()
             await self._store(CEILING_CHECKPOINT, self.ceilings, ceilings)
             self.ceilings = ceilings
@@ -138,6 +141,12 @@ class LogDir:
                 if stored.get(partition, 0) > offset:
                     stored[partition] = offset
                     await checkpoint.write_offsets(self._disk, self.file(name), stored)
+
+    def _check_online(self) -> None:
+        """It may have failed while a write waited: nobody has logs in it any more, and its files keep what
+        they told. Raises: DiskError."""
+        if self.failure is not None:
+            raise self.failure
 
     def has_rows_of(self, partition: TopicPartition) -> bool:
         """Whether some file speaks of the partition: of a new log of that name it would be a lie."""

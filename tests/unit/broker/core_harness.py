@@ -277,7 +277,7 @@ class CoreHarness:
         session: int = 1,
         number: int = 0,
         epoch: int = 0,
-        last_epoch: int = -1,
+        last_epoch: int | None = None,
         wait_ms: int = 500,
         flushed: int | None = None,
         max_bytes: int = 1 << 20,
@@ -288,6 +288,8 @@ class CoreHarness:
         rows: tuple[FetchPartition, ...] = ()
         if offset is not None:
             flushed = offset if flushed is None else flushed
+            if last_epoch is None:  # who has records has them of this epoch
+                last_epoch = epoch if offset and replica_id >= 0 else -1
             rows = (FetchPartition(TOPIC, 0, epoch, offset, last_epoch, flushed, max_bytes),)
         is_follower = replica_id >= 0
         return self.request(

@@ -1,6 +1,8 @@
 """Fetches of consumers and followers, and questions about offsets (R55, R80, F6, D-4)."""
 
-from broker.events import AnswerOffsets, LeftOut, Requested
+import pytest
+
+from broker.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, Requested
 from broker.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
 from broker.fetch_session import HIGH_WATERMARK_LINGER_MS
 from broker.partition import TopicPartition
@@ -389,3 +391,28 @@ def test_recent_sizes_are_bounded() -> None:
         sizes.appended(end_offset, 10)
     assert sizes.between(0, 10) == PLENTY_BYTES
     assert sizes.between(5 * SIZES_KEPT - 11, 5 * SIZES_KEPT - 1) == 100
+
+
+@pytest.mark.parametrize("last_epoch", [1, -1], ids=["diverging", "out of range"])
+def test_what_was_to_be_said_of_a_log_that_is_gone_before_there_is_room_is_void(
+    last_epoch: int,
+) -> None:
+    """R27, R83: its log dir has failed meanwhile; nobody is told to begin anew at -1."""
+    one, other = partition(1, leader_epoch=1), partition(1, index=1, leader_epoch=1)
+    harness = CoreHarness().join(one, other)
+    harness.produce(batch(5, size=200), index=0)
+    harness.produce(batch(1), index=1)
+    rows = (
+        FetchPartition(TOPIC, 0, 1, 0, -1, 0, 1 << 20),
+        FetchPartition(TOPIC, 1, 1, 9, last_epoch, 9, 1 << 20),
+    )
+    first = harness.request(FetchRequest(None, 2, 0, 500, 1, 100, rows, 1, 0))
+    answer = harness.answers[first]
+    assert isinstance(answer, AnswerFetch)
+    assert [row.partition_index for row in answer.rows] == [0]
+    harness.post(LogsOffline((TopicPartition(TOPIC, 1),)))
+    second = harness.request(FetchRequest(None, 2, 0, 500, 1, 100, (), 1, 1))
+    answer = harness.answers[second]
+    assert isinstance(answer, AnswerFetch)
+    (row,) = answer.rows
+    assert ErrorCode(row.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -12,7 +12,7 @@ from runtime.memory import memory_runtime, settle
 from runtime.memory_disk import MemoryDisk
 from storage.checkpoint import read_offsets, write_atomically
 from storage.config import LogConfig
-from storage.files import CEILING_CHECKPOINT, DELETED_SUFFIX
+from storage.files import CEILING_CHECKPOINT, DELETED_SUFFIX, HIGH_WATERMARK_CHECKPOINT
 from storage.meta_properties import LogDirRefused
 from tests.unit.storage.batches import batch, offsets, read_all
 from tests.unit.storage.crashing_disk import Crash, CrashingDisk
@@ -672,3 +672,25 @@ async def test_progress_of_loading_is_told() -> None:
     await process.manager.load(lambda topic: SMALL, lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
     assert offsets(process.manager.logs[TOPIC, 0]) == [(0, 1), (2, 1), (4, 1)]
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_checkpoints_of_a_dir_that_fails_meanwhile_stay_as_they_are() -> None:
+    """A-20: it has no logs any more, and its files must not say so."""
+    process, disk = await broker_with_two_logs()
+    process.high_watermarks.update({(TOPIC, 0): 6, (TOPIC, 1): 4})
+    await process.manager.checkpoint_high_watermarks()
+    managed = process.manager.managed((TOPIC, 1))
+    assert managed is not None
+    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 1): 1000})
+    path = managed.log_dir.file(HIGH_WATERMARK_CHECKPOINT)
+    assert await read_offsets(disk, path) == {("topic", 1): 4}
+    disk.fail("rename", "/b/recovery-point-offset-checkpoint.tmp")
+    await managed.log.flush()
+    await asyncio.gather(
+        process.manager.checkpoint_log_offsets(),
+        process.manager.checkpoint_high_watermarks(),
+    )
+    assert not managed.log_dir.is_online
+    assert await read_offsets(disk, path) == {("topic", 1): 4}
+    assert await read_offsets(disk, managed.log_dir.file(CEILING_CHECKPOINT)) == {("topic", 1): 1000}

@@ -1,0 +1,139 @@
+"""Logs whose beginning retention has taken: where they part from their leader, who may go on (R81, R83, D8)."""
+
+from broker.ceiling import Ceiling
+from broker.known_brokers import KnownBrokers
+from broker.partition import Partition, TopicPartition
+from metadata.partition import PartitionRegistration
+from protocol.errors import ErrorCode
+from runtime.memory import memory_runtime, settle
+from runtime.memory_disk import MemoryDisk
+from storage.config import LogConfig
+from storage.log import Log
+from tests.unit.storage.batches import batch, offsets
+
+KEY = TopicPartition(b"t" * 16, 0)
+#: the leader was elected uncleanly: its log ended at 60
+LED = PartitionRegistration((1, 2), (1,), 1, 7, 9, 1)
+
+
+async def make_log(
+    *epochs: tuple[int, int], segment_bytes: int = 1 << 20, disk: MemoryDisk | None = None
+) -> Log:
+    """Batches of ten records; (epoch, end offset) each."""
+    runtime, _ = memory_runtime(disk=disk)
+    config = LogConfig(segment_bytes=segment_bytes, retention_ms=1000)
+    log = await Log.open(runtime, "/data/topic-0", config, clean=False)
+    for epoch, end in epochs:
+        while log.log_end_offset < end:
+            data = batch(10)
+            if log.needs_roll(len(data)):
+                await log.roll()
+            log.append_as_leader(data, epoch)
+    await log.flush()
+    await settle()
+    return log
+
+
+def replica(broker_id: int, log: Log) -> Partition:
+    made = Partition(
+        broker_id,
+        KEY,
+        "topic",
+        log,
+        high_watermark=log.log_end_offset,
+        brokers=KnownBrokers(),
+        lag_ms_max=1000,
+        ceiling=Ceiling(1000, 1 << 40),
+        counts_flushed=False,
+    )
+    made.apply_registration(LED, 0)
+    return made
+
+
+async def fetch(leader: Partition, follower: Partition) -> bool:
+    """One fetch as `broker.fetcher` makes it; False when there was nothing more to do."""
+    log = follower.log
+    assert isinstance(log, Log)
+    assert isinstance(leader.log, Log)
+    refusal = leader.check_follower(2, -1, 7, log.log_end_offset, log.last_epoch)
+    if refusal is None:
+        data = leader.log.read(log.log_end_offset, 1 << 20, leader.log.log_end_offset)
+        return log.append_as_follower(data, leader_epoch=7) is not None
+    if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        await log.reset_to(leader.log.log_start_offset)
+    else:
+        assert refusal.diverging is not None
+        await log.truncate_to(follower.truncation_offset(*refusal.diverging))
+    follower.log_was_cut()
+    return True
+
+
+async def catch_up(leader_log: Log, follower_log: Log) -> None:
+    leader, follower = replica(1, leader_log), replica(2, follower_log)
+    assert leader.epoch_started(7, 60)
+    rounds = 0
+    while await fetch(leader, follower):
+        rounds += 1
+        assert rounds < 20, "it goes round in circles"
+
+
+async def test_a_follower_that_parts_below_its_log_start_has_all_that_its_leader_wrote() -> None:
+    """Its beginning was deleted by retention. What the new leader has written since is acknowledged, and must
+    not be missing where this replica leads next."""
+    follower = await make_log((5, 100), segment_bytes=100)
+    follower.config = LogConfig(segment_bytes=100, retention_bytes=100, retention_ms=None)
+    await follower.delete_old_segments(0, high_watermark=100)
+    assert 60 < follower.log_start_offset < 100
+    leader = await make_log((5, 60), (7, 120))
+    await catch_up(leader, follower)
+    assert follower.log_end_offset == 120
+    new = [row for row in offsets(leader) if row[1] == 7]
+    assert [row for row in offsets(follower) if row[1] == 7] == new
+
+
+async def test_a_follower_without_records_that_parts_below_its_log_start_catches_up() -> None:
+    """All its records have expired."""
+    follower = await make_log((5, 100))
+    for _ in range(2):
+        await follower.delete_old_segments(1 << 50, high_watermark=100)
+        await settle()
+    assert follower.log_start_offset == 100
+    leader = await make_log((5, 60), (7, 120))
+    await catch_up(leader, follower)
+    assert follower.log_end_offset == 120
+
+
+async def test_a_follower_that_lost_all_it_had_behind_its_log_start_has_all_that_its_leader_wrote() -> None:
+    """Its beginning was deleted by retention, the rest by a power loss."""
+    disk = MemoryDisk()
+    follower = await make_log((5, 90), segment_bytes=100, disk=disk)
+    await follower.roll()
+    await settle()
+    follower.config = LogConfig(segment_bytes=100, retention_bytes=0, retention_ms=None)
+    await follower.delete_old_segments(0, high_watermark=90)
+    follower.append_as_leader(batch(10), 5)
+    start = follower.log_start_offset
+    assert (start, follower.log_end_offset) == (90, 100)
+    disk.power_loss()
+    follower = await make_log(segment_bytes=100, disk=disk)
+    assert (follower.log_start_offset, follower.log_end_offset, follower.last_epoch) == (start, start, -1)
+    leader = await make_log((5, 60), (7, 150))
+    await catch_up(leader, follower)
+    new = [row for row in offsets(leader) if row[1] == 7]
+    assert [row for row in offsets(follower) if row[1] == 7] == new
+
+
+async def test_who_is_in_sync_is_not_out_of_range_when_all_has_expired_at_the_leader() -> None:
+    log = await make_log((5, 100))
+    for _ in range(2):
+        await log.delete_old_segments(1 << 50, high_watermark=100)
+        await settle()
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    leader = replica(1, log)
+    leader.apply_registration(PartitionRegistration((1, 2), (1, 2), 1, 8, 10, 2), 0)
+    log.start_epoch(8)
+    assert leader.epoch_started(8, 100)
+    follower = await make_log((5, 100))  # its retention pass comes minutes later
+    assert follower.log_start_offset == 0
+    refusal = leader.check_follower(2, -1, 8, follower.log_end_offset, follower.last_epoch)
+    assert refusal is None, refusal
