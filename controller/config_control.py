@@ -116,6 +116,9 @@ class ConfigControl:
             draft.write(ConfigRecord(*CLUSTER_RESOURCE, MIN_ISR, str(self._config.min_insync_replicas)))
             # partitions have the value of this node's file, or of another's that was active when they changed
             self._replication.refresh(draft, Cause(CauseKind.MIN_ISR_CONFIGURED))
+        if request.level:
+            # without ELR the last member has stayed (F7), also one that is no broker any more
+            self._replication.forget_unregistered(draft)
         if not request.level:
             self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
         return DONE

@@ -72,7 +72,8 @@ def _elect_preferred(
         text = f"the preferred replica {preferred} leads already"
         return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
     # nobody else is elected instead (B15)
-    if not draft.image.is_active(preferred) or preferred not in partition.electable:
+    key = (topic.topic_id, index)
+    if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
         text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
         return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
     situation = replication.situation(

@@ -223,11 +223,27 @@ def _assignment_and_isr(
     if assignment.original is not None:
         final = tuple(r for r in assignment.replicas if r not in assignment.removing)
         staying = tuple(r for r in isr if r in final)
-        if set(staying).issuperset(assignment.adding) and len(staying) >= effective_min_isr(
-            situation.min_insync_replicas, len(final)
+        if (
+            set(staying).issuperset(assignment.adding)
+            and len(staying) >= effective_min_isr(situation.min_insync_replicas, len(final))
+            and not _needs_leaver(assignment.removing, staying, wish, situation)
         ):
             return Assignment(final), staying
     return assignment, isr
+
+
+def _needs_leaver(
+    removing: tuple[int, ...], staying: tuple[int, ...], wish: Wish, situation: Situation
+) -> bool:
+    """Without ELR the last member of the ISR stays though it is fenced (F7): a reassignment may be complete
+    while only replicas that leave are there. Who is elected now must not be dropped by the same record."""
+    if wish.designated is not None:
+        return wish.designated in removing
+    return (
+        situation.mode is ElectionMode.UNCLEAN
+        and not any(map(situation.is_active, staying))
+        and any(map(situation.is_active, removing))
+    )
 
 
 def _difference(

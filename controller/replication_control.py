@@ -133,6 +133,17 @@ class ReplicationControl:
             for index, partition in topic.sorted_partitions():
                 self.change(draft, topic, index, partition, Wish(), situation, cause)
 
+    def forget_unregistered(self, draft: Draft) -> None:
+        """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8 Q9)."""
+        image = draft.image
+        for topic, index, partition in image.leaderless_partitions():
+            gone = tuple(replica for replica in partition.isr if replica not in image.brokers)
+            if gone:
+                wish = Wish(tuple(r for r in partition.isr if r not in gone), forgotten=gone)
+                situation = self.situation(image, topic.name, image.is_active)
+                cause = Cause(CauseKind.UNREGISTRATION, gone[0])
+                self.change(draft, topic, index, partition, wish, situation, cause)
+
     def situation(
         self,
         image: MetadataImage,

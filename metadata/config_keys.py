@@ -112,6 +112,9 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _string("holdfast.cluster.id", None, "Name of the cluster, the same on all its nodes.", required=True),
     _string("holdfast.http.listener", "", "host:port of /livez, /readyz, /metrics and /v1/...; empty: none."),
     _bool("holdfast.metrics.partition.level", True, "Metrics of single partitions."),
+    # Controllers decide by these; brokers read them, too, to tell what is in force where all share one file.
+    _bool("unclean.leader.election.enable", False, "Elect any live replica when no complete one is left."),
+    _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
 )
 
 #: Read by controllers only.
@@ -122,14 +125,12 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
         True,
         "Level of eligible.leader.replicas.version in a new cluster.",
     ),
-    _bool("unclean.leader.election.enable", False, "Elect any live replica when no complete one is left."),
     _int(
         "unclean.leader.election.interval.ms",
         300_000,
         "Period of the pass that retries unclean elections.",
         1,
     ),
-    _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
     _int(
         "unclean.recovery.timeout.ms",
         300_000,

@@ -1,4 +1,4 @@
-"""Logs whose beginning retention has taken: where they part from their leader, who may go on (R81, R83, D8)."""
+"""Logs whose beginning retention has taken: where they part from their leader, who goes on (R81, R83, D8)."""
 
 from broker.ceiling import Ceiling
 from broker.known_brokers import KnownBrokers

@@ -170,7 +170,12 @@ class SecondCluster:
         if part.original is not None:
             final = [r for r in part.replicas if r not in part.removing]
             stay = new_isr & set(final)
-            if part.adding <= stay and len(stay) >= min(configured, len(final)):
+            up = {r for r in part.replicas if self.active(r)}
+            # not by the record that elects one of those that go, where none of the others is there
+            needed = chosen in part.removing or (
+                mode == "unclean" and chosen is None and not stay & up and bool(part.removing & up)
+            )
+            if part.adding <= stay and len(stay) >= min(configured, len(final)) and not needed:
                 part.replicas, part.adding, part.removing, part.original = final, set(), set(), None
                 new_isr = stay
         replicas = set(part.replicas)

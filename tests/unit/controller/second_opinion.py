@@ -292,6 +292,11 @@ class SecondOpinion(SecondCluster):
         was, self.elr = self.elr, bool(level)
         if level:
             self.cluster.setdefault("min.insync.replicas", "1")
+            for name in self.every(
+                leaderless=True
+            ):  # whom F7 has kept, though it is no broker any more (B10)
+                for gone in self.parts[name].isr - self.brokers.keys():
+                    self.change(name, isr=self.parts[name].isr - {gone}, gone=gone)
         elif was:
             for name in self.every():
                 self.change(name, mode="online")

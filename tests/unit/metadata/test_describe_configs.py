@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.config_keys import CLUSTER_KEYS, TOPIC_KEYS
-from metadata.configs import parse_value, read_keys
+from metadata.configs import BROKER_FILE_KEYS, CONTROLLER_FILE_KEYS, parse_value, read_keys
 from metadata.delta import MetadataDelta
 from metadata.describe_configs import describe_configs_response
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
@@ -143,3 +143,26 @@ def test_a_resource_that_is_named_twice_is_described_once() -> None:
     answer = describe_configs_response(make_image(), DescribeConfigsRequest(asked), {})
     assert [row.error_code for row in answer.results] == [0, 0, ErrorCode.INVALID_REQUEST]
     assert [len(row.configs) > 0 for row in answer.results] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["unclean.recovery.manager.enabled", "unclean.leader.election.enable"])
+def test_brokers_and_controllers_tell_the_same_of_what_controllers_decide_by(name: str) -> None:
+    """One file for all nodes, as in docker compose; every tool asks a broker."""
+    value = "false" if name == "unclean.recovery.manager.enabled" else "true"
+    common = {
+        "node.id": "1",
+        "listeners": "PLAINTEXT://h:1",
+        "controller.quorum.voters": "9@h:2",
+        "holdfast.cluster.id": "c",
+        "log.dirs": "/d",
+        name: value,
+    }
+    of_controller, _ = read_keys(CONTROLLER_FILE_KEYS, {**common, "process.roles": "controller"}, {})
+    of_broker, _ = read_keys(BROKER_FILE_KEYS, {**common, "process.roles": "broker"}, {})
+    request = DescribeConfigsRequest((ConfigResource(*CLUSTER_RESOURCE, (name,)),))
+
+    def told(static: dict[str, object]) -> str | None:
+        return describe_configs_response(MetadataImage(), request, static).results[0].configs[0].value
+
+    assert told(of_controller) == value
+    assert told(of_broker) == value
