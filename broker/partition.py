@@ -325,9 +325,6 @@ class Partition:
         log = self.log
         if fetch_offset < log.log_start_offset:
             return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if last_fetched_epoch < 0 and fetch_offset > log.log_start_offset and not self._is_seated(replica_id):
-            # An empty log that begins later than ours: nothing tells that what it had was the same (D8).
-            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
         if last_fetched_epoch >= 0:
             found = log.end_offset_for_epoch(last_fetched_epoch)
             if found is None:

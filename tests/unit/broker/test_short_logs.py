@@ -6,7 +6,6 @@ from broker.partition import Partition, TopicPartition
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
 from runtime.memory import memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
 from storage.config import LogConfig
 from storage.log import Log
 from tests.unit.storage.batches import batch, offsets
@@ -16,11 +15,9 @@ KEY = TopicPartition(b"t" * 16, 0)
 LED = PartitionRegistration((1, 2), (1,), 1, 7, 9, 1)
 
 
-async def make_log(
-    *epochs: tuple[int, int], segment_bytes: int = 1 << 20, disk: MemoryDisk | None = None
-) -> Log:
+async def make_log(*epochs: tuple[int, int], segment_bytes: int = 1 << 20) -> Log:
     """Batches of ten records; (epoch, end offset) each."""
-    runtime, _ = memory_runtime(disk=disk)
+    runtime, _ = memory_runtime()
     config = LogConfig(segment_bytes=segment_bytes, retention_ms=1000)
     log = await Log.open(runtime, "/data/topic-0", config, clean=False)
     for epoch, end in epochs:
@@ -101,26 +98,6 @@ async def test_a_follower_without_records_that_parts_below_its_log_start_catches
     leader = await make_log((5, 60), (7, 120))
     await catch_up(leader, follower)
     assert follower.log_end_offset == 120
-
-
-async def test_a_follower_that_lost_all_it_had_behind_its_log_start_has_all_that_its_leader_wrote() -> None:
-    """Its beginning was deleted by retention, the rest by a power loss."""
-    disk = MemoryDisk()
-    follower = await make_log((5, 90), segment_bytes=100, disk=disk)
-    await follower.roll()
-    await settle()
-    follower.config = LogConfig(segment_bytes=100, retention_bytes=0, retention_ms=None)
-    await follower.delete_old_segments(0, high_watermark=90)
-    follower.append_as_leader(batch(10), 5)
-    start = follower.log_start_offset
-    assert (start, follower.log_end_offset) == (90, 100)
-    disk.power_loss()
-    follower = await make_log(segment_bytes=100, disk=disk)
-    assert (follower.log_start_offset, follower.log_end_offset, follower.last_epoch) == (start, start, -1)
-    leader = await make_log((5, 60), (7, 150))
-    await catch_up(leader, follower)
-    new = [row for row in offsets(leader) if row[1] == 7]
-    assert [row for row in offsets(follower) if row[1] == 7] == new
 
 
 async def test_who_is_in_sync_is_not_out_of_range_when_all_has_expired_at_the_leader() -> None:
