@@ -473,16 +473,10 @@ def _provable(
     (Raft's figure 8). The last known ELR held everything, so the best of them has it all; and a log that ends
     in the same epoch was written by the same leader, so a longer one holds all of that and more. If all of
     them are empty, nothing was ever committed or all that was is gone: whoever has records leads (R66).
-
-    An empty log that begins elsewhere begins where everything was committed (retention, R83): it tells no
-    epoch any more, and who ends below has lost some of that.
     """
     if not _waits_for_all_known(partition, strategy):
         return replies
     known = {replica: reply for replica, reply in replies.items() if replica in partition.last_known_elr}
-    begun = max((reply.end_offset for reply in known.values() if reply.last_epoch < 0), default=0)
-    replies = {replica: reply for replica, reply in replies.items() if reply.end_offset >= begun}
-    known = {replica: reply for replica, reply in known.items() if reply.end_offset >= begun}
     best = known[best_log(partition, known)]
     if best.end_offset == 0:
         return replies

@@ -358,10 +358,7 @@ class BestLogWins(Property):
         unclean = seen.world.shape.over_budget or seen.image.topic_config(
             topic, "unclean.leader.election.enable"
         )
-        told = [logs[b] for b in change.before.last_known_elr if b in logs]
-        # An empty log begins where everything was committed: who ends below that has lost some.
-        begun = max((end_offset for epoch, end_offset in told if epoch < 0), default=0)
-        known = max((one for one in told if one[1] >= begun), default=(-1, 0))
+        known = max((logs[b] for b in change.before.last_known_elr if b in logs), default=(-1, 0))
         best = [max(logs.values())]
         if known[1]:
             # a later epoch from outside the last known ELR proves nothing; Aggressive takes it all the same
@@ -371,15 +368,15 @@ class BestLogWins(Property):
             seen.broken(self, index, f"{leader} is elected of {logs}")
         if missing and not unclean:
             seen.broken(self, index, f"{missing} of {change.before} were not compared: {logs}")
-        for broker_id, log in logs.items():
+        for broker_id, told in logs.items():
             view = seen.live_replica(index, broker_id)
-            if log[1] < 0 or view is None or view.role is Role.LEADER or view.registration is None:
+            if told[1] < 0 or view is None or view.role is Role.LEADER or view.registration is None:
                 continue
             # Without a leader a log does not grow either: who feeds it leads no more.
             end = view.log.last_epoch, view.end_offset
-            if end != log and not view.history.cut:
+            if end != told and not view.history.cut:
                 if view.registration.leader_epoch <= change.before.leader_epoch:
-                    seen.broken(self, index, f"{broker_id} told of {log}, its log ends at {end} (D-3)")
+                    seen.broken(self, index, f"{broker_id} told of {told}, its log ends at {end} (D-3)")
 
 
 class ReassignmentKeepsData(Property):

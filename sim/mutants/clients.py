@@ -104,6 +104,8 @@ def never_idempotent(
     breaks="R93",
     by="doubled",
     setting=LOSING_PRODUCERS,
+    masked="a new leader gets one batch at a time, so nothing that may be stored is behind a gap; the pair "
+    "is proof-outlives-leaders (seed 1: doubled)",
 )
 def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     """After a gap, batches that may be stored are sent again under the next epoch."""
@@ -130,6 +132,21 @@ def fills_pipeline_before_proof(
 ) -> Any:
     """A new epoch of the producer has five batches in flight before the first is acknowledged."""
     self._proven = True
+    return original(self, now_ms, identity, leader_epoch)
+
+
+@mutant(
+    PartitionQueue,
+    "next_batch",
+    breaks="R93, R95",
+    by="reordered doubled",
+    setting=LOSING_PRODUCERS,
+    gap="a leader that does not know the producer refuses its first batch for another reason, and not the "
+    "second: a unit test of the producer has that order",
+)
+def proof_outlives_leaders(original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int) -> Any:
+    """A leader of which nothing is known yet gets five batches at once."""
+    self._leader_epoch = leader_epoch
     return original(self, now_ms, identity, leader_epoch)
 
 

@@ -93,13 +93,3 @@ def test_unregistered_last_member_kept_without_elr_does_not_hold_up_recovery_wit
             quorum.fire_timer(quorum.now_ms + 300_000)
         quorum.heartbeat(other)
     assert quorum.partition("t").leader == other
-
-
-def test_an_emptied_log_is_not_behind_one_that_has_lost_its_tail() -> None:
-    """R66: it begins where everything was committed; retention has taken the rest, and its epoch."""
-    scenario = play("""broker 1 2 3
-        partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3) leader_epoch=4
-        fence 1
-        log_info 2 t-0 last_epoch=-1 end_offset=50
-        log_info 3 t-0 last_epoch=3 end_offset=45""")
-    assert scenario.quorum.partition("t").leader == 2
