@@ -4,6 +4,7 @@ from broker.partition import Role
 from controller.decisions import CauseKind
 from controller.election import ElectionReason
 from metadata.image import MetadataImage
+from metadata.partition import PartitionRegistration
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -35,9 +36,14 @@ _ELECTS = (
 
 
 class ValidControllerState(Property):
-    """The leader is in the ISR, and nobody in the ISR is fenced; without ELR the last member may be (F7)."""
+    """The leader is in the ISR, and nobody in the ISR is fenced; without ELR the last member may be (F7), and
+    stays when ELR is switched on, until the partition changes."""
 
     name = "I-5 ValidControllerState"
+
+    def __init__(self) -> None:
+        #: {partition: as it was when it was last seen with a fenced member, without ELR}
+        self._kept: dict[int, PartitionRegistration] = {}
 
     def metadata_committed(self, seen: Observer) -> None:
         image = seen.image
@@ -49,8 +55,11 @@ class ValidControllerState(Property):
                 seen.broken(self, index, f"the leader is not in the ISR: {row}")
             for broker_id in row.isr:
                 registration = image.brokers.get(broker_id)
-                is_fenced = registration is None or registration.is_fenced
-                if is_fenced and (image.elr_enabled or row.leader is not None):
+                if registration is not None and not registration.is_fenced:
+                    continue
+                if row.leader is None and not image.elr_enabled:
+                    self._kept[index] = row
+                elif registration is None or row.leader is not None or self._kept.get(index) is not row:
                     seen.broken(self, index, f"broker {broker_id} is fenced, the ISR is {row.isr}")
 
 

@@ -303,6 +303,20 @@ def test_who_is_fenced_is_in_no_isr_i5(
     assert (said is not None) is is_broken
 
 
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_fenced_member_from_before_elr_stays_until_its_partition_changes_i5(changes: bool) -> None:
+    """F7; seed 121 of the band switched-elr as it was before."""
+    scene = Scene(partitions.ValidControllerState())
+    scene.ghost.row = row(leader=None, isr=(1,))
+    scene.set_image(image((1,), elr=False, row=scene.ghost.row))
+    scene.property.metadata_committed(scene.seen)
+    if changes:
+        scene.ghost.row = row(leader=None, isr=(1,), partition_epoch=21)
+    scene.set_image(image((1,), row=scene.ghost.row))
+    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
+    assert (said is not None) is changes
+
+
 def proposal(
     isr: tuple[tuple[int, int], ...],
     *,
