@@ -51,6 +51,14 @@ def leader(scene: Scene, **given: Any) -> ReplicaView:
     return view
 
 
+def reached(scene: Scene, one: ReplicasRefineModel, high_watermark: int) -> None:
+    """The leader has come so far."""
+    first = leader(scene)
+    was = before(first, high_watermark=1)
+    _at(first, high_watermark)
+    one.replica_changed(scene.seen, first, was, [])
+
+
 # --- registrations and roles -----------------------------------------------------------------------------
 
 
@@ -314,10 +322,7 @@ def test_a_follower_is_cut_where_the_models_is_a16(own: list[BatchMark], end: in
 @pytest.mark.parametrize(("told_end", "problem"), [(2, ""), (3, "its leader reached 2")])
 def test_a_follower_believes_in_no_more_than_its_leader_r52(told_end: int, problem: str) -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
-        first = leader(scene)
-        was = before(first, high_watermark=1)
-        _at(first, 2)
-        one.replica_changed(scene.seen, first, was, [])
+        reached(scene, one, 2)
         view = follows(view_of(scene, 2, THEIRS))
         was = before(view)
         return view, was, _at(view, told_end)
@@ -335,10 +340,7 @@ def test_what_it_was_told_may_come_true_after_the_epoch_when_it_waits_for_the_lo
     """A reset to the leader's log start (R83) ends after the leader is gone. Seed 10320 as it was before."""
 
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
-        first = leader(scene)
-        was = before(first, high_watermark=1)
-        _at(first, 2)
-        one.replica_changed(scene.seen, first, was, [])
+        reached(scene, one, 2)
         view = follows(view_of(scene, 2, THEIRS))
         waiting = {view.replica.key} if waits else set()
         view.broker.node = SimpleNamespace(  # type: ignore[assignment]
@@ -361,10 +363,7 @@ def test_what_it_was_told_may_come_true_after_the_epoch_when_it_waits_for_the_lo
 )
 def test_a_follower_believes_in_nothing_that_diverges_r82(own: list[BatchMark], problem: str) -> None:
     def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
-        first = leader(scene)
-        was = before(first, high_watermark=1)
-        _at(first, 3)
-        one.replica_changed(scene.seen, first, was, [])
+        reached(scene, one, 3)
         view = follows(view_of(scene, 2, own))
         was = before(view)
         return view, was, _at(view, 3)

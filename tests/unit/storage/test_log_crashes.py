@@ -104,6 +104,24 @@ def knows_itself(log: Log) -> bool:
     return not is_new or log.append_as_follower(sent(log.log_end_offset, leader_epoch=1)) is not None
 
 
+async def crash_in(
+    work: Callable[[Log], Awaitable[None]], how: Crash, step: int
+) -> tuple[CrashingDisk, bytes, bool]:
+    """Crash at a step of the work on a flushed log, or right behind it: the disk, what was in the log, and
+    whether the work was done."""
+    crashing = CrashingDisk(MemoryDisk(), how=how)
+    log, whole = await flushed_log(crashing)
+    crashing.crash_at = len(crashing.steps) + step
+    try:
+        await work(log)
+    except DiskError:
+        assert crashing.is_dead
+    was_done = not crashing.is_dead
+    if was_done:
+        crashing.crash()
+    return crashing, whole, was_done
+
+
 @pytest.mark.parametrize("how", Crash)
 @pytest.mark.parametrize(
     ("work", "is_sound"),
@@ -120,21 +138,11 @@ async def test_a_log_is_sound_and_knows_itself_whenever_it_crashes_and_crashes_a
 ) -> None:
     crashes, was_done = 0, False
     while not was_done:
-        disk = MemoryDisk()
-        crashing = CrashingDisk(disk, how=how)
-        log, whole = await flushed_log(crashing)
-        crashing.crash_at = len(crashing.steps) + crashes
-        try:
-            await work(log)
-        except DiskError:
-            assert crashing.is_dead
-        was_done = not crashing.is_dead
-        if was_done:
-            crashing.crash()
+        crashing, whole, was_done = await crash_in(work, how, crashes)
         crashes += 1
         again, was_opened = 0, False
         while not was_opened:
-            starting = CrashingDisk(deepcopy(disk), again, how=how)
+            starting = CrashingDisk(deepcopy(crashing.inner), again, how=how)
             try:
                 await open_log(starting)
             except DiskError:
@@ -159,16 +167,7 @@ async def test_a_crash_while_a_log_is_dropped_leaves_nothing_of_it_in_the_one_th
     checkpoint of its start has been written before the crash."""
     crashes, begun, was_done = 0, 0, False
     while not was_done:
-        crashing = CrashingDisk(MemoryDisk(), how=how)
-        log, whole = await flushed_log(crashing)
-        crashing.crash_at = len(crashing.steps) + crashes
-        try:
-            await log.reset_to(INSIDE)
-        except DiskError:
-            assert crashing.is_dead
-        was_done = not crashing.is_dead
-        if was_done:
-            crashing.crash()
+        crashing, whole, was_done = await crash_in(begin_inside, how, crashes)
         crashes += 1
         log = await open_log(crashing.inner, INSIDE)
         story = f"after {crashing.steps[-3:]}"
