@@ -78,7 +78,7 @@ class ProducePath:
         deadline_ms = now_ms + max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
         context = ProduceContext(reply_to, acks, deadline_ms, len(request.partitions))
         batches: list[BatchToAppend] = []
-        reason: str | None = None
+        refusal: tuple[ErrorCode, str] | None = None
         is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
         for index, row in enumerate(request.partitions):
             key = TopicPartition(row.topic_id, row.partition_index)
@@ -105,10 +105,9 @@ class ProducePath:
                     continue
                 refusal = checked
             context.rows[index] = self._refused(key, *refusal)
-            reason = f"a write with acks 0 was refused with {refusal[0].name}: {refusal[1]}"
         effects: list[Effect] = []
         if acks == _NO_ANSWER:
-            effects.append(Drop(reply_to, reason))
+            effects.append(Drop(reply_to, None if refusal is None else _unheard(*refusal)))
         if batches:
             context.outstanding = len(batches)
             effects.append(Append(context, tuple(batches)))
@@ -305,6 +304,10 @@ class ProducePath:
         return ProducePartitionResponse(
             key.topic_id, key.partition_index, code, text, -1, -1, leader_id, leader_epoch
         )
+
+
+def _unheard(code: ErrorCode, text: str) -> str:
+    return f"a write with acks 0 was refused with {code.name}: {text}"
 
 
 def _reached(partition: Partition, acks: int) -> int:
