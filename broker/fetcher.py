@@ -29,7 +29,13 @@ from broker.events import (
 )
 from broker.partition import Partition, TopicPartition
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, ForgottenPartition
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    ForgottenPartition,
+)
 
 #: Requests of one session that may be unanswered: one that waits at the leader and one that lists more rows.
 IN_FLIGHT_MAX = 2
@@ -255,32 +261,14 @@ class Fetchers:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # R83 as D8 decides: nothing of ours is known to match any more, start where the leader starts.
             self._begin(row)
-            self._count_truncated(partition, partition.log.log_start_offset)
-            effects.append(
-                Note(
-                    Level.WARNING,
-                    f"{_name(partition)}: {_span(partition)} is out of the range of leader "
-                    f"{partition.leader_id}, dropped; going on at its start {answer.log_start_offset}",
-                )
-            )
-            effects.append(Reset(key, answer.log_start_offset))
+            story = f"is out of the range of leader {partition.leader_id}"
+            effects.extend(self._began_anew(partition, story, answer.log_start_offset))
         elif code != ErrorCode.NONE:
             self._pause(row, now_ms)
         elif answer.diverging_epoch is not None:
             # R82: before anything is learnt from this answer.
-            epoch, leader_end = answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset
-            end_offset = partition.truncation_offset(epoch, leader_end)
             self._begin(row)
-            self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
-            level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
-            effects.append(
-                Note(
-                    level,
-                    f"{_name(partition)}: {_span(partition)} parts from leader "
-                    f"{partition.leader_id} in epoch {epoch}, truncated to {end_offset}",
-                )
-            )
-            effects.append(Truncate(key, end_offset))
+            effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
         elif len(answer.records):
             row.failures = 0
             row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
@@ -289,6 +277,24 @@ class Fetchers:
         else:
             row.failures = 0
             partition.leader_answered(answer.high_watermark, answer.log_end_offset)
+
+    def _parted(self, partition: Partition, known: EpochEndOffset, leader_start: int) -> tuple[Effect, ...]:
+        """Our log is not the beginning of the leader's; up to our last epoch it knows none above `known`."""
+        story = f"parts from leader {partition.leader_id} in epoch {known.epoch}"
+        end_offset = partition.truncation_offset(known.epoch, known.end_offset)
+        if end_offset is None:
+            return self._began_anew(partition, story, leader_start)
+        self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
+        level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
+        text = f"{_name(partition)}: {_span(partition)} {story}, truncated to {end_offset}"
+        return Note(level, text), Truncate(partition.key, end_offset)
+
+    def _began_anew(self, partition: Partition, story: str, leader_start: int) -> tuple[Effect, ...]:
+        self._count_truncated(partition, partition.log.log_start_offset)
+        text = (
+            f"{_name(partition)}: {_span(partition)} {story}, dropped; going on at {leader_start}, its start"
+        )
+        return Note(Level.WARNING, text), Reset(partition.key, leader_start)
 
     def appended(
         self, key: TopicPartition, error_message: str | None, must_flush: bool, now_ms: int

@@ -557,14 +557,15 @@ class Partition:
 
     # --- follower -------------------------------------------------------------------------------------------
 
-    def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int:
+    def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int | None:
         """Where to cut after a diverging answer (R81, A-16): own end of that epoch, never above the leader's
-        of the same epoch; where we do not have it own end of the next lower one. The log start when no epoch
-        so low is known: everything goes (D8). Also below the log start, where the log begins anew then: an
-        empty one at our start would lack what the leader has written since in between."""
+        of the same epoch; where we do not have it own end of the next lower one. 0 when no epoch so low is
+        known: everything goes (D8). None when the beginning is deleted besides: what there was parts from the
+        leader's as well, so the log begins anew where the leader's does. An empty one at our start would lack
+        what the leader has written since below it. May be below the log start, too, where both were equal."""
         found = self.log.end_offset_for_epoch(diverging_epoch)
         if found is None:
-            return min(self.log.log_start_offset, leader_end_offset)
+            return None if self.log.log_start_offset else 0
         epoch, end_offset = found
         if epoch == diverging_epoch:
             end_offset = min(end_offset, leader_end_offset)

@@ -45,8 +45,7 @@ class MemoryLog:
         self.epochs.truncate_from_end(end_offset)
         self.log_end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
-        found = self.epochs.epoch_at(end_offset - 1) if end_offset > self.log_start_offset else None
-        self.last_epoch = -1 if found is None else found
+        self.last_epoch = self.epochs.last_written(end_offset)
 
     def reset_to(self, offset: int) -> None:
         self.epochs.clear()

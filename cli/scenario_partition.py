@@ -53,7 +53,7 @@ class PartitionScenario:
             "waiting": self._waiting,
             # latest
             "latest": self._latest,
-            # diverging epoch=1 end=7
+            # diverging epoch=1 end=7 start=0
             "diverging": self._diverging,
             # leader_hwm 12
             "leader_hwm": self._leader_hwm,
@@ -189,9 +189,13 @@ class PartitionScenario:
 
     def _diverging(self, command: Command) -> list[str]:
         end_offset = self._partition.truncation_offset(command.integer("epoch"), command.integer("end"))
-        self._alone.log.truncate_to(end_offset)
+        if end_offset is None:
+            self._alone.log.reset_to(command.integer("start", 0))
+        else:
+            self._alone.log.truncate_to(end_offset)
         self._partition.log_was_cut()
-        return [f"truncate to {end_offset}", *self._state()]
+        done = "begin anew" if end_offset is None else f"truncate to {end_offset}"
+        return [done, *self._state()]
 
     def _leader_hwm(self, command: Command) -> list[str]:
         if self._partition.role is Role.LEADER:

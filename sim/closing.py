@@ -2,7 +2,8 @@
 and deleted, and each question must be answered as it is (L-10).
 
 Owns the list, and what the true answers are; they are worked out from what the quorum has committed and from
-the replicas themselves. The acts are at a topic of its own, so that nothing of the load changes.
+the replicas themselves. The acts are at a topic of its own, so that nothing of the load changes; but what is
+left of that stays from now on, however old it becomes while it is read.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -34,6 +35,10 @@ class Wish(NamedTuple):
 
 def wishes(world: World) -> Iterator[Wish]:
     """In the order in which they are to be fulfilled."""
+    for topic in world.topics:
+        if "retention.ms" in topic.configs:
+            act = admin.set_config(Resource.topic(topic.name), "retention.ms", "-1")
+            yield _kept(world, topic.name, act)
     for what, act in _acts(world):
         yield _done(world, what, act)
     for what, ask, truth in _questions(world):
@@ -59,6 +64,21 @@ def fulfil(world: World, wish: Wish, within_ms: int) -> None:
 
 def _done(world: World, what: str, act: Act) -> Wish:
     return Wish(what, act, lambda: act.is_done(_image(world)))
+
+
+def _kept(world: World, topic: str, act: Act) -> Wish:
+    """Done when every broker knows."""
+
+    def is_kept() -> bool:
+        image = _image(world)
+        nodes = [broker.node for broker in world.brokers if broker.node is not None]
+        logs = [row for node in nodes for row in node.log_manager.logs.items()]
+        return act.is_done(image) and not any(
+            topic_id == image.topic_ids.get(topic) and log.config.retention_ms is not None
+            for (topic_id, _), log in logs
+        )
+
+    return Wish(f"keep all of {topic}", act, is_kept)
 
 
 def _acts(world: World) -> list[tuple[str, Act]]:

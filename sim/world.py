@@ -186,7 +186,12 @@ class World:
         if not self.shape.retention:
             return {}
         draw = self.choices.stream("retention").draw
-        return {"segment.bytes": str(1_024 + draw(3_000)), "retention.bytes": str(draw(6_000))}
+        configs = {"segment.bytes": str(1_024 + draw(3_000)), "retention.bytes": str(draw(6_000))}
+        draw = self.choices.stream("retention.time").draw
+        if draw(2):
+            # Shorter than a partition is without a leader at times: all that it has expires then.
+            configs["retention.ms"] = str((150, 500, 1_500, 4_000)[draw(4)])
+        return configs
 
     def _topic(self, number: int) -> Topic:
         shape = self.shape

@@ -2,7 +2,8 @@
 
 Owns the file. What the batches say wins over what the file says: the cache is cut to the log's end, taken
 from the scan where there was one, compared with the first and last batch of every other segment, and rebuilt
-from all headers when anything disagrees (D8). Never truncates a log.
+from all headers when anything disagrees (D8). The epoch of the record right below the log start is known from
+here alone; its row stands first, and twice, which no two entries can. Never truncates a log.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ _HEADERS_PER_TURN = 1000
 
 async def store_epochs(disk: Disk, folder: str, cache: LeaderEpochCache) -> None:
     """Replace the file, durably. Raises: DiskError."""
-    text = checkpoint.encode_rows(cache.entries)
+    text = checkpoint.encode_rows(_rows(cache))
     await checkpoint.write_atomically(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}", text)
 
 
@@ -38,15 +39,31 @@ async def load_epochs(
     disk: Disk, folder: str, in_file: list[EpochEntry], found: RecoveredSegments
 ) -> LeaderEpochCache:
     """The cache that agrees with the log, stored again if the file did not. Raises: DiskError."""
-    cache = _merge(in_file, found)
+    below, entries = _divided(in_file)
+    if found.is_new or (below is not None and below.start_offset != found.segments[0].base_offset):
+        below = None
+    cache = _merge(entries, below, found)
     if cache is None or not all(_agrees(cache, segment) for segment in found.segments):
-        cache = await _rebuild(found.segments)
-    if list(cache.entries) != in_file:
+        cache = await _rebuild(found.segments, below)
+    if _rows(cache) != in_file:
         await store_epochs(disk, folder, cache)
-    return LeaderEpochCache(cache.entries)
+    return LeaderEpochCache(cache.entries, cache.below)
 
 
-def _merge(in_file: Iterable[EpochEntry], found: RecoveredSegments) -> LeaderEpochCache | None:
+def _rows(cache: LeaderEpochCache) -> list[EpochEntry]:
+    below = [cache.below] * 2 if cache.below is not None else []
+    return [*below, *cache.entries]
+
+
+def _divided(rows: list[EpochEntry]) -> tuple[EpochEntry | None, list[EpochEntry]]:
+    if len(rows) > 1 and rows[0] == rows[1]:
+        return rows[0], rows[2:]
+    return None, rows
+
+
+def _merge(
+    in_file: Iterable[EpochEntry], below: EpochEntry | None, found: RecoveredSegments
+) -> LeaderEpochCache | None:
     """The file's entries up to where the scan began, the scan's from there on; None when they do not rise.
     What began below the first segment is of another log: retention stores where its log begins before it
     deletes, and who drops a log to begin anew (R83) may be stopped before the file says so."""
@@ -59,7 +76,7 @@ def _merge(in_file: Iterable[EpochEntry], found: RecoveredSegments) -> LeaderEpo
     for before, after in pairwise(entries):
         if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
             return None
-    return LeaderEpochCache(entries)
+    return LeaderEpochCache(entries, below)
 
 
 def _agrees(cache: LeaderEpochCache, segment: Segment) -> bool:
@@ -72,8 +89,8 @@ def _agrees(cache: LeaderEpochCache, segment: Segment) -> bool:
     )
 
 
-async def _rebuild(segments: list[Segment]) -> LeaderEpochCache:
-    cache = LeaderEpochCache()
+async def _rebuild(segments: list[Segment], below: EpochEntry | None) -> LeaderEpochCache:
+    cache = LeaderEpochCache(below=below)
     seen = 0
     for segment in segments:
         for _, header in segment.headers(0, segment.size):

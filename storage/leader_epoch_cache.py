@@ -1,9 +1,10 @@
 """Which leader epoch wrote which offsets: the list that truncation by diverging epoch goes by (R80, R81,
 R85).
 
-Owns the entries (epoch, start offset), strictly rising in both (I-18). Never touches a file; the log stores
-`rows` when `version` has moved. An epoch may have an entry without data (R54): a new leader notes where it
-began.
+Owns the entries (epoch, start offset), strictly rising in both (I-18), and the epoch of the record right
+below the log start: a log of which nothing is left, by retention or by a power loss, is compared by it. Never
+touches a file; the log stores both when `version` has moved. An epoch may have an entry without data (R54): a
+new leader notes where it began.
 """
 
 from bisect import bisect_right
@@ -28,15 +29,19 @@ class EpochEnd(NamedTuple):
 class LeaderEpochCache:
     """Epochs of one log, oldest first."""
 
-    __slots__ = ("_epochs", "_starts", "version")
+    __slots__ = ("_epochs", "_starts", "below", "version")
 
-    def __init__(self, entries: Iterable[EpochEntry | tuple[int, int]] = ()) -> None:
+    def __init__(
+        self, entries: Iterable[EpochEntry | tuple[int, int]] = (), below: EpochEntry | None = None
+    ) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         for epoch, start_offset in entries:
             assert not self._epochs or (epoch > self._epochs[-1] and start_offset > self._starts[-1])
             self._epochs.append(epoch)
             self._starts.append(start_offset)
+        #: the epoch of the record right below `start_offset`, where the log begins; None when nobody knows
+        self.below = below
         #: grows with every change
         self.version = 0
 
@@ -79,7 +84,8 @@ class LeaderEpochCache:
         above it: what that epoch wrote is not known any more."""
         number = bisect_right(self._epochs, epoch) - 1
         if number < 0:
-            return None
+            below = self.below
+            return None if below is None or below.epoch > epoch else EpochEnd(*below)
         is_last = number + 1 == len(self._epochs)
         return EpochEnd(self._epochs[number], log_end_offset if is_last else self._starts[number + 1])
 
@@ -90,19 +96,29 @@ class LeaderEpochCache:
             del self._epochs[-1]
             self.version += 1
 
+    def last_written(self, log_end_offset: int) -> int:
+        """The epoch of the last record below `log_end_offset`, deleted or not; -1 when nobody knows."""
+        epoch = self.epoch_at(log_end_offset - 1)
+        if epoch is None and self.below is not None and self.below.start_offset == log_end_offset:
+            return self.below.epoch
+        return -1 if epoch is None else epoch
+
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at `start_offset` or before; the one that spans it begins there now."""
-        number = bisect_right(self._starts, start_offset) - 1
-        if number < 0 or (number == 0 and self._starts[0] == start_offset):
+        """Forget epochs that end at `start_offset` or before, but for that of the record right below; the one
+        that spans it begins there now."""
+        epoch = self.epoch_at(start_offset - 1)
+        if epoch is None:
             return
+        number = bisect_right(self._starts, start_offset) - 1
         del self._starts[:number]
         del self._epochs[:number]
         self._starts[0] = start_offset
+        self.below = EpochEntry(epoch, start_offset)
         self.version += 1
 
     def clear(self) -> None:
         """Forget everything: the log starts anew somewhere else."""
-        if self._epochs:
-            self._epochs.clear()
-            self._starts.clear()
-            self.version += 1
+        self._epochs.clear()
+        self._starts.clear()
+        self.below = None
+        self.version += 1

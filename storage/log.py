@@ -137,10 +137,11 @@ class Log:
         log._log_start_offset = max(log._log_start_offset, log_start_offset)
         log._epochs = await load_epochs(disk, folder, epochs, found)
         log._flusher = Flusher(disk, folder, log._epochs)
+        log._epochs.truncate_from_start(log._log_start_offset)
         if await snapshots.drop_above(disk, folder, log._log_end_offset):
             await disk.sync_folder(folder)
         log._producers = await snapshots.load(disk, folder, found.segments)
-        log._last_epoch = log._segments.last_epoch
+        log._last_epoch = log._epochs.last_written(log._log_end_offset)
         return log
 
     # --- what is known ---------------------------------------------------------------------------------
@@ -167,7 +168,8 @@ class Log:
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last batch, -1 for an empty log: a follower's `last_fetched_epoch` (R80)."""
+        """Leader epoch of the last batch, also of one that is deleted; -1 when nobody knows: a follower's
+        `last_fetched_epoch` (R80)."""
         return self._last_epoch
 
     @property
@@ -523,10 +525,11 @@ class Log:
             for segment in reversed(dropped):
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
-            # Also one at this very offset is of another life. It must be gone before the new log is there:
-            # who opens that after a crash cannot tell.
+            # Also those at this very offset are of another life. They must be gone before the new log is
+            # there: who opens that after a crash cannot tell.
             async with self._flusher.small_files:
                 await snapshots.drop_all(self._disk, self.folder)
+            await self._flusher.store_epochs(self._epochs)
             self._segments.add(await self._new_segment(offset))
             self._flushed_offset = offset
             await self._finish_rewind()
@@ -541,7 +544,7 @@ class Log:
         self._log_end_offset = log_end_offset
         self._flushed_offset = min(self._flushed_offset, log_end_offset)
         self._truncation_count += 1
-        self._last_epoch = self._segments.last_epoch
+        self._last_epoch = self._epochs.last_written(log_end_offset)
 
     async def _finish_rewind(self) -> None:
         await self._flusher.store_epochs(self._epochs)

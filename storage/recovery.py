@@ -17,6 +17,7 @@ from storage import snapshots
 from storage.config import LogConfig
 from storage.files import (
     INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     parse_offset_name,
@@ -55,6 +56,8 @@ class RecoveredSegments:
     scanned: list[int] = field(default_factory=list)
     #: (epoch, first offset seen in it) of the scanned segments, one entry at each change within a segment
     scanned_epochs: list[EpochEntry] = field(default_factory=list)
+    #: nothing was left that could be kept
+    is_new: bool = False
 
 
 async def open_segments(
@@ -99,8 +102,8 @@ async def open_segments(
         await _drop(disk, folder, dropped, found.report)
         names_changed = True
     if not found.segments:
-        # What dropped the last log was stopped half-way, perhaps with a snapshot at just this offset (R94).
-        await snapshots.drop_all(disk, folder)
+        await _forget_history(disk, folder)
+        found.is_new = True
         found.segments.append(await Segment.open(disk, folder, log_start_offset, config.index_interval_bytes))
         names_changed = True
     await _make_durable(disk, folder, found, names_changed)
@@ -129,6 +132,16 @@ async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_st
                 await disk.unlink(path)
         is_some = True
     return is_some
+
+
+async def _forget_history(disk: Disk, folder: str) -> None:
+    """What dropped the last log was stopped half-way, perhaps with a snapshot at just the offset where the
+    new one begins (R94), or with the epoch of the record right below. Durable before the new one is there."""
+    await snapshots.drop_all(disk, folder)
+    epochs = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
+    if await disk.exists(epochs):
+        await disk.unlink(epochs)
+        await disk.sync_folder(folder)
 
 
 async def _scan(found: RecoveredSegments, segment: Segment) -> None:

@@ -44,14 +44,6 @@ class SegmentList:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
-    @property
-    def last_epoch(self) -> int:
-        """Leader epoch of the last batch, -1 when there is none."""
-        for segment in reversed(self._segments):
-            if segment.size:
-                return segment.last_epoch
-        return -1
-
     def holder_of(self, offset: int) -> Segment:
         """The segment that holds an offset at or above `base_offset`; the active one for the log end."""
         active = self.active

@@ -73,6 +73,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     remembered.EpochsBeginAnew,
     remembered.HighWatermarksAreKept,
     deleting.OnlyOldIsDeleted,
+    deleting.ExpiredLogsKnowTheirEnd,
     deleting.NothingOutlivesATopic,
     quorum.ElectionSafety,
     quorum.QuorumLogMatching,

@@ -6,7 +6,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple
 
-from protocol.record_batch import iter_batches
+from protocol.record_batch import BatchHeader, iter_batches
 from runtime.api import DiskError
 from storage.log import Log
 
@@ -26,6 +26,23 @@ class BatchMark(NamedTuple):
     producer_epoch: int = -1
     base_sequence: int = -1
     last_sequence: int = -1
+    max_timestamp: int = -1
+
+
+def mark_of(header: BatchHeader) -> BatchMark:
+    """The mark of a batch with that header."""
+    return BatchMark(
+        header.base_offset,
+        header.leader_epoch,
+        header.base_offset + header.last_offset_delta,
+        header.crc,
+        header.size_bytes,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        header.max_timestamp,
+    )
 
 
 def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
@@ -38,20 +55,7 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
         except DiskError:
             break
         for header, _ in iter_batches(piece):
-            last_offset = header.base_offset + header.last_offset_delta
-            found.append(
-                BatchMark(
-                    header.base_offset,
-                    header.leader_epoch,
-                    last_offset,
-                    header.crc,
-                    header.size_bytes,
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    header.last_sequence,
-                )
-            )
+            found.append(mark_of(header))
         offset = found[-1].last_offset + 1
     return found
 
@@ -69,6 +73,7 @@ class History:
         "batches",
         "cut",
         "end_offset",
+        "expires_at_ms",
         "has_begun_anew",
         "is_resetting",
         "start_offset",
@@ -90,13 +95,15 @@ class History:
         self.has_begun_anew = False
         #: a reset was begun and has not ended: a crash, or a disk, may end it at any of its steps
         self.is_resetting = False
+        #: the wall clock by which retention has looked last
+        self.expires_at_ms = -1
         #: cuts of the log before the reset that was asked for
         self._resets_from: int | None = None
         self._begin()
         self._listen()
 
     def _listen(self) -> None:
-        reset_to = self._log.reset_to
+        reset_to, delete_old_segments = self._log.reset_to, self._log.delete_old_segments
 
         async def listen(offset: int) -> None:
             self._resets_from = self._log._truncation_count
@@ -104,14 +111,22 @@ class History:
             await reset_to(offset)
             self.is_resetting = False
 
+        async def listen_to_retention(wall_ms: int, high_watermark: int) -> int:
+            self.expires_at_ms = wall_ms
+            return await delete_old_segments(wall_ms, high_watermark)
+
         self._log.reset_to = listen  # type: ignore[method-assign]
+        self._log.delete_old_segments = listen_to_retention  # type: ignore[method-assign]
 
     @property
     def last_epoch(self) -> int:
-        """Of the last batch; -1 when nothing is kept of them."""
-        if not self.batches or self.batches[-1].last_offset < self._log.log_start_offset:
-            return -1
-        return self.batches[-1].leader_epoch
+        """Of the last batch, deleted or not; -1 when nothing is kept of them and the log has begun anew. As
+        the log says where nobody knows what was committed."""
+        below = self._log.leader_epoch_cache.below
+        if not self.batches:
+            return -1 if below is None else below.epoch
+        is_deleted = self.batches[-1].last_offset < self._log.log_start_offset
+        return -1 if is_deleted and below is None else self.batches[-1].leader_epoch
 
     @property
     def is_reset(self) -> bool:

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 from metadata.image import RESOURCE_TOPIC, MetadataImage
 from metadata.records import MetadataRecord, RemoveTopicRecord
-from sim.checkers.batches import BatchMark
+from sim.checkers.batches import BatchMark, History
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
 from storage.files import SNAPSHOT_SUFFIX, offset_path
 
 
 class OnlyOldIsDeleted(Property):
-    """D5: the beginning of a log goes only where its topic says so, as far as the bytes stay that it asks
-    for, never what is not committed yet, and not before a snapshot says who has written it. Records are young
-    in every run: none goes by its time."""
+    """D5: the beginning of a log goes only where its topic says so, by its time or as far as the bytes stay
+    that it asks for, never what is not committed yet, and not before a snapshot says who has written it."""
 
     name = "D5 OnlyOldIsDeleted"
     is_about_loss = True
@@ -33,10 +32,11 @@ class OnlyOldIsDeleted(Property):
         self._starts[key] = start
         if start == known or view.history.has_begun_anew or view.history.cut or view.process.is_dead:
             return
-        wanted = log.config.retention_bytes
-        if wanted is None or log.size_bytes < wanted:
+        young = self._wanted(view, known, start)
+        if young is not None:
             story = f"{view.broker.name} has deleted up to {start} and keeps {log.size_bytes} bytes"
-            seen.broken(self, view.index, f"{story} of {wanted}")
+            told = f"{log.config.retention_bytes} bytes and {log.config.retention_ms} ms"
+            seen.broken(self, view.index, f"{story}; {young} had to stay by {told}")
         high_watermark = seen.ghosts[view.index].high_watermark
         if start > high_watermark:
             story = f"{view.broker.name} has deleted up to {start}, committed is up to {high_watermark}"
@@ -45,6 +45,53 @@ class OnlyOldIsDeleted(Property):
         if view.broker.machine.platter.durable_bytes(snapshot) is None:
             story = f"{view.broker.name} has deleted up to {start}, who has written it is on no disk (R94)"
             seen.broken(self, view.index, story)
+
+    def _wanted(self, view: ReplicaView, known: int, start: int) -> BatchMark | None:
+        """A batch that is gone from a log between two offsets and that the topic wants to keep."""
+        log, history = view.log, view.history
+        bytes_max, age_max_ms = log.config.retention_bytes, log.config.retention_ms
+        kept = log.size_bytes
+        for batch in reversed(history.batches):
+            if batch.last_offset < known:
+                break
+            if batch.last_offset >= start:
+                continue
+            is_too_much = bytes_max is not None and kept >= bytes_max
+            age_ms = history.expires_at_ms - batch.max_timestamp
+            if not is_too_much and (age_max_ms is None or age_ms <= age_max_ms):
+                return batch
+            kept += batch.size_bytes
+        return None
+
+
+class ExpiredLogsKnowTheirEnd(Property):
+    """R80, R62: a log of which retention has left nothing still knows the epoch of its last record, over
+    starts and power losses: by that it is compared with others. Who begins anew (R83) has forgotten it."""
+
+    name = "R80 ExpiredLogsKnowTheirEnd"
+    is_about_loss = True
+
+    def __init__(self) -> None:
+        #: {(broker, topic's incarnation, partition): (log start, last epoch, history) when all had gone}
+        self._expired: dict[tuple[str, bytes, int], tuple[int, int, History]] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        log = view.log
+        start = log.log_start_offset
+        if not start or view.process.is_dead:
+            return
+        key = view.broker.name, view.replica.key.topic_id, view.index
+        if start < log.log_end_offset or view.history.has_begun_anew:
+            self._expired.pop(key, None)
+            return
+        known = self._expired.get(key)
+        if log.last_epoch >= 0:
+            self._expired[key] = start, log.last_epoch, view.history
+        elif known is not None and known[0] == start and not known[2].is_resetting:
+            story = f"{view.broker.name} knows no last epoch at {start}, where all has expired"
+            seen.broken(self, view.index, f"{story}; it was {known[1]}")
 
 
 class NothingOutlivesATopic(Property):

@@ -225,7 +225,7 @@ class EpochsInLog(Property):
         if latest is not None and latest.start_offset > view.end_offset:
             story = f"{view.broker.name} ends at {view.end_offset}, its epochs at {latest}"
             seen.broken(self, view.index, story)
-        if last >= 0 and cache.epoch_at(batches[-1].last_offset) != last:
+        if last >= 0 and batches and cache.last_written(batches[-1].last_offset + 1) != last:
             story = f"{view.broker.name} ends with {batches[-1]}, its epochs are {cache.entries}"
             seen.broken(self, view.index, story)
 

@@ -59,6 +59,7 @@ MARKS = (
     "follower lacked an epoch of the leader",
     "log cut to its start",
     "log cut below the high watermark",
+    "all of a log has expired",
     "high watermark behind the epoch's start at election",
     "registered again before it was fenced",
     "registered after a clean stop",
@@ -106,6 +107,8 @@ class Marks(Property):
         self.counts: dict[str, int] = dict.fromkeys(marks_of(shape), 0)
         #: shapes of partitions that were seen, without their numbers
         self.fingerprints: set[tuple[object, ...]] = set()
+        #: {(process, partition): its log start, when nothing was left}
+        self._expired: dict[tuple[str, int], int] = {}
 
     def count(self, name: str) -> None:
         """Once more."""
@@ -186,10 +189,18 @@ class Marks(Property):
         cut = view.history.cut
         if cut and before.end_offset > view.end_offset:
             self._log_was_cut(seen, view, before, cut)
+        self._note_expired(view)
         leadership = view.leadership
         if leadership is not None and leadership is not before.leadership:
             if view.high_watermark < view.end_offset:
                 self.count("high watermark behind the epoch's start at election")
+
+    def _note_expired(self, view: ReplicaView) -> None:
+        start, replica = view.log.log_start_offset, (view.process.name, view.index)
+        # one that has begun anew knows no epoch
+        if 0 < start == view.end_offset and view.log.last_epoch >= 0 and self._expired.get(replica) != start:
+            self._expired[replica] = start
+            self.count("all of a log has expired")
 
     def _log_was_cut(
         self, seen: "Observer", view: ReplicaView, before: Before, cut: Sequence[BatchMark]

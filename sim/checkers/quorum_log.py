@@ -13,7 +13,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage, PartitionKey
 from metadata.records import MetadataRecord, PartitionChangeRecord, decode_record
 from protocol.record_batch import decode_records, iter_batches
-from sim.checkers.batches import BatchMark
+from sim.checkers.batches import BatchMark, mark_of
 from sim.checkers.views import Change
 from storage.log import Log
 
@@ -47,13 +47,7 @@ class QuorumLog:
         offset = self.end_offset
         while offset < end_offset and log.failure is None:
             for header, view in iter_batches(log.read(offset, 1 << 30, end_offset)):
-                mark = BatchMark(
-                    header.base_offset,
-                    header.leader_epoch,
-                    header.base_offset + header.last_offset_delta,
-                    header.crc,
-                    header.size_bytes,
-                )
+                mark = mark_of(header)
                 records = [] if header.is_control else decode_records(view)
                 found.append(CommittedBatch(mark, [(r.offset, r.value or b"") for r in records]))
                 offset = mark.last_offset + 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from metadata.delta import MetadataDelta
 from sim.mutants.mutant import Setting, mutant
-from storage import log, retention, snapshots
+from storage import epoch_file, log, retention, snapshots
 from storage.log import Log
 from storage.log_dir import LogDir
 
@@ -77,6 +77,14 @@ async def begins_anew_too_high(original: Any, self: Any, offset: Any) -> None:
 def everything_is_old(original: Any, segment: Any, config: Any, wall_ms: Any) -> Any:
     """Every record is older than its topic keeps it."""
     return True
+
+
+@mutant(epoch_file, "_divided", breaks="R80, R62", by="R80", setting=SHORT)
+def expired_logs_forget(original: Any, rows: Any) -> Any:
+    """A log that all has gone from does not know its last epoch after a start: a comparison of logs prefers
+    one that has lost its end."""
+    _, entries = original(rows)
+    return None, entries
 
 
 #: a topic is deleted and made again while brokers die

@@ -134,6 +134,9 @@ class SceneLog:
     async def reset_to(self, offset: int) -> None:
         raise AssertionError(f"nobody resets this log to {offset}")
 
+    async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
+        raise AssertionError(f"nobody deletes from this log at {wall_ms}, up to {high_watermark}")
+
     @property
     def last_epoch(self) -> int:
         latest = self.leader_epoch_cache.latest

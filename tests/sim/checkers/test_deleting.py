@@ -5,7 +5,7 @@ from immutables import Map
 
 from metadata.image import RESOURCE_TOPIC, MetadataImage
 from metadata.records import RemoveTopicRecord
-from sim.checkers.deleting import NothingOutlivesATopic, OnlyOldIsDeleted
+from sim.checkers.deleting import ExpiredLogsKnowTheirEnd, NothingOutlivesATopic, OnlyOldIsDeleted
 from sim.checkers.views import ReplicaView
 from sim.page_cache import Folder, Inode
 from storage.config import LogConfig
@@ -63,11 +63,58 @@ def test_no_more_is_deleted_than_a_topic_asks_for_d5(
     assert (said is not None) is expected, said
 
 
+@pytest.mark.parametrize(("age_ms", "expected"), [(999, True), (1000, True), (1001, False)])
+def test_what_is_young_enough_stays_d5(age_ms: int, expected: bool) -> None:
+    scene = Scene(OnlyOldIsDeleted())
+    scene.ghost.high_watermark = 3
+    view = follows(view_of(scene, 2, [one._replace(max_timestamp=500) for one in BATCHES]))
+    view.log.config = LogConfig(retention_bytes=None, retention_ms=1000)
+    view.registration = row()
+    store_snapshot(view, 3)
+    scene.property.replica_changed(scene.seen, view, before(view), [])
+    view.log.log_start_offset, view.log.size_bytes = 3, 0  # type: ignore[misc]
+    view.history.expires_at_ms = 500 + age_ms
+    said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
+    assert (said is not None) is expected, said
+
+
 def test_a_log_that_was_short_when_it_was_opened_is_none_of_this_process_d5() -> None:
     scene = Scene(OnlyOldIsDeleted())
     view = view_of(scene, 2)
     view.log.log_start_offset = 2  # type: ignore[misc]
     assert scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), [])) is None
+
+
+@pytest.mark.parametrize(
+    ("epoch", "start", "has_begun_anew", "was_resetting", "expected"),
+    [
+        (5, 3, False, False, False),
+        (-1, 3, False, False, True),
+        (-1, 3, True, False, False),
+        (-1, 3, False, True, False),
+        (-1, 4, False, False, False),
+    ],
+    ids=["it knows", "it has forgotten", "it begins anew", "stopped while it began anew", "another log"],
+)
+def test_a_log_of_which_all_has_expired_knows_its_last_epoch_r80(
+    epoch: int, start: int, has_begun_anew: bool, was_resetting: bool, expected: bool
+) -> None:
+    scene = Scene(ExpiredLogsKnowTheirEnd())
+    view = view_of(scene, 2, BATCHES)
+
+    def tell() -> None:
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert scene.violation(tell) is None
+    view.log.log_start_offset = 3  # type: ignore[misc]
+    assert scene.violation(tell) is None
+    view.history.is_resetting = was_resetting
+    view = view_of(scene, 2)
+    if epoch >= 0:
+        view.log.leader_epoch_cache.assign(epoch, 2)
+    view.log.log_start_offset = view.log.log_end_offset = start  # type: ignore[misc]
+    view.history.has_begun_anew = has_begun_anew
+    assert (scene.violation(tell) is not None) is expected
 
 
 @pytest.mark.parametrize(

@@ -46,21 +46,20 @@ def test_an_earlier_epoch_of_the_same_leader_is_not_started_either() -> None:
     assert not scenario.partition.is_serving
 
 
-@pytest.mark.parametrize(("epoch", "end_offset"), [(3, 5), (2, 5)], ids=["known", "not known any more"])
-def test_a_log_that_parts_from_its_leader_below_its_start_begins_anew_there(
-    epoch: int, end_offset: int
-) -> None:
+def test_a_log_that_parts_from_its_leader_below_its_start_begins_anew_there() -> None:
     """R81, D8: an empty log at our start would lack what the leader has written in between."""
     scenario = LonePartition(log=MemoryLog(20, 3, 10))
     scenario.register(registration(leader=2, leader_epoch=4))
-    assert scenario.partition.truncation_offset(epoch, end_offset) == 5
+    assert scenario.partition.truncation_offset(3, 5) == 5
 
 
-def test_a_log_of_later_epochs_only_is_dropped() -> None:
-    """D8."""
-    scenario = LonePartition(log=MemoryLog(20, 3, 10))
-    scenario.register(registration(leader=2, leader_epoch=4))
-    assert scenario.partition.truncation_offset(2, 15) == 10
+@pytest.mark.parametrize("leader_end", [5, 15])
+def test_a_log_of_later_epochs_only_is_dropped(leader_end: int) -> None:
+    """D8: where its beginning is deleted, it begins where the leader's does."""
+    for log, offset in ((MemoryLog(20, 3), 0), (MemoryLog(20, 3, 10), None)):
+        scenario = LonePartition(log=log)
+        scenario.register(registration(leader=2, leader_epoch=4))
+        assert scenario.partition.truncation_offset(2, leader_end) == offset
 
 
 def test_the_leaders_end_of_an_epoch_that_we_do_not_have_says_nothing_about_ours() -> None:

@@ -56,11 +56,12 @@ async def fetch(leader: Partition, follower: Partition) -> bool:
     if refusal is None:
         data = leader.log.read(log.log_end_offset, 1 << 20, leader.log.log_end_offset)
         return log.append_as_follower(data, leader_epoch=7) is not None
-    if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+    assert refusal.diverging is not None or refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+    end_offset = follower.truncation_offset(*refusal.diverging) if refusal.diverging else None
+    if end_offset is None:
         await log.reset_to(leader.log.log_start_offset)
     else:
-        assert refusal.diverging is not None
-        await log.truncate_to(follower.truncation_offset(*refusal.diverging))
+        await log.truncate_to(end_offset)
     follower.log_was_cut()
     return True
 
@@ -114,3 +115,40 @@ async def test_who_is_in_sync_is_not_out_of_range_when_all_has_expired_at_the_le
     assert follower.log_start_offset == 0
     refusal = leader.check_follower(2, -1, 8, follower.log_end_offset, follower.last_epoch)
     assert refusal is None, refusal
+
+
+async def expired(*epochs: tuple[int, int]) -> Log:
+    """A log of which nothing is left, opened again."""
+    log = await make_log(*epochs)
+    for _ in range(2):
+        await log.delete_old_segments(1 << 50, high_watermark=log.log_end_offset)
+        await settle()
+    assert log.log_start_offset == log.log_end_offset == epochs[-1][1]
+    await log.close(flush=True)
+    return await Log.open(log._runtime, log.folder, log.config, clean=True)
+
+
+async def test_a_follower_without_records_parts_from_a_leader_of_a_lower_epoch_that_reaches_farther() -> None:
+    """I-9: what it has deleted was of an epoch that the leader has never seen. In the leader's log other
+    records are there, and whoever leads next must have them."""
+    follower = await expired((5, 100))
+    leader = await make_log((4, 60), (7, 120))
+    await catch_up(leader, follower)
+    assert offsets(follower) == offsets(leader)
+
+
+async def test_who_loses_all_behind_its_log_start_goes_on_behind_what_it_has_deleted() -> None:
+    """A power loss has taken the records that were left, and epoch 6 began below it somewhere else. What it
+    has deleted of epoch 5 up to there was the same."""
+    follower = await expired((5, 100))
+    leader = await make_log((5, 60), (6, 130))
+    await catch_up(leader, follower)
+    assert offsets(follower) == offsets(leader)[6:]
+
+
+async def test_an_expired_log_goes_on_where_it_ended() -> None:
+    follower = await expired((5, 100))
+    leader = await make_log((5, 100), (7, 120))
+    await catch_up(leader, follower)
+    assert (follower.log_start_offset, follower.log_end_offset) == (100, 120)
+    assert offsets(follower) == offsets(leader)[10:]

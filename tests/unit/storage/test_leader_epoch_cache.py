@@ -37,16 +37,18 @@ def test_it_answers_like_a_log_that_is_read_from_the_start(commands: list[tuple[
             cache.assign(epochs[end - 1], end)
             epochs.update(dict.fromkeys(range(end, end + count), epochs[end - 1]))
             end += count
-        elif command == "truncate" and start < number:
+        elif command == "truncate" and start <= number:
             end = min(end, number)
             cache.truncate_from_end(end)
             epochs = {offset: found for offset, found in epochs.items() if offset < end}
-        elif command == "start" and start < number < end:
+        elif command == "start" and start < number <= end:
             start = number
             cache.truncate_from_start(start)
-            epochs = {offset: found for offset, found in epochs.items() if offset >= start}
+            # the last one that is deleted is remembered
+            epochs = {offset: found for offset, found in epochs.items() if offset >= start - 1}
         for offset in range(start, end):
             assert cache.epoch_at(offset) == epochs[offset]
+        assert cache.last_written(end) == epochs.get(end - 1, -1)
         with_data = sorted(set(epochs.values()))
         for asked in range(epoch + 2):
             answer = cache.end_offset_for(asked, end)

@@ -56,6 +56,13 @@ async def forget_old(log: Log) -> None:
     assert await log.delete_old_segments(1 << 50, high_watermark=COUNT - 2) == COUNT - 2
 
 
+async def forget_all(log: Log) -> None:
+    """The first pass rolls; the next one deletes, when there is a snapshot to go on from."""
+    for count in (COUNT - 1, 1):
+        assert await log.delete_old_segments(1 << 50, high_watermark=COUNT) == count
+        await settle()
+
+
 async def cut(log: Log) -> None:
     assert await log.truncate_to(2) == 2
 
@@ -78,6 +85,11 @@ def ends_as_before(log: Log, whole: bytes) -> bool:
     return log.log_end_offset == COUNT and whole.endswith(read_all(log)) and log.log_start_offset < COUNT - 1
 
 
+def knows_its_end(log: Log, whole: bytes) -> bool:
+    """All may be missing: what is next is known, and what was last."""
+    return log.log_end_offset == COUNT and whole.endswith(read_all(log)) and log.last_epoch == COUNT - 1
+
+
 def begins_as_before(log: Log, whole: bytes) -> bool:
     """Only a last part is missing, and not more than was to be cut."""
     return log.log_start_offset == 0 and whole.startswith(read_all(log)) and log.log_end_offset >= 2
@@ -96,7 +108,7 @@ def knows_itself(log: Log) -> bool:
     log that begins anew knows nobody, and has no epoch in which the next batch could fall behind."""
     headers = [header for header, _ in iter_batches(read_all(log))]
     epochs = [(header.leader_epoch, header.base_offset) for header in headers]
-    is_new = not headers and log.log_start_offset > 0
+    is_new = log.last_epoch < 0 and log.log_start_offset > 0
     producers = 0 if is_new else log.log_end_offset
     if list(log.leader_epoch_cache.entries) != epochs or log.producer_state.producer_count != producers:
         return False
@@ -127,6 +139,7 @@ async def crash_in(
     ("work", "is_sound"),
     [
         (forget_old, ends_as_before),
+        (forget_all, knows_its_end),
         (cut, begins_as_before),
         (begin_elsewhere, is_prefix_or_new),
         (begin_inside, is_prefix_or_new),
@@ -154,7 +167,7 @@ async def test_a_log_is_sound_and_knows_itself_whenever_it_crashes_and_crashes_a
             log = await open_log(starting.inner)
             story = f"after {crashing.steps[-3:]}, then {starting.steps[-3:]}"
             assert is_sound(log, whole), story
-            assert log.recovery.dropped_segments == 0 or work is not forget_old, story
+            assert log.recovery.dropped_segments == 0 or work not in (forget_old, forget_all), story
             assert knows_itself(log), story
     assert crashes >= 7
 
@@ -180,3 +193,28 @@ async def test_a_crash_while_a_log_is_dropped_leaves_nothing_of_it_in_the_one_th
             assert log.log_end_offset == INSIDE, story
             assert knows_itself(log), story
     assert begun > 1
+
+
+@pytest.mark.parametrize("how", Crash)
+async def test_an_expired_log_that_begins_anew_forgets_what_it_had(how: Crash) -> None:
+    """I-9: also where it begins anew at the very offset at which it ended. A crash leaves the old log, or
+    none."""
+    step, was_done = 0, False
+    while not was_done:
+        crashing = CrashingDisk(MemoryDisk(), how=how)
+        log, _ = await flushed_log(crashing)
+        await forget_all(log)
+        crashing.crash_at = len(crashing.steps) + step
+        try:
+            await log.reset_to(COUNT)
+        except DiskError:
+            assert crashing.is_dead
+        was_done = not crashing.is_dead
+        if was_done:
+            crashing.crash()
+        step += 1
+        log = await open_log(crashing.inner, COUNT)
+        assert (log.log_start_offset, log.log_end_offset) == (COUNT, COUNT)
+        assert log.last_epoch == -1 or (not was_done and log.last_epoch == COUNT - 1)
+        assert knows_itself(log)
+    assert step >= 7
