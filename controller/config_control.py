@@ -59,7 +59,7 @@ class ConfigControl:
         return None if text is None else Outcome(ErrorCode.INVALID_CONFIG, text)
 
     def alter(self, draft: Draft, request: AlterConfig) -> Outcome:
-        """Set or take away one key; to the value that it has already is a success without a record.
+        """Set or take away one key; to the value that it has already is a success that changes nothing.
 
         Errors: those of `problem`.
         """

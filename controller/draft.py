@@ -29,6 +29,7 @@ class Draft:
         "_notes_left_out",
         "_whole_from",
         "base_offset",
+        "confirms",
         "decisions",
         "notes",
         "raft_epoch",
@@ -42,6 +43,8 @@ class Draft:
         self.notes: list[Note] = []
         #: why the partitions changed that these records change, in order
         self.decisions: list[DecisionEntry] = []
+        #: somebody will be told that a thing is as it was asked for: true while this controller leads (K20)
+        self.confirms = False
         #: numbers of the records with which a batch may begin, ascending
         self._begins: list[int] = []
         #: number of the first record of what is being written whole

@@ -27,6 +27,7 @@ from controller.replication_control import ReplicationControl
 from controller.unclean_recovery import UncleanRecovery
 from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration
+from metadata.records import NoOpRecord
 from protocol.errors import ErrorCode
 from protocol.messages.configs import (
     AlterableConfig,
@@ -70,6 +71,8 @@ _ELECTION_TYPES = {
     ElectionKind.LONGEST_LOG_BALANCED: ElectionType.LONGEST_LOG_BALANCED,
     ElectionKind.DESIGNATION: ElectionType.DESIGNATED,
 }
+#: Outcomes that say that a thing is as it was asked for; all others refuse.
+_CONFIRMATIONS = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "it is named twice in this request")
 _BEYOND_LIMIT = Outcome(
     ErrorCode.REQUEST_LIMIT_REACHED, f"one request makes {ELECTIONS_MAX} elections; ask again for this one"
@@ -93,7 +96,18 @@ class OperatorRequests:
         self._configs = ConfigControl(config, replication)
 
     def answer(self, draft: Draft, message: Any) -> Any:
-        """The answer to a request of the wire, or to a single operation."""
+        """The answer to a request of the wire, or to a single operation.
+
+        What is said to be so has a record whose commit is waited for, also when nothing changes (K20): a
+        deposed controller that does not know it yet would confirm what another one has changed. Records that
+        wait already are no proof: their acknowledgements may be older than the request.
+        """
+        answer = self._answer(draft, message)
+        if draft.confirms and not draft.records:
+            draft.write(NoOpRecord())
+        return answer
+
+    def _answer(self, draft: Draft, message: Any) -> Any:
         match message:
             case CreatePartitionsRequest():
                 return topics.create_partitions(draft, message, self._config)
@@ -111,6 +125,11 @@ class OperatorRequests:
         return self._carry_out(draft, message)
 
     def _carry_out(self, draft: Draft, operation: Any) -> Outcome:
+        outcome = self._decide(draft, operation)
+        draft.confirms |= outcome.error_code in _CONFIRMATIONS
+        return outcome
+
+    def _decide(self, draft: Draft, operation: Any) -> Outcome:
         match operation:
             case AlterConfig():
                 with draft.whole():  # R109

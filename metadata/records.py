@@ -220,7 +220,7 @@ class ProducerIdsRecord:
 
 @message
 class NoOpRecord:
-    """Shows time and progress to observers (K24)."""
+    """Shows time and progress to observers (K24), and that its writer leads (K20)."""
 
 
 MetadataRecord: TypeAlias = (

@@ -6,9 +6,17 @@ import pytest
 
 from controller import requests
 from controller.answers import WRITES, refusal
-from controller.operations import OPERATIONS
+from controller.operations import (
+    OPERATIONS,
+    AlterConfig,
+    ElectionType,
+    ElectLeader,
+    Outcome,
+    Reassign,
+    UpdateFeature,
+)
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, RESOURCE_TOPIC
-from metadata.records import ELR_FEATURE
+from metadata.records import ELR_FEATURE, NoOpRecord, decode_record
 from protocol.errors import ErrorCode
 from protocol.messages import APIS
 from protocol.messages.broker_registration import FeatureRange
@@ -26,7 +34,7 @@ from protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.topics import CreateTopicsRequest
+from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create, topic
@@ -105,6 +113,86 @@ def test_validation_alone_writes_nothing_and_says_the_same(quorum: Quorum, reque
     before = quorum.image
     assert quorum.request(request_).error_code == NONE
     assert (quorum.appends, quorum.image) == ([], before)
+
+
+IS_SO_ALREADY = [
+    IncrementalAlterConfigsRequest(
+        False, (AlterConfigsResource(*TOPIC, (AlterableConfig("retention.ms", DELETE, None),)),)
+    ),
+    UpdateFeaturesRequest(0, False, (FeatureUpdate(ELR_FEATURE, 1, UpgradeType.UPGRADE),)),
+    AlterPartitionReassignmentsRequest(
+        0, True, (ReassignableTopic("t", (ReassignablePartition(0, (1, 2, 3)),)),)
+    ),
+    ElectLeadersRequest(ElectionKind.PREFERRED, (ElectionTopicPartitions("t", (0, 1), None),), 0),
+    ElectLeadersRequest(ElectionKind.PREFERRED, None, 0),
+    AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2"),
+    UpdateFeature(ELR_FEATURE, 1),
+    Reassign("t", 0, (1, 2, 3)),
+    ElectLeader(ElectionType.UNCLEAN, "t", 0),
+]
+
+
+@pytest.mark.parametrize("request_", IS_SO_ALREADY, ids=lambda request: type(request).__name__)
+def test_what_is_so_already_is_said_once_a_record_of_that_moment_is_committed(
+    quorum: Quorum, request_: Any
+) -> None:
+    """K20: a deposed controller that does not know it yet would say so of what another one has changed."""
+    quorum.is_held = True
+    number = quorum.start_request(request_)
+    assert number not in quorum.answers
+    (append,) = quorum.appends
+    assert [decode_record(value) for value in append.values] == [NoOpRecord()]
+    quorum.commit()
+    assert number in quorum.answers
+
+
+@pytest.mark.parametrize("request_", IS_SO_ALREADY, ids=lambda request: type(request).__name__)
+def test_a_deposed_controller_does_not_say_that_it_is_so_already(quorum: Quorum, request_: Any) -> None:
+    """K20, K23."""
+    quorum.is_held = True
+    number = quorum.start_request(request_)
+    quorum.lose(NODE_ID + 1)
+    assert quorum.answers[number].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_an_older_record_does_not_prove_that_it_is_so_already(quorum: Quorum) -> None:
+    """K20: the acknowledgements of records from before the request may have been on their way for long."""
+    quorum.is_held = True
+    quorum.start_request(Reassign("t", 0, (1, 2, 4)))
+    older = quorum.end_offset
+    number = quorum.start_request(AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2"))
+    quorum.commit(older)
+    assert number not in quorum.answers
+    quorum.commit()
+    assert quorum.answers[number] == Outcome()
+
+
+def test_a_request_that_writes_needs_no_further_record(quorum: Quorum) -> None:
+    quorum.request(configs(TOPIC, ("retention.ms", DELETE, None), ("flush.ms", SET, "5")))
+    (append,) = quorum.appends
+    assert len(append.values) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        AlterConfig(TOPIC, "flush.ms", "often"),
+        Reassign("t", 0, (8,)),
+        ElectLeader(ElectionType.DESIGNATED, "x", 0, 1),
+        DeleteTopicsRequest(0, ("x",)),
+        UnregisterBrokerRequest(9),
+        IncrementalAlterConfigsRequest(
+            True, (AlterConfigsResource(*TOPIC, (AlterableConfig("retention.ms", DELETE, None),)),)
+        ),
+        UpdateFeaturesRequest(0, True, (FeatureUpdate(ELR_FEATURE, 1, UpgradeType.UPGRADE),)),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_a_refusal_and_a_validation_wait_for_nothing(quorum: Quorum, request_: Any) -> None:
+    """They say of nothing that it is done."""
+    quorum.is_held = True
+    assert quorum.start_request(request_) in quorum.answers
+    assert quorum.appends == []
 
 
 def test_what_waits_while_the_leadership_is_lost_is_undecided_for_an_operator(quorum: Quorum) -> None:
@@ -191,13 +279,14 @@ def test_each_resource_stands_for_itself(quorum: Quorum) -> None:
     assert not quorum.image.overrides("t")
 
 
-def test_the_same_value_again_is_a_success_without_a_record(quorum: Quorum) -> None:
+def test_the_same_value_again_is_a_success_that_changes_nothing(quorum: Quorum) -> None:
     """Operators that set it in a loop must not be refused (Strimzi)."""
     same = configs(CLUSTER_RESOURCE, ("min.insync.replicas", SET, "2"))
     gone = configs(TOPIC, ("retention.ms", DELETE, "passed over"))
+    before = quorum.image
     for request in (same, gone):
         assert names(quorum.request(request).responses) == ["NONE"]
-    assert quorum.appends == []
+    assert (quorum.image.configs, quorum.image.topics) == (before.configs, before.topics)
 
 
 # --- features --------------------------------------------------------------------------------------------
