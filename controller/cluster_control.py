@@ -97,6 +97,21 @@ class ClusterControl:
         }
         self._next_check_ms = now_ms + self._config.session_timeout_ms if self._sessions else None
 
+    def take_over(self, draft: Draft) -> None:
+        """Go on with controlled shutdowns of which another controller has written the first part only (K21).
+
+        Nothing else would take from such a broker what it still leads (R22). A fence that was cut needs no
+        help: its own record is the last, and the new session of that broker ends too.
+        """
+        for broker in draft.image.sorted_brokers():
+            if broker.is_fenced or not broker.in_controlled_shutdown:
+                continue
+            begin_offset = draft.next_offset
+            cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, broker.broker_id)
+            self._replication.take_out(draft, broker.broker_id, Departure.CLEAN, cause)
+            if draft.next_offset > begin_offset:
+                self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
+
     def stop(self) -> None:
         """Forget all soft state (K23)."""
         self._sessions = {}

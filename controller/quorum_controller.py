@@ -493,7 +493,12 @@ class QuorumController:
         if self._config.max_idle_interval_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
         text = f"active controller, raft epoch {self._raft_epoch}, metadata offset {self._next_offset}"
-        return [Note(Severity.INFO, text), *self._write(self._bootstrap, now_ms)]
+        return [Note(Severity.INFO, text), *self._write(self._take_over, now_ms)]
+
+    def _take_over(self, draft: Draft) -> None:
+        """What must be so before anything else; what another controller has left half done (K21)."""
+        self._bootstrap(draft)
+        self._cluster.take_over(draft)
 
     def _bootstrap(self, draft: Draft) -> None:
         """What every cluster must have agreed on before its first broker: features, and one min ISR (F14)."""

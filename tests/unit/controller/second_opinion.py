@@ -328,6 +328,9 @@ class SecondOpinion(SecondCluster):
         for machine in self.brokers.values():
             # R26: the successor does not know since when, so everybody must be heard of anew
             machine.heard = set() if machine.stopping and not machine.fenced else None
+        for broker in sorted(self.brokers):  # what another controller has left half done (K21)
+            if self.brokers[broker].stopping and not self.brokers[broker].fenced:
+                self.leave(broker)
 
     def do_delete(self, command: Command) -> None:
         topic = command.word()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.decisions import Cause, CauseKind
 from controller.election import ElectionReason
 from controller.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
 from controller.operations import AlterConfig, Outcome
@@ -26,6 +27,7 @@ from metadata.records import (
 )
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.producer_ids import AllocateProducerIdsRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicPartitionsRequest
@@ -283,6 +285,89 @@ def test_what_must_be_written_at_once_and_is_too_large_for_it_is_refused(
     assert refused.error_code is ErrorCode.POLICY_VIOLATION
     assert "at most 1000" in refused.error_message
     assert quorum.image == before == quorum.core.latest
+
+
+# --- what another controller has left half done ---------------------------------------------------------
+
+
+def leaders(quorum: Quorum) -> set[int | None]:
+    return {partition.leader for _, partition in quorum.topic("t").sorted_partitions()}
+
+
+def beat(quorum: Quorum, broker_id: int, want_shutdown: bool = False) -> BrokerHeartbeatRequest:
+    """A heartbeat to be sent while commits are held."""
+    epoch = quorum.image.brokers[broker_id].broker_epoch
+    return BrokerHeartbeatRequest(broker_id, epoch, quorum.committed_offset, False, want_shutdown)
+
+
+def test_a_controlled_shutdown_that_was_cut_goes_on_with_the_next_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """K21, R22: nothing else would take from it what it still leads, and it would wait for ever."""
+    quorum = started(1, 2, 3)
+    create(quorum, "t", -1, -1, *[(1, 2, 3)] * 100)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    lose_all_but_the_first_batch(quorum, beat(quorum, 1, want_shutdown=True))
+    assert quorum.image.brokers[1].in_controlled_shutdown
+    assert leaders(quorum) == {2}
+    assert all(partition.isr == (2, 3) for partition in quorum.topic("t").partitions.values())
+    cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, 1)
+    assert {entry.decision.cause for entry in quorum.core.decisions} == {cause}
+    assert quorum.core.latest == quorum.image == quorum.replayed()
+
+
+def test_a_shutdown_that_goes_on_waits_until_the_new_leaders_know_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R22, R26."""
+    quorum = started(1, 2)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    before = len(quorum.entries)
+    lose_all_but_the_first_batch(quorum, beat(quorum, 1, want_shutdown=True))
+    taken_over = next(entry for entry in quorum.entries[before:] if entry.raft_epoch == quorum.raft_epoch)
+    quorum.heartbeat(2, metadata_offset=taken_over.offset)
+    assert not quorum.heartbeat(1, want_shutdown=True).should_shut_down
+    quorum.heartbeat(2)
+    assert quorum.heartbeat(1, want_shutdown=True).should_shut_down
+
+
+def test_what_a_controller_took_over_and_was_cut_again_goes_on_with_the_one_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quorum = started(1, 2)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    quorum.is_held = True
+    quorum.start_request(beat(quorum, 1, want_shutdown=True))
+    for _ in range(3):
+        quorum.commit(quorum.committed_offset + 20)
+        quorum.lose()
+        assert leaders(quorum) == {1, 2}
+        quorum.elect()
+        quorum.commit()
+    quorum.commit()
+    assert leaders(quorum) == {2}
+
+
+def test_a_fence_that_was_cut_is_finished_when_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K21, R26: its own record is the last, so to the next controller it is a broker that lives."""
+    quorum = started(1, 2)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    quorum.is_held = True
+    end_offset = quorum.end_offset
+    quorum.vanish(1)
+    quorum.commit(end_offset + 20)
+    quorum.lose()
+    quorum.is_held = False
+    quorum.fail_over()
+    assert leaders(quorum) == {1, 2}
+    quorum.now_ms += quorum.config.session_timeout_ms - 1
+    quorum.heartbeat(2)
+    quorum.fire_timer(quorum.now_ms + 1)
+    assert quorum.image.brokers[1].is_fenced
+    assert leaders(quorum) == {2}
 
 
 # --- D7 --------------------------------------------------------------------------------------------------
