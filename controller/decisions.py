@@ -48,6 +48,7 @@ class CauseKind(Enum):
     ELR_SWITCHED_OFF = 20
     MANAGER_SWITCHED_OFF = 21
     LOG_DIR_FAILED = 22
+    TAKEOVER = 23
 
 
 _TEXTS = {
@@ -74,6 +75,7 @@ _TEXTS = {
     CauseKind.ELR_SWITCHED_OFF: "eligible leader replicas were switched off",
     CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed",
     CauseKind.MANAGER_SWITCHED_OFF: "the recovery manager was switched off",
+    CauseKind.TAKEOVER: "another controller became active, and found this election not made",
 }
 
 

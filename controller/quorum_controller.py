@@ -499,6 +499,7 @@ class QuorumController:
         """What must be so before anything else; what another controller has left half done (K21)."""
         self._bootstrap(draft)
         self._cluster.take_over(draft)
+        self._replication.take_over(draft)
 
     def _bootstrap(self, draft: Draft) -> None:
         """What every cluster must have agreed on before its first broker: features, and one min ISR (F14)."""

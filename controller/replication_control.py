@@ -106,6 +106,34 @@ class ReplicationControl:
                 continue  # a comparison of logs decides; ten thousand of these are no reason to stand still
             self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
 
+    def take_over(self, draft: Draft) -> None:
+        """Make the elections that another controller has not made: an unfencing was cut behind its first part
+        (K21, R21), or its file had the recovery manager on and this one's has not (F40).
+
+        Of unclean elections only those of last known leaders: the others are for the pass (F38).
+        """
+        image = draft.image
+        cause = Cause(CauseKind.TAKEOVER)
+        situations: dict[str, Situation] = {}
+        for topic, index, partition in image.leaderless_partitions():
+            key = (topic.topic_id, index)
+            candidates = partition.electable or self._trusted(image, partition)
+            if not any(image.is_active_replica(replica, key) for replica in candidates):
+                continue
+            if topic.name not in situations:
+                situations[topic.name] = self.situation(
+                    image, topic.name, image.is_active, mode=ElectionMode.ONLINE
+                )
+            wish = Wish(keeps_candidates=True)
+            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
+
+    def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
+        """The last known leader, where it may lead with nobody eligible left (D8 Q8)."""
+        known = partition.last_known_leader
+        if known not in partition.replicas or not image.elr_enabled or self.compares_logs(image):
+            return ()
+        return (known,)
+
     def elect_unclean(self, draft: Draft) -> None:
         """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
         image = draft.image

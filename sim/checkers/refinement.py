@@ -184,6 +184,7 @@ _STEPS: dict[CauseKind, Step] = {
     CauseKind.UNCLEAN_PASS: _leaderless(model_state.UNCLEAN_PASS),
     CauseKind.UNCLEAN_ASKED: _leaderless(model_state.UNCLEAN_PASS, asked_unclean=True),
     CauseKind.MANAGER_SWITCHED_OFF: _leaderless(model_state.MIN_ISR_CHANGE),
+    CauseKind.TAKEOVER: _leaderless(model_state.MIN_ISR_CHANGE),
     CauseKind.PREFERRED_ASKED: _preferred,
     CauseKind.LEADER_BALANCE: _preferred,
     CauseKind.DESIGNATED: _designated,

@@ -328,9 +328,16 @@ class SecondOpinion(SecondCluster):
         for machine in self.brokers.values():
             # R26: the successor does not know since when, so everybody must be heard of anew
             machine.heard = set() if machine.stopping and not machine.fenced else None
-        for broker in sorted(self.brokers):  # what another controller has left half done (K21)
+        for broker in sorted(self.brokers):
             if self.brokers[broker].stopping and not self.brokers[broker].fenced:
                 self.leave(broker)
+        for name in self.every(leaderless=True):
+            # what another controller has left half done, or its file did not allow (K21, F40)
+            part = self.parts[name]
+            trusted = {part.last_leader} if self.elr and not self.compares_logs else set()
+            candidates = part.isr or part.elr or trusted
+            if any(self.active(broker) for broker in part.replicas if broker in candidates):
+                self.change(name, mode="online")
 
     def do_delete(self, command: Command) -> None:
         topic = command.word()

@@ -175,6 +175,14 @@ MANAGER_OFF = "config cluster unclean.recovery.manager.enabled=false"
             SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION,
         ),
         (
+            (f"{LEADERLESS} elr=(2)", "failover"),
+            CauseKind.TAKEOVER,
+            None,
+            ElectionReason.ELR,
+            ((1, Rejection.NOT_ELIGIBLE),),
+            SetsRule.KEPT_BELOW_MIN_ISR,
+        ),
+        (
             (T, "reassign t-0 replicas=(2,3)"),
             CauseKind.REASSIGNMENT_ASKED,
             None,

@@ -12,7 +12,7 @@ from controller.election import ElectionReason
 from controller.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
 from controller.operations import AlterConfig, Outcome
 from controller.quorum_controller import QuorumController
-from controller.replication_control import UNCLEAN_PASS_MAX
+from controller.replication_control import RECOVERY_MANAGER_KEY, UNCLEAN_PASS_MAX
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from metadata.partition import PartitionRegistration
 from metadata.records import (
@@ -27,7 +27,7 @@ from metadata.records import (
 )
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
 from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
 from protocol.messages.producer_ids import AllocateProducerIdsRequest
 from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicPartitionsRequest
@@ -350,6 +350,20 @@ def test_what_a_controller_took_over_and_was_cut_again_goes_on_with_the_one_afte
     assert leaders(quorum) == {2}
 
 
+def test_the_elections_of_an_unfencing_that_was_cut_are_made_by_the_next_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """K21, R21: else a partition waits, with its eligible replica there, until somebody else is unfenced."""
+    quorum = started(1, 2)
+    create(quorum, "t", -1, -1, *[(1, 2)] * 100)
+    for broker_id in (2, 1):
+        quorum.vanish(broker_id)
+    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    lose_all_but_the_first_batch(quorum, beat(quorum, 1))
+    assert leaders(quorum) == {1}
+    assert list(quorum.core.decisions)[-1].decision.cause == Cause(CauseKind.TAKEOVER)
+
+
 def test_a_fence_that_was_cut_is_finished_when_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """K21, R26: its own record is the last, so to the next controller it is a broker that lives."""
     quorum = started(1, 2)
@@ -368,6 +382,63 @@ def test_a_fence_that_was_cut_is_finished_when_the_session_ends(monkeypatch: pyt
     quorum.fire_timer(quorum.now_ms + 1)
     assert quorum.image.brokers[1].is_fenced
     assert leaders(quorum) == {2}
+
+
+def wait_for_the_last_known_leader(quorum: Quorum) -> None:
+    """Broker 1 led last, lost the end of its log, and is back; broker 2 is not."""
+    create(quorum, "t", -1, -1, (1, 2))
+    for broker_id in (2, 1):
+        quorum.vanish(broker_id)
+    for broker_id in (1, 2):
+        quorum.register(broker_id)
+    quorum.heartbeat(1)
+    waiting = quorum.partition("t")
+    assert (waiting.leader, waiting.electable, waiting.last_known_leader) == (None, (), 1)
+
+
+@pytest.mark.parametrize("manager", ["true", "false"])
+@pytest.mark.parametrize("switched", [None, "true"])
+def test_a_controller_whose_file_has_the_manager_off_elects_last_known_leaders_that_are_there(
+    manager: str, switched: str | None
+) -> None:
+    """F40, R69: what the metadata log says counts more than a file."""
+    quorum = started(1, 2)
+    if switched is not None:
+        quorum.request(AlterConfig(CLUSTER_RESOURCE, RECOVERY_MANAGER_KEY, switched))
+    wait_for_the_last_known_leader(quorum)
+    quorum.config = make_config(unclean_recovery_manager_enabled=manager)
+    quorum.fail_over()
+    is_elected = manager == "false" and switched is None
+    assert quorum.partition("t").leader == (1 if is_elected else None)
+    assert quorum.core.counts.elections[ElectionReason.LAST_KNOWN_LEADER] == is_elected
+
+
+def test_a_controller_that_takes_over_elects_nobody_in_a_log_dir_that_failed() -> None:
+    """R27."""
+    quorum = started(1, 2)
+    wait_for_the_last_known_leader(quorum)
+    topic_id = quorum.topic("t").topic_id
+    quorum.heartbeat(1, offline=(OfflineTopic(topic_id, (0,)),))
+    quorum.config = make_config(unclean_recovery_manager_enabled="false")
+    quorum.fail_over()
+    assert quorum.partition("t").leader is None
+
+
+def test_a_controller_that_takes_over_leaves_unclean_elections_to_the_pass() -> None:
+    """F38: its file allows them, those before it did not."""
+    quorum = started(1, 2, 3)
+    create(quorum, "t", -1, -1, (1, 2))
+    for broker_id in (2, 1):
+        quorum.vanish(broker_id)
+    quorum.register(2)
+    quorum.heartbeat(2)
+    quorum.config = make_config(
+        unclean_recovery_manager_enabled="false", unclean_leader_election_enable="true"
+    )
+    quorum.fail_over()
+    for _ in until_next_pass(quorum, 2, 3):
+        assert quorum.partition("t").leader is None
+    assert quorum.partition("t").leader == 2
 
 
 # --- D7 --------------------------------------------------------------------------------------------------

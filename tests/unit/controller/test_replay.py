@@ -24,8 +24,9 @@ from controller.operations import (
 )
 from controller.quorum_controller import QuorumController
 from metadata.delta import MetadataDelta
-from metadata.image import CLUSTER_RESOURCE, MetadataImage
-from metadata.records import ELR_FEATURE, decode_record, encode_record
+from metadata.image import CLUSTER_RESOURCE, MetadataImage, PartitionKey
+from metadata.partition import PartitionRegistration
+from metadata.records import ELR_FEATURE, PartitionChangeRecord, decode_record, encode_record
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from tests.unit.controller.harness import NODE_ID, LogEntry, Quorum, make_config
@@ -48,8 +49,8 @@ class Standby:
         return self.core.committed
 
 
-def successor(quorum: Quorum) -> QuorumController:
-    """Another process that has the log and leads from now on."""
+def successor(quorum: Quorum, left: frozenset[PartitionKey] = frozenset()) -> QuorumController:
+    """Another process that has the log and leads from now on; it may elect for the partitions in `left`."""
     core = QuorumController(quorum.config, quorum.random)
     core.handle(EntriesCommitted(tuple(quorum.entries), quorum.committed_offset), quorum.now_ms)
     assert core.committed == quorum.image
@@ -57,7 +58,18 @@ def successor(quorum: Quorum) -> QuorumController:
     effects = core.handle(LeaderChanged(NODE_ID, quorum.raft_epoch + 1, end), quorum.now_ms)
     effects += core.handle(EntriesCommitted((), end), quorum.now_ms)
     assert core.is_active
-    assert not any(isinstance(effect, AppendRecords) for effect in effects), "nothing is left to be written"
+    written = [
+        decode_record(value)
+        for effect in effects
+        if isinstance(effect, AppendRecords)
+        for value in effect.values
+    ]
+    changed = [record for record in written if isinstance(record, PartitionChangeRecord)]
+    assert len(changed) == len(written)
+    keys = [(record.topic_id, record.partition_index) for record in changed]
+    assert left.issuperset(keys), "nothing else is left to be written"
+    assert len(set(keys)) == len(keys)
+    assert None not in {core.latest.topics[topic].partitions[index].leader for topic, index in keys}
     return core
 
 
@@ -103,6 +115,8 @@ def test_log_alone_makes_the_state(path: Path) -> None:
     scenario = Scenario()
     standby: Standby | None = None
     checked = 0
+    #: as they were put: nobody has looked yet whether somebody could lead them
+    put: dict[PartitionKey, PartitionRegistration] = {}
     for block in parse_file(path):
         for command in block.commands:
             scenario.execute(command)
@@ -117,7 +131,12 @@ def test_log_alone_makes_the_state(path: Path) -> None:
             assert quorum.core.latest == image
             assert quorum.replayed() == image
             assert standby.catch_up(quorum) == image
-            assert contents(successor(quorum).latest) == contents(image)
+            if command.name == "partition":
+                topic_name, _, index = command.word().rpartition("-")
+                key = (image.topic_ids[topic_name], int(index))
+                put[key] = image.topics[key[0]].partitions[key[1]]
+            left = frozenset(key for key in image.leaderless if image.partition(*key) == put.get(key))
+            assert contents(successor(quorum, left).committed) == contents(image)
             check_indexes(image)
     assert checked, "a scenario writes something"
 
