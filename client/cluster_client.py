@@ -5,7 +5,8 @@ Owns the connection pool and the one metadata request in flight. Decisions about
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from client.backoff import Backoff
@@ -18,6 +19,7 @@ from client.metadata_cache import (
     TopicView,
     parse_addresses,
 )
+from client.wanted_topics import WantedTopics
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from rpc.channel import CallRefused, Channel, Pool, was_surely_not_done
@@ -51,7 +53,9 @@ class ClusterClient:
         bootstrap_servers: str | Sequence[str],
         client_id: str,
         on_metadata: Callable[[], None] | None = None,
+        topics_in_use: Callable[[], Container[str]] = frozenset,
     ) -> None:
+        """`topics_in_use`: the topics that must not be forgotten now, though nobody has named them lately."""
         self._runtime = runtime
         self._clock = runtime.clock
         self._pool = Pool(runtime, client_id, CONNECT_TIMEOUT_MS)
@@ -59,7 +63,10 @@ class ClusterClient:
         self._chooser = NodeChooser(self._bootstrap, SUSPICION_MS)
         self._schedule = RefreshSchedule(METADATA_BACKOFF, METADATA_MAX_AGE_MS)
         self._on_metadata = on_metadata
+        self._topics_in_use = topics_in_use
         self.cache = MetadataCache()
+        #: what is asked for
+        self.wanted = WantedTopics()
         self._timer: Timer | None = None
         #: who waits for the next metadata answer or failure
         self._waiters: list[asyncio.Future[None]] = []
@@ -135,8 +142,8 @@ class ClusterClient:
         """The topic, asked for when it is not known. Raises: ClientError (also when no topic can be called
         so), TimedOut."""
         start_ms = self._clock.now_ms()
-        self.cache.want(name)
         while True:
+            self.wanted.use(name, self._clock.now_ms())
             view = self.cache.topic(name)
             if view is not None:
                 return view
@@ -166,12 +173,23 @@ class ClusterClient:
         self._runtime.tasks.start("client metadata", self._refresh_once())
 
     async def _refresh_once(self) -> None:
+        for topic in self.wanted.forget_idle(self._clock.now_ms(), self._topics_in_use()):
+            self.cache.forget(topic)
         news = False
+        portions = deque(self.wanted.portions())
         try:
-            response: MetadataResponse = await self._ask_each(
-                MetadataRequest(topics=self.cache.wanted_topics), METADATA_TIMEOUT_MS
-            )
-            news = bool(self.cache.update(response))
+            while portions:
+                names = portions.popleft()
+                try:
+                    request = MetadataRequest(topics=names)
+                    response: MetadataResponse = await self._ask_each(request, METADATA_TIMEOUT_MS)
+                except ClientError as error:
+                    if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(names) == 1:
+                        raise
+                    # so many partitions do not fit one answer
+                    portions.extendleft((names[len(names) // 2 :], names[: len(names) // 2]))
+                    continue
+                news = bool(self.cache.update(response)) or news
         except ClientError as error:
             self._problem = str(error)
         self._schedule.finished(self._clock.now_ms(), news=news)

@@ -88,7 +88,7 @@ class Consumer:
         self._runtime = runtime
         self._clock = runtime.clock
         self._cluster = ClusterClient(
-            runtime, config.bootstrap_servers, config.client_id, self._metadata_changed
+            runtime, config.bootstrap_servers, config.client_id, self._metadata_changed, self._topics_in_use
         )
         self._fetcher = Fetcher(
             FetcherConfig(
@@ -129,7 +129,7 @@ class Consumer:
         """Read exactly these from now on; new ones begin where `auto_offset_reset` says unless sought."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         for topic, _ in wanted:
-            self._cluster.cache.want(topic)
+            self._cluster.wanted.use(topic, self._clock.now_ms())
         if self._decoded and TopicPartition(*self._decoded[0][:2]) not in wanted:
             self._decoded.clear()
         self._fetcher.assign(wanted)
@@ -371,6 +371,9 @@ class Consumer:
         self._fetcher.found(effect.request_id, offsets)
         self._run(self._fetcher.not_found(effect.request_id, errors, self._clock.now_ms()))
         self._pump()
+
+    def _topics_in_use(self) -> frozenset[str]:
+        return frozenset(topic for topic, _ in self._fetcher.parts)
 
     def _metadata_changed(self) -> None:
         self._run(self._fetcher.metadata_changed())

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from client.backoff import Backoff
-from client.errors import ClientError, code_of
+from client.errors import code_of
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse, MetadataTopic
-from protocol.topic_names import topic_name_problem
 
 
 class Address(NamedTuple):
@@ -84,34 +83,13 @@ class MetadataCache:
         #: unfenced brokers of the newest image; addresses of the others are kept, they may come back
         self._addresses: dict[int, Address] = {}
         self._topics: dict[str, TopicView] = {}
-        #: why a wanted topic is not there
+        #: why a topic that was asked for is not there
         self._errors: dict[str, ErrorCode] = {}
-        #: topics to ask for, in the order in which they were first wanted
-        self._wanted: dict[str, None] = {}
-
-    @property
-    def wanted_topics(self) -> tuple[str, ...]:
-        """What a metadata request should ask for."""
-        return tuple(self._wanted)
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
         """Every broker heard of, ascending."""
         return tuple(sorted(self._addresses))
-
-    def want(self, topic: str) -> bool:
-        """Ask for `topic` from now on. True when that is new.
-
-        Raises: ClientError when no topic can be called so.
-        """
-        if topic in self._wanted:
-            return False
-        # One name that no request can carry would spoil every later request, for the good topics too.
-        problem = topic_name_problem(topic)
-        if problem is not None:
-            raise ClientError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        self._wanted[topic] = None
-        return True
 
     def address(self, broker_id: int) -> Address | None:
         """Where that broker was last said to listen."""
@@ -154,9 +132,14 @@ class MetadataCache:
             changed += self._update_topic(topic, response.metadata_offset)
         return changed
 
+    def forget(self, topic: str) -> None:
+        """It is not asked for any more, so what is known of it grows old."""
+        self._topics.pop(topic, None)
+        self._errors.pop(topic, None)
+
     def _forget_cluster(self) -> None:
         # Made anew at the same addresses: its offsets and epochs begin again, so those of the old one would
-        # make everything that it says look stale. What is wanted stays wanted.
+        # make everything that it says look stale.
         self.metadata_offset = -1
         self._addresses.clear()
         self._topics.clear()

@@ -121,7 +121,11 @@ class Producer:
         #: goes to the event loop's exception handler
         self._on_batch = on_batch
         self._cluster = ClusterClient(
-            runtime, config.bootstrap_servers, config.client_id, self._metadata_changed
+            runtime,
+            config.bootstrap_servers,
+            config.client_id,
+            self._metadata_changed,
+            lambda: self._sender.busy_topics,
         )
         self._sender = Sender(
             SenderConfig(
@@ -138,7 +142,10 @@ class Producer:
             ),
             self._cluster.cache,
         )
+        #: those whose metadata are fresh
         self._topics: dict[str, _Topic] = {}
+        #: those that nobody has sent to for so long that their metadata are not asked for any more
+        self._idle_topics: dict[str, _Topic] = {}
         #: not carried out yet; one list, so that batches leave in the order in which the core decided
         self._effects: deque[Effect] = deque()
         self._is_running = False
@@ -267,6 +274,7 @@ class Producer:
         if topic not in self._topics:
             queues = [self._sender.queue(topic, partition) for partition in range(len(view.leaders))]
             self._topics[topic] = _Topic(queues)
+            self._idle_topics.pop(topic, None)
         return len(view.leaders)
 
     @property
@@ -305,7 +313,10 @@ class Producer:
             self._ledger.invoke(tag, topic, queue.partition, crc, acks, t0)
         batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
         if batch is None:
-            sender.open_batch(queue, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            if self._cluster.wanted.use(topic, now_ms):
+                self._cluster.refresh()
+            sender.open_batch(queue, now_ms)
             batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
             assert batch is not None, "the first record of a batch always fits"
             self._arm()
@@ -318,9 +329,7 @@ class Producer:
         return batch
 
     def _route(self, topic: str, key: bytes | None, partition: int | None, size: int) -> PartitionQueue:
-        known = self._topics.get(topic)
-        if known is None:
-            raise ClientError(f"await partition_count({topic!r}) before send_nowait")
+        known = self._topics.get(topic) or self._wake_topic(topic)
         queues = known.queues
         if partition is not None:
             if not 0 <= partition < len(queues):
@@ -337,6 +346,14 @@ class Producer:
             turn = [queues[(start + step) % len(queues)] for step in range(len(queues))]
             queue = known.sticky = next((q for q in turn if self._sender.is_available(q)), turn[0])
         return queue
+
+    def _wake_topic(self, topic: str) -> _Topic:
+        # Who does not wait goes by the partitions of then, and the records wait for a leader.
+        known = self._idle_topics.pop(topic, None)
+        if known is None:
+            raise ClientError(f"await partition_count({topic!r}) before send_nowait")
+        self._topics[topic] = known
+        return known
 
     # --- the core's door ------------------------------------------------------------------------------
 
@@ -515,7 +532,10 @@ class Producer:
         self._pump()
 
     def _metadata_changed(self) -> None:
-        for topic, known in self._topics.items():
+        for topic, known in list(self._topics.items()):
+            if topic not in self._cluster.wanted:
+                self._idle_topics[topic] = self._topics.pop(topic)
+                continue
             view = self._cluster.cache.topic(topic)
             if view is not None and len(view.leaders) != len(known.queues):
                 # More were added, or the topic was made again.

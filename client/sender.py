@@ -88,6 +88,11 @@ class Sender:
             return batch.serial
         return self._serial + 1
 
+    @property
+    def busy_topics(self) -> frozenset[str]:
+        """Topics with records that have no outcome yet."""
+        return frozenset(batch.topic for batch in self._incomplete)
+
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made on first use."""
         found = self._queues.get((topic, partition))

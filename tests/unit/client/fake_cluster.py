@@ -137,6 +137,8 @@ class FakeBroker:
         #: requests are refused as a whole: the logs are being recovered
         self.is_starting = False
         self.judge: Judge | None = None
+        #: the metadata of more topics are too large for an answer
+        self.metadata_topics_max = 1 << 30
         #: errors that the next answers carry, by API
         self.errors: dict[ApiKey, list[ErrorCode]] = {}
 
@@ -305,7 +307,10 @@ class FakeBroker:
     # --- the rest -----------------------------------------------------------------------------------------
 
     def _metadata(self, exchange: Exchange) -> None:
-        exchange.respond(self.cluster.metadata(exchange.message.topics))
+        if len(exchange.message.topics or ()) > self.metadata_topics_max:
+            exchange.fail(ErrorCode.MESSAGE_TOO_LARGE, "the answer would be too large")
+        else:
+            exchange.respond(self.cluster.metadata(exchange.message.topics))
 
     def _init_producer_id(self, exchange: Exchange) -> None:
         code = self._error(ApiKey.INIT_PRODUCER_ID)

@@ -1,11 +1,8 @@
 """What a client believes about leaders, and whom it asks when (D9)."""
 
-from typing import Any
-
 import pytest
 
 from client.backoff import Backoff
-from client.errors import ClientError
 from client.metadata_cache import (
     NO_LEADER,
     Address,
@@ -107,14 +104,18 @@ def test_a_node_that_does_not_know_its_cluster_yet_forgets_nothing() -> None:
     assert (cache.leader("t", 0), cache.cluster_id) == (Leader(1, 7), "c")
 
 
-@pytest.mark.parametrize("name", ["x" * 250, "caf\udce9", b"t", None])
-def test_a_name_that_no_topic_can_have_is_refused_and_never_asked_for(name: Any) -> None:
+def test_nothing_is_known_of_a_topic_that_is_not_asked_for_any_more() -> None:
+    """Asked for again it is new: it may be another one of its name by then."""
     cache = MetadataCache()
-    cache.want("t")
-    with pytest.raises(ClientError) as caught:
-        cache.want(name)
-    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert cache.wanted_topics == ("t",)
+    cache.update(answer(100, (1, 7)))
+    cache.forget("t")
+    cache.forget("never heard of")
+    assert (cache.topic("t"), cache.leader("t", 0)) == (None, Leader(-1, -1))
+    assert cache.update(answer(100, (2, 3))) == [("t", 0)]
+    cache.forget("t")
+    cache.update(answer(101, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    cache.forget("t")
+    assert cache.topic_error("t") is None
 
 
 def test_a_hint_counts_only_when_it_is_later_and_leads_somewhere() -> None:
