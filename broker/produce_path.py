@@ -78,7 +78,7 @@ class ProducePath:
         deadline_ms = now_ms + max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
         context = ProduceContext(reply_to, acks, deadline_ms, len(request.partitions))
         batches: list[BatchToAppend] = []
-        refusal: tuple[ErrorCode, str] | None = None
+        refusal: tuple[ErrorCode, str]
         is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
         for index, row in enumerate(request.partitions):
             key = TopicPartition(row.topic_id, row.partition_index)
@@ -105,15 +105,10 @@ class ProducePath:
                     continue
                 refusal = checked
             context.rows[index] = self._refused(key, *refusal)
-        effects: list[Effect] = []
-        if acks == _NO_ANSWER:
-            effects.append(Drop(reply_to, None if refusal is None else _unheard(*refusal)))
         if batches:
             context.outstanding = len(batches)
-            effects.append(Append(context, tuple(batches)))
-        elif acks != _NO_ANSWER:
-            effects.append(self._answer(reply_to, context.rows))
-        return effects
+            return [Append(context, tuple(batches))]
+        return [_unanswered(context) if acks == _NO_ANSWER else self._answer(reply_to, context.rows)]
 
     def _check(
         self, partition: Partition, row: ProducePartition, acks: int
@@ -159,8 +154,10 @@ class ProducePath:
         context.results.extend(event.results)
         context.outstanding -= len(event.results)
         assert context.outstanding >= 0
-        if context.outstanding or context.acks == _NO_ANSWER:
+        if context.outstanding:
             return []
+        if context.acks == _NO_ANSWER:
+            return [_unanswered(context)]
         delayed: DelayedProduce[TopicPartition] | None = None
         for result in context.results:
             index = context.index_of[result.key]
@@ -306,8 +303,14 @@ class ProducePath:
         )
 
 
-def _unheard(code: ErrorCode, text: str) -> str:
-    return f"a write with acks 0 was refused with {code.name}: {text}"
+def _unanswered(context: ProduceContext) -> Drop:
+    """The end of a request that nobody waits for. What was refused, at once or behind the wait for its log,
+    ends the connection."""
+    for row in (*context.rows, *context.results):
+        if row is not None and row.error_code != ErrorCode.NONE:
+            code = ErrorCode(row.error_code).name
+            return Drop(context.reply_to, f"a write with acks 0 was refused with {code}: {row.error_message}")
+    return Drop(context.reply_to)
 
 
 def _reached(partition: Partition, acks: int) -> int:

@@ -153,9 +153,11 @@ class Exchange:
         self._connection.go_on_soon()
 
     def hang_up(self, reason: str) -> None:
-        """Finish without any answer and end the connection: the sender, who waits for none, hears by that."""
+        """Finish without any answer and end the connection: the sender, who waits for none, hears by that.
+        Does nothing when the peer has gone."""
         self._finish(ErrorCode.NONE)
-        self._connection.hang_up(reason)
+        if self._connection.is_open:
+            self._connection.hang_up(reason)
 
     def handled(self, now_ns: int) -> None:
         """The handler has returned: from here on others are waited for."""

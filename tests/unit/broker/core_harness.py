@@ -193,6 +193,9 @@ class CoreHarness:
         #: ceilings take until `finish_ceilings` to be stored, if `stores_slowly`
         self.stores_slowly = False
         self.ceilings: list[StoreCeilings] = []
+        #: batches of clients wait for the log until `finish_appends`, if `appends_slowly`
+        self.appends_slowly = False
+        self.appends: list[Append] = []
         #: logs take until `finish_opens` to open, if `opens_slowly`
         self.opens_slowly = False
         self.opens: list[OpenLog] = []
@@ -347,6 +350,18 @@ class CoreHarness:
         ceilings, self.ceilings = self.ceilings, []
         self.post(*(CeilingsStored(effect.rows) for effect in ceilings))
 
+    def finish_appends(self) -> None:
+        """The log is free: one result after the other, as from `broker.log_effects`."""
+        appends, self.appends = self.appends, []
+        for effect in appends:
+            for item in effect.batches:
+                if self.core.leads(item.key, item.leader_epoch):
+                    result = self._append(item)
+                else:
+                    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                    result = AppendResult(item.key, item.leader_epoch, -1, -1, 0, code, "deposed")
+                self.post(Appended(effect.context, (result,)))
+
     def finish_opens(self) -> list[TopicPartition]:
         """What was opened."""
         opened = self._open_logs()
@@ -371,6 +386,8 @@ class CoreHarness:
                     self.dropped.append(reply_to)
                     if refusal is not None:
                         self.refusals[reply_to] = refusal
+                case Append() if self.appends_slowly:
+                    self.appends.append(effect)
                 case Append(context, batches):
                     queue.append(Appended(context, tuple(self._append(item) for item in batches)))
                 case AppendFetched(fetched):

@@ -100,6 +100,41 @@ def test_who_waits_for_no_answer_hears_of_a_refusal_by_the_end_of_the_connection
     assert "NOT_LEADER_OR_FOLLOWER" in harness.refusals[name]
 
 
+def test_who_waits_for_no_answer_hears_of_a_refusal_behind_the_wait_for_the_log_too() -> None:
+    """A-15: it led when the batch came, and not any more when the log had room for it."""
+    harness = caught_up_leader()
+    harness.appends_slowly = True
+    late = harness.produce(batch(3), acks=0)
+    assert harness.dropped == []
+    harness.metadata(change(leader=2, isr=(2,)))
+    harness.finish_appends()
+    assert harness.dropped == [late]
+    assert "NOT_LEADER_OR_FOLLOWER: deposed" in harness.refusals[late]
+
+
+def test_who_waits_for_no_answer_hears_of_what_the_log_refuses() -> None:
+    """R92: a sequence that is not the next one."""
+    harness = caught_up_leader()
+    harness.produce(batch(1, producer=(7, 0, 0)), acks=0)
+    gap = harness.produce(batch(1, producer=(7, 0, 5)), acks=0)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in harness.refusals[gap]
+    assert len(harness.dropped) == 2
+
+
+def test_without_an_answer_a_request_ends_once_when_all_of_it_is_decided() -> None:
+    harness = caught_up_leader()
+    harness.appends_slowly = True
+    records = batch(1)
+    two = harness.produce(records, records, acks=0)  # the second one is one too many
+    good = harness.produce(batch(1), acks=0)
+    assert harness.dropped == []
+    harness.finish_appends()
+    assert harness.dropped == [two, good]
+    assert list(harness.refusals) == [two]
+    assert "INVALID_REQUEST" in harness.refusals[two]
+    assert harness.partition.log.log_end_offset == 2
+
+
 @pytest.mark.parametrize("acks", [2, -2])
 def test_unknown_acks_are_refused(acks: int) -> None:
     harness = caught_up_leader()

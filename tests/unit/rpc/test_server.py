@@ -456,6 +456,26 @@ async def test_a_disconnect_closes_the_exchanges_and_answering_them_does_nothing
     assert (node.server.connection_count, node.server.in_flight_count) == (0, 0)
 
 
+async def test_hanging_up_ends_the_connection_once_whenever_it_is_decided(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A write with acks 0 that waited for its log: its sender may be gone by then, or cut off by another."""
+    node = Node()
+    first, second = await node.raw_peer(), await node.raw_peer()
+    await first.send(request_frame(1), request_frame(2))
+    await second.send(request_frame(3))
+    node.parked[0].hang_up("refused")
+    node.parked[1].hang_up("refused, too")
+    await settle()
+    assert (first.is_lost, second.is_lost) == (True, False)
+    assert second.connection is not None
+    second.connection.abort()
+    await settle()
+    node.parked[2].hang_up("nobody is there")
+    assert [record.args[2] for record in caplog.records if isinstance(record.args, tuple)] == ["refused"]
+    assert (node.server.connection_count, node.server.in_flight_count) == (0, 0)
+
+
 async def test_connections_past_the_limit_are_closed_and_the_others_stay() -> None:
     node = Node(ServerLimits(connection_max=2))
     channel = await node.channel()
