@@ -234,7 +234,10 @@ class BrokerServer:
         if self.core.has_roles and not self._is_ended:
             return False
         text = "this broker is starting or stopping; ask another one, or try again"
-        exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)
+        if getattr(exchange.message, "required_acks", None) == 0:
+            exchange.hang_up(f"a write with acks 0 was refused: {text}")  # an answer would be for nobody
+        else:
+            exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)
         return True
 
     def _request(self, exchange: Exchange) -> None:

@@ -27,6 +27,7 @@ from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartition
 from protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
 from protocol.messages.fetch import FetchPartition, FetchRequest
 from protocol.messages.metadata import DescribeClusterRequest
+from protocol.messages.produce import ProducePartition, ProduceRequest
 from protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListedTopic,
@@ -190,6 +191,20 @@ async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwar
         assert isinstance(error, CallRefused)
         assert error.error_code is ErrorCode.BROKER_NOT_AVAILABLE
     channel.abort()
+
+
+async def test_a_write_with_acks_0_that_a_broker_without_roles_refuses_ends_its_connection(
+    cluster: Cluster,
+) -> None:
+    """It starts, or ends: a refusal would be for nobody, and its sender would go on."""
+    await cluster.topic()
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    channel = Channel(runtime, "localhost", cluster[1].port, "test")
+    connecting = runtime.tasks.start("connect", channel.connect(1000))
+    await cluster.eventually(lambda: connecting.is_done)
+    cluster[1].node.server.end()
+    channel.send(ProduceRequest(0, 1000, (ProducePartition(cluster.topic_id, 0, batch("lost")),)))
+    await cluster.eventually(lambda: not channel.is_connected)
 
 
 async def test_an_answer_to_a_follower_takes_no_more_than_it_may_however_large_batches_are() -> None:
