@@ -1,7 +1,8 @@
 """The producer's decisions: what to send where and when, and what each answer means.
 
-Owns the queues of all partitions, buffered bytes, requests in flight and the state of connections as
-reported. Takes events and `now_ms`, returns effects, never does anything (style §3.3).
+Owns requests in flight and the state of connections as reported. Queues and batches are `client.outbox`'s,
+and what news of leaders mean for them is `client.relocation`'s. Takes events and `now_ms`, returns effects,
+never does anything (style §3.3).
 Rules: D9 (at once on a reset, pauses only on repeat), D12 and R90-R93 (idempotence, with `partition_queue`),
 verification.md §2.1 (outcomes).
 """
@@ -10,16 +11,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from client.batch import Batch, Compression, Identity
+from client.batch import Batch, Identity
 from client.broker_link import BrokerLink, Link
 from client.effects import Connect, RefreshMetadata
 from client.errors import code_of
 from client.metadata_cache import MetadataCache
-from client.outcomes import Outcome, Reaction, outcome_without_ack, reaction_to, refused_before_append
+from client.outbox import Outbox
+from client.outcomes import Outcome, Reaction, reaction_to, refused_before_append
 from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from client.produce_packing import Packing, Request
 from client.producer_identity import ProducerIdentity
-from client.sender_effects import Complete, Effect, SendBatches, SenderConfig
+from client.relocation import Relocation
+from client.sender_effects import Effect, SendBatches, SenderConfig
 from protocol.errors import ErrorCode
 from protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 
@@ -42,34 +45,27 @@ class Sender:
         assert config.in_flight_max <= IN_FLIGHT_MAX or not config.idempotent
         self._config = config
         self._cache = cache
-        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._identity = ProducerIdentity(config.retry)
+        self._outbox = Outbox(config, self._identity)
+        self._relocation = Relocation(cache, self._outbox, self._identity)
         self._brokers: dict[int, _Broker] = {}
-        #: bytes of all records without outcome, before compression
-        self.buffered_bytes = 0
-        self._serial = 0
-        #: batches without outcome, oldest first
-        self._incomplete: dict[Batch, None] = {}
         #: open batches in order of their linger deadline
         self._lingering: deque[tuple[int, PartitionQueue, Batch]] = deque()
-        #: queues that may have something to send
-        self._dirty: dict[PartitionQueue, None] = {}
-        #: queues that wait for a pause to end
-        self._held: dict[PartitionQueue, None] = {}
-        #: queues whose leader failed or is missing: metadata must bring news
-        self._stuck: dict[PartitionQueue, None] = {}
         self._requests: dict[int, Request] = {}
         self._request_id = 0
         self._stall_check_ms = 0
-        self._identity = ProducerIdentity(config.retry)
-        #: whose ids these are; empty before the first answer
-        self._cluster_id = cache.cluster_id
 
     # --- reading --------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
         """True when `drain` could find something new."""
-        return bool(self._dirty)
+        return bool(self._outbox.dirty)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of all records without outcome, before compression."""
+        return self._outbox.buffered_bytes
 
     @property
     def identity(self) -> Identity | None:
@@ -79,37 +75,30 @@ class Sender:
     @property
     def newest_serial(self) -> int:
         """Serial of the youngest batch."""
-        return self._serial
+        return self._outbox.newest_serial
 
     @property
     def oldest_incomplete_serial(self) -> int:
         """Serial of the oldest batch without outcome; above `newest_serial` when there is none."""
-        for batch in self._incomplete:
+        for batch in self._outbox.incomplete:
             return batch.serial
-        return self._serial + 1
+        return self._outbox.newest_serial + 1
 
     @property
     def busy_topics(self) -> frozenset[str]:
         """Topics with records that have no outcome yet."""
-        return frozenset(batch.topic for batch in self._incomplete)
+        return frozenset(batch.topic for batch in self._outbox.incomplete)
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made on first use."""
-        found = self._queues.get((topic, partition))
-        if found is None:
-            config = self._config
-            found = self._queues[topic, partition] = PartitionQueue(
-                topic,
-                partition,
-                idempotent=config.idempotent,
-                in_flight_max=config.in_flight_max,
-                batch_size_bytes=config.batch_size_bytes,
-            )
-        return found
+        return self._outbox.queue(topic, partition)
 
     def is_available(self, queue: PartitionQueue) -> bool:
         """False while the partition has no leader that answers."""
-        return queue not in self._stuck and self._cache.leader(queue.topic, queue.partition).broker_id >= 0
+        return (
+            queue not in self._outbox.stuck
+            and self._cache.leader(queue.topic, queue.partition).broker_id >= 0
+        )
 
     # --- records --------------------------------------------------------------------------------------
 
@@ -129,55 +118,40 @@ class Sender:
         size = batch.append(timestamp_ms, key, value, headers)
         if size == 0:
             return None
-        self.buffered_bytes += size
+        self._outbox.buffered_bytes += size
         if tag is not None:
             batch.tags.append(tag)
         return batch
 
     def open_batch(self, queue: PartitionQueue, now_ms: int) -> None:
         """Close the open batch of the partition, if any, and open another."""
-        config = self._config
-        self._serial += 1
-        batch = Batch(
-            queue.topic,
-            queue.partition,
-            self._serial,
-            queue.batch_size_bytes,
-            config.compression,
-            now_ms,
-            now_ms + config.delivery_timeout_ms,
-        )
-        if queue.open is not None:
-            self._dirty[queue] = None
-        queue.roll(batch)
-        self._incomplete[batch] = None
-        if config.linger_ms > 0:
-            self._lingering.append((now_ms + config.linger_ms, queue, batch))
+        batch = self._outbox.open_batch(queue, now_ms)
+        if self._config.linger_ms > 0:
+            self._lingering.append((now_ms + self._config.linger_ms, queue, batch))
         else:
             queue.due = True
-            self._dirty[queue] = None
+            self._outbox.dirty[queue] = None
 
     def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of the partition, if any: it is full."""
         if queue.open is not None:
             queue.close()
-            self._dirty[queue] = None
+            self._outbox.dirty[queue] = None
 
     def hurry(self) -> None:
         """Send what is there without waiting for the linger time."""
         for _, queue, batch in self._lingering:
             if queue.open is batch:
                 queue.due = True
-                self._dirty[queue] = None
+                self._outbox.dirty[queue] = None
         self._lingering.clear()
 
     def give_up_all(self, text: str) -> list[Effect]:
         """End every batch without acknowledgement: the producer closes."""
         effects: list[Effect] = []
-        for batch in list(self._incomplete):
-            self._queues[batch.topic, batch.partition].gave_up(batch)
+        for batch in list(self._outbox.incomplete):
             code = batch.error or ErrorCode.REQUEST_TIMED_OUT
-            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
+            self._outbox.give_up(self._outbox.queue_of(batch), batch, effects, code, text)
         return effects
 
     def want_identity(self) -> None:
@@ -193,7 +167,7 @@ class Sender:
         self._expire(now_ms, effects)
         self._end_linger(now_ms)
         self._end_holds(now_ms)
-        if self._dirty:
+        if self._outbox.dirty:
             self._send(now_ms, effects)
         question = self._identity.question(now_ms)
         if question is not None:
@@ -210,10 +184,10 @@ class Sender:
             self._lingering.popleft()
         if self._lingering:
             deadlines.append(self._lingering[0][0])
-        for batch in self._incomplete:
+        for batch in self._outbox.incomplete:
             deadlines.append(batch.deadline_ms)
             break
-        deadlines.extend(queue.hold_until_ms for queue in self._held)
+        deadlines.extend(queue.hold_until_ms for queue in self._outbox.held)
         question_ms = self._identity.next_deadline_ms()
         if question_ms is not None:
             deadlines.append(question_ms)
@@ -224,22 +198,20 @@ class Sender:
 
     def _expire(self, now_ms: int, effects: list[Effect]) -> None:
         # All batches have the same time to live, so the oldest expires first.
-        while self._incomplete:
-            batch = next(iter(self._incomplete))
+        while self._outbox.incomplete:
+            batch = next(iter(self._outbox.incomplete))
             if batch.deadline_ms > now_ms:
                 return
-            queue = self._queues[batch.topic, batch.partition]
+            queue = self._outbox.queue_of(batch)
             error, trouble = batch.error, batch.error_text or queue.trouble
             if queue.needs_identity and self._identity.trouble:
                 error, trouble = self._identity.error, self._identity.trouble
-            queue.gave_up(batch)
             reason = trouble or "no broker took it"
             patience_ms = self._config.delivery_timeout_ms
             text = f"{queue.topic}-{queue.partition}: not acknowledged within {patience_ms} ms ({reason})"
-            code = error or ErrorCode.REQUEST_TIMED_OUT
-            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
-            self._settle(queue, effects)
-            self._look_again(queue)
+            self._outbox.give_up(queue, batch, effects, error or ErrorCode.REQUEST_TIMED_OUT, text)
+            self._outbox.settle(queue, effects)
+            self._outbox.look_again(queue)
 
     def _end_linger(self, now_ms: int) -> None:
         lingering = self._lingering
@@ -247,17 +219,12 @@ class Sender:
             _, queue, batch = lingering.popleft()
             if queue.open is batch:
                 queue.due = True
-                self._dirty[queue] = None
+                self._outbox.dirty[queue] = None
 
     def _end_holds(self, now_ms: int) -> None:
-        if self._held:
-            for queue in [queue for queue in self._held if queue.hold_until_ms <= now_ms]:
-                self._look_again(queue)
-
-    def _look_again(self, queue: PartitionQueue) -> None:
-        self._held.pop(queue, None)
-        self._identity.waiting.pop(queue, None)
-        self._dirty[queue] = None
+        if self._outbox.held:
+            for queue in [queue for queue in self._outbox.held if queue.hold_until_ms <= now_ms]:
+                self._outbox.look_again(queue)
 
     def _is_stalled(self, now_ms: int) -> bool:
         for request in self._requests.values():
@@ -267,17 +234,17 @@ class Sender:
     def _send(self, now_ms: int, effects: list[Effect]) -> None:
         #: by broker, in the order in which they were met
         packings: dict[int, Packing] = {}
-        queues = list(self._dirty)
-        self._dirty.clear()
+        queues = list(self._outbox.dirty)
+        self._outbox.dirty.clear()
         for queue in queues:
             if queue.is_idle:
                 continue
             if queue.hold_until_ms > now_ms:
-                self._held[queue] = None
+                self._outbox.held[queue] = None
                 continue
             leader = self._cache.leader(queue.topic, queue.partition)
             if leader.broker_id < 0:
-                self._stick(queue, effects)
+                self._outbox.stick(queue, effects)
                 continue
             broker = self._broker(leader.broker_id)
             if not broker.is_up:
@@ -308,14 +275,10 @@ class Sender:
             # Known to be dead: news of another leader must end this wait, too.
             queue.hold_until_ms = max(queue.hold_until_ms, broker.retry_ms)
             queue.stale_epoch = self._cache.leader(queue.topic, queue.partition).leader_epoch
-            self._held[queue] = None
-            self._stick(queue, effects)
+            self._outbox.held[queue] = None
+            self._outbox.stick(queue, effects)
             return
         broker.waiting[queue] = None
-
-    def _stick(self, queue: PartitionQueue, effects: list[Effect]) -> None:
-        self._stuck[queue] = None
-        effects.append(RefreshMetadata())
 
     def _broker(self, broker_id: int) -> _Broker:
         found = self._brokers.get(broker_id)
@@ -330,7 +293,7 @@ class Sender:
         broker = self._broker(broker_id)
         broker.connected()
         for queue in broker.waiting:
-            self._dirty[queue] = None
+            self._outbox.dirty[queue] = None
         broker.waiting.clear()
 
     def connect_failed(self, broker_id: int, now_ms: int, text: str) -> list[Effect]:
@@ -351,7 +314,7 @@ class Sender:
             for queue in list(broker.waiting):
                 if self._cache.leader(queue.topic, queue.partition).broker_id != broker_id:
                     del broker.waiting[queue]
-                    self._dirty[queue] = None
+                    self._outbox.dirty[queue] = None
 
     def disconnected(self, broker_id: int) -> None:
         """The connection is gone; its requests are reported one by one with `request_failed`."""
@@ -360,79 +323,17 @@ class Sender:
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         """A metadata answer was merged into the cache, or none could be had."""
         effects: list[Effect] = []
-        if self._cache.cluster_id != self._cluster_id:
-            if self._cluster_id:
-                self._leave_cluster(effects)
-            self._cluster_id = self._cache.cluster_id
-        self._end_homeless(effects)
-        is_waiting = False
-        for queue in list(self._stuck):
-            if queue.is_idle:
-                del self._stuck[queue]
-                continue
-            leader = self._cache.leader(queue.topic, queue.partition)
-            if leader.broker_id >= 0 and leader.leader_epoch > queue.stale_epoch:
-                del self._stuck[queue]
-                queue.stale_epoch = -1
-                queue.hold_until_ms = 0
-                self._look_again(queue)
-            else:
-                # Also when the old leader is all there is: it may have come back.
-                if leader.broker_id >= 0:
-                    self._dirty[queue] = None
-                is_waiting = True
-        if is_waiting:
+        if self._relocation.follow(effects):
             effects.append(RefreshMetadata())
         self._leave_dead_links()
         if self._config.idempotent or self._config.acks == 0:
-            for request in list(self._requests.values()):
-                self._leave_old_leader(request, effects)
+            self._relocation.take_back(self._requests.values(), effects)
         return effects
-
-    def _leave_cluster(self, effects: list[Effect]) -> None:
-        # Another one at the same addresses: it gives the ids of the former one to others.
-        self._identity.forget()
-        for queue in self._queues.values():
-            if queue.leave_identity():
-                self._settle(queue, effects)
-                self._look_again(queue)
-
-    def _end_homeless(self, effects: list[Effect]) -> None:
-        # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
-        for batch in list(self._incomplete):
-            view = self._cache.topic(batch.topic)
-            if batch.is_done or view is None or batch.partition < len(view.leaders):
-                continue
-            queue = self._queues[batch.topic, batch.partition]
-            queue.gave_up(batch)
-            text = (
-                f"{queue.topic} was made again with {len(view.leaders)} partitions, without {queue.partition}"
-            )
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, text)
-            self._settle(queue, effects)
-            self._look_again(queue)
-
-    def _leave_old_leader(self, request: Request, effects: list[Effect]) -> None:
-        # The leader's silence ends here: it cannot commit any more, and the sequence makes repeating safe.
-        # With acks 0 nothing does, but nothing was promised, and the socket of a frozen leader takes no more.
-        for queue, batch, attempt in request.parts:
-            leader = self._cache.leader(queue.topic, queue.partition)
-            view = self._cache.topic(queue.topic)
-            is_of_another = view is not None and view.topic_id != batch.sent_topic_id
-            if (
-                batch.attempt == attempt
-                and batch.in_flight
-                and (is_of_another or leader.leader_epoch > batch.sent_epoch)
-                and leader.broker_id not in (-1, request.broker_id)
-                and queue.returned(batch, attempt, refused=False)
-            ):
-                self._after_return(queue, effects)
 
     def identity_given(self, identity: Identity) -> None:
         """A fresh id or a new epoch."""
         for queue in self._identity.given(identity):
-            self._look_again(queue)
+            self._outbox.look_again(queue)
 
     def identity_failed(self, now_ms: int, code: ErrorCode | None, text: str) -> list[Effect]:
         """No broker gave one: try again after a pause. What waits for it fails when the refusal is final."""
@@ -441,11 +342,9 @@ class Sender:
         if self._identity.is_refused:
             for queue in list(self._identity.waiting):
                 for batch in queue.waiting_for_identity():
-                    queue.gave_up(batch)
-                    outcome = outcome_without_ack(batch.unanswered)
                     reason = f"{queue.topic}-{queue.partition}: {self._identity.trouble}"
-                    self._finish(batch, outcome, effects, code, reason)
-                self._look_again(queue)  # it waits no more, until there is another record
+                    self._outbox.give_up(queue, batch, effects, code, reason)
+                self._outbox.look_again(queue)  # it waits no more, until there is another record
         return effects
 
     # --- events: answers ------------------------------------------------------------------------------
@@ -458,8 +357,8 @@ class Sender:
             if batch.is_done or batch.attempt != attempt:
                 continue  # a slow connection: its time was over, or another leader's had come
             queue.acknowledged(batch)
-            self._finish(batch, Outcome.OK1, effects)
-            self._dirty[queue] = None
+            self._outbox.finish(batch, Outcome.OK1, effects)
+            self._outbox.dirty[queue] = None
         return effects
 
     def answered(self, request_id: int, response: ProduceResponse, now_ms: int) -> list[Effect]:
@@ -488,7 +387,7 @@ class Sender:
             elif queue.returned(batch, attempt, refused=True):
                 batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
                 self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
-                self._after_return(queue, effects)
+                self._outbox.returned(queue, effects)
         return effects
 
     def request_refused(self, request_id: int, now_ms: int, code: ErrorCode, text: str) -> list[Effect]:
@@ -515,7 +414,7 @@ class Sender:
             return
         batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
         self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
-        self._after_return(queue, effects)
+        self._outbox.returned(queue, effects)
 
     def _judge(
         self,
@@ -529,11 +428,13 @@ class Sender:
         code = code_of(row.error_code)
         reaction = reaction_to(code)
         if reaction is Reaction.APPENDED:
-            self._stuck.pop(queue, None)
+            self._outbox.stuck.pop(queue, None)
             queue.acknowledged(batch)
             outcome = Outcome.OK if self._config.acks == -1 else Outcome.OK1
-            self._finish(batch, outcome, effects, base_offset=row.base_offset, leader_epoch=row.leader_epoch)
-            self._after_return(queue, effects)
+            self._outbox.finish(
+                batch, outcome, effects, base_offset=row.base_offset, leader_epoch=row.leader_epoch
+            )
+            self._outbox.returned(queue, effects)
             return
         as_head = batch.sent_as_head
         was_last = queue.returned(batch, attempt, refused=refused_before_append(reaction))
@@ -541,10 +442,9 @@ class Sender:
         if not was_last:
             return
         if reaction is Reaction.TOO_LARGE and batch.count > 1 and batch.unanswered == 0:
-            self._split(queue, batch)
+            self._outbox.split(queue, batch)
         elif reaction in (Reaction.TOO_LARGE, Reaction.HOPELESS):
-            queue.gave_up(batch)
-            self._finish(batch, outcome_without_ack(batch.unanswered), effects, code, batch.error_text)
+            self._outbox.give_up(queue, batch, effects, code, batch.error_text)
         elif reaction is Reaction.FENCED:
             self._identity.fenced(queue.identity)
             queue.broken = True
@@ -561,16 +461,7 @@ class Sender:
                 self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
         else:
             self._trouble(queue, now_ms, effects, stale_epoch=-1)
-        self._after_return(queue, effects)
-
-    def _split(self, queue: PartitionQueue, batch: Batch) -> None:
-        halves = queue.split(batch)
-        self.buffered_bytes -= batch.size_bytes - _EMPTY_BATCH_BYTES
-        self.buffered_bytes += sum(half.size_bytes - _EMPTY_BATCH_BYTES for half in halves)
-        # They are as old as the whole was: time-outs and `flush` rely on the order.
-        self._incomplete = {
-            part: None for other in self._incomplete for part in (halves if other is batch else (other,))
-        }
+        self._outbox.returned(queue, effects)
 
     def _trouble(
         self, queue: PartitionQueue, now_ms: int, effects: list[Effect], *, stale_epoch: int
@@ -579,46 +470,11 @@ class Sender:
         if queue.hold_until_ms <= now_ms:
             queue.failures += 1
             queue.hold_until_ms = now_ms + self._config.retry.pause_ms(queue.failures)
-        self._held[queue] = None
+        self._outbox.held[queue] = None
         leader = self._cache.leader(queue.topic, queue.partition)
         if stale_epoch >= 0 and leader.leader_epoch <= stale_epoch:
             queue.stale_epoch = stale_epoch
-            self._stuck[queue] = None
+            self._outbox.stuck[queue] = None
             effects.append(RefreshMetadata())
         elif stale_epoch >= 0:
             queue.hold_until_ms = 0  # the news are here already
-
-    def _after_return(self, queue: PartitionQueue, effects: list[Effect]) -> None:
-        self._settle(queue, effects)
-        if queue.hold_until_ms == 0 or queue not in self._held:
-            self._look_again(queue)
-
-    def _settle(self, queue: PartitionQueue, effects: list[Effect]) -> None:
-        if not queue.broken or queue.in_flight > 0:
-            return
-        for batch in queue.settle():
-            code = batch.error or ErrorCode.UNKNOWN_SERVER_ERROR
-            text = f"{queue.topic}-{queue.partition}: the log lost sight of its producer ({batch.error_text})"
-            self._finish(batch, Outcome.INFO, effects, code, text)
-
-    def _finish(
-        self,
-        batch: Batch,
-        outcome: Outcome,
-        effects: list[Effect],
-        error: ErrorCode | None = None,
-        error_text: str = "",
-        *,
-        base_offset: int = -1,
-        leader_epoch: int = -1,
-    ) -> None:
-        self.buffered_bytes -= batch.size_bytes - _EMPTY_BATCH_BYTES
-        assert self.buffered_bytes >= 0
-        del self._incomplete[batch]
-        batch.finish(
-            outcome, base_offset=base_offset, leader_epoch=leader_epoch, error=error, error_text=error_text
-        )
-        effects.append(Complete(batch))
-
-
-_EMPTY_BATCH_BYTES = Batch("", -1, 0, 1, Compression.NONE, 0, 0).size_bytes

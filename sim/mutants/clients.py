@@ -5,7 +5,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from client import sender
+from client import outbox
 from client.batch import Batch
 from client.consumer import Consumer
 from client.fetcher import Fetcher
@@ -53,7 +53,7 @@ def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int,
     return original(self, batch, attempt, refused=True)
 
 
-@mutant(sender, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
+@mutant(outbox, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
 def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
     """A write without an answer counts as a definite failure."""
     return Outcome.FAIL
@@ -72,8 +72,8 @@ def takes_silence_for_stored(
 ) -> Any:
     """A request whose connection broke counts as acknowledged."""
     queue.acknowledged(batch)
-    self._finish(batch, Outcome.OK if self._config.acks == -1 else Outcome.OK1, effects)
-    self._after_return(queue, effects)
+    self._outbox.finish(batch, Outcome.OK if self._config.acks == -1 else Outcome.OK1, effects)
+    self._outbox.returned(queue, effects)
 
 
 @mutant(PartitionQueue, "__init__", breaks="D12, R90", by="doubled reordered", setting=RETRIES)
