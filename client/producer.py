@@ -22,8 +22,8 @@ from client.history import value_crc32c
 from client.ledger import Ledger
 from client.next_turn import NEXT_TURN
 from client.outcomes import Outcome
-from client.partition_queue import IN_FLIGHT_MAX, PartitionQueue
-from client.partitioner import partition_of_key
+from client.partition_queue import IN_FLIGHT_MAX
+from client.router import Router
 from client.sender import Sender
 from client.sender_effects import (
     AskIdentity,
@@ -45,8 +45,6 @@ __all__ = ["Delivery", "Producer", "ProducerConfig", "RecordMetadata"]
 _ANSWER_GRACE_MS = 1_000
 _IDENTITY_TIMEOUT_MS = 5_000
 _IDENTITY_ATTEMPT_MS = 1_000
-#: About what a record takes besides key, value and headers.
-_RECORD_OVERHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +91,6 @@ class ProducerConfig:
             raise ValueError("linger_ms must not be negative, and delivery_timeout_ms must be above it")
 
 
-class _Topic:
-    """Queues of one topic by partition, and the one that keyless records go to."""
-
-    __slots__ = ("queues", "sticky")
-
-    def __init__(self, queues: list[PartitionQueue]) -> None:
-        self.queues = queues
-        self.sticky = queues[0]
-
-
 class Producer:
     """Sends records. One per event loop and purpose; safe for many tasks of that loop."""
 
@@ -142,10 +130,7 @@ class Producer:
             ),
             self._cluster.cache,
         )
-        #: those whose metadata are fresh
-        self._topics: dict[str, _Topic] = {}
-        #: those that nobody has sent to for so long that their metadata are not asked for any more
-        self._idle_topics: dict[str, _Topic] = {}
+        self._router = Router(self._sender)
         #: not carried out yet; one list, so that batches leave in the order in which the core decided
         self._effects: deque[Effect] = deque()
         self._is_running = False
@@ -230,7 +215,7 @@ class Producer:
         With a ledger `tag` is the record's `pseq`, taken from the ledger when None.
         Raises: ClientError, TimedOut, DiskError; TypeError or ValueError for what cannot be encoded.
         """
-        if topic not in self._topics:
+        if topic not in self._router.topics:
             await self.partition_count(topic)
         if self._sender.buffered_bytes >= self.config.buffer_memory_bytes:
             await self.room()
@@ -271,10 +256,7 @@ class Producer:
         """Partitions of the topic; makes the topic known to `send_nowait`. Raises: ClientError, TimedOut."""
         self._check_usable()
         view = await self._cluster.topic(topic, self.config.max_block_ms)
-        if topic not in self._topics:
-            queues = [self._sender.queue(topic, partition) for partition in range(len(view.leaders))]
-            self._topics[topic] = _Topic(queues)
-            self._idle_topics.pop(topic, None)
+        self._router.learn(topic, len(view.leaders))
         return len(view.leaders)
 
     @property
@@ -299,7 +281,7 @@ class Producer:
     ) -> Batch:
         sender = self._sender
         size = check_record(key, value, headers, timestamp_ms)
-        queue = self._route(topic, key, partition, size)
+        queue = self._router.route(topic, key, partition, size)
         if size > self.config.record_size_bytes_max or self._is_closing or self._failure is not None:
             self._check_usable()
             limit = self.config.record_size_bytes_max
@@ -327,33 +309,6 @@ class Producer:
                 self._is_scheduled = True
                 asyncio.get_running_loop().call_soon(self._pump_scheduled)
         return batch
-
-    def _route(self, topic: str, key: bytes | None, partition: int | None, size: int) -> PartitionQueue:
-        known = self._topics.get(topic) or self._wake_topic(topic)
-        queues = known.queues
-        if partition is not None:
-            if not 0 <= partition < len(queues):
-                raise ClientError(f"{topic} has partitions 0 to {len(queues) - 1}, not {partition}")
-            return queues[partition]
-        if key is not None:
-            return queues[partition_of_key(key, len(queues))]
-        queue = known.sticky
-        batch = queue.open
-        if batch is None or batch.size_bytes + size + _RECORD_OVERHEAD > queue.batch_size_bytes:
-            self._sender.close_batch(queue)
-            # A batch's worth for each partition in turn, past those without a leader that answers.
-            start = queue.partition + 1
-            turn = [queues[(start + step) % len(queues)] for step in range(len(queues))]
-            queue = known.sticky = next((q for q in turn if self._sender.is_available(q)), turn[0])
-        return queue
-
-    def _wake_topic(self, topic: str) -> _Topic:
-        # Who does not wait goes by the partitions of then, and the records wait for a leader.
-        known = self._idle_topics.pop(topic, None)
-        if known is None:
-            raise ClientError(f"await partition_count({topic!r}) before send_nowait")
-        self._topics[topic] = known
-        return known
 
     # --- the core's door ------------------------------------------------------------------------------
 
@@ -532,16 +487,7 @@ class Producer:
         self._pump()
 
     def _metadata_changed(self) -> None:
-        for topic, known in list(self._topics.items()):
-            if topic not in self._cluster.wanted:
-                self._idle_topics[topic] = self._topics.pop(topic)
-                continue
-            view = self._cluster.cache.topic(topic)
-            if view is not None and len(view.leaders) != len(known.queues):
-                # More were added, or the topic was made again.
-                known.queues = [self._sender.queue(topic, index) for index in range(len(view.leaders))]
-                if known.sticky not in known.queues:
-                    known.sticky = known.queues[0]
+        self._router.metadata_changed(self._cluster.cache, self._cluster.wanted)
         self._run(self._sender.metadata_changed(self._clock.now_ms()))
         self._pump()
 
