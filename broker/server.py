@@ -60,6 +60,7 @@ from protocol.messages.fetch import (
     FetchResponse,
 )
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
+from protocol.messages.produce import ProduceRequest
 from rpc.channel import CallRefused, was_surely_not_done
 from rpc.server import Exchange
 from runtime.api import DiskError, NetworkError, Runtime, Timer
@@ -234,7 +235,7 @@ class BrokerServer:
         if self.core.has_roles and not self._is_ended:
             return False
         text = "this broker is starting or stopping; ask another one, or try again"
-        if getattr(exchange.message, "required_acks", None) == 0:
+        if isinstance(exchange.message, ProduceRequest) and exchange.message.required_acks == 0:
             exchange.hang_up(f"a write with acks 0 was refused: {text}")  # an answer would be for nobody
         else:
             exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, text)
