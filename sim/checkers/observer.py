@@ -299,7 +299,7 @@ class Observer:
         if view.role is Role.LEADER and view.high_watermark > ghost.high_watermark:
             ghost.high_watermark = view.high_watermark
             if ghost.unclean is None:
-                _commit(ghost, history.batches)
+                _commit(ghost, history)
         return appended
 
     def _tell_answers(self, broker: SimBroker, heard: Heard) -> None:
@@ -452,11 +452,21 @@ class Observer:
             fresh.clear()
 
 
-def _commit(ghost: Ghost, batches: Sequence[BatchMark]) -> None:
+def _commit(ghost: Ghost, history: History) -> None:
     """Take what has come below the true high watermark."""
-    committed = ghost.committed
-    while len(committed) < len(batches) and batches[len(committed)].last_offset < ghost.high_watermark:
-        committed.append(batches[len(committed)])
+    committed, batches, high_watermark = ghost.committed, history.batches, ghost.high_watermark
+    at = len(committed)
+    if at < len(batches):
+        end_offset = committed[-1].last_offset + 1 if committed else 0
+        if batches[at].base_offset != end_offset:
+            if history.start_offset:
+                return  # what is below is not known
+            # Somebody leads whose log is another: what was committed is gone, as far as that was allowed.
+            committed.clear()
+            at = 0
+    while at < len(batches) and batches[at].last_offset < high_watermark:
+        committed.append(batches[at])
+        at += 1
 
 
 def _end(view: ReplicaView, is_cache_lost: bool) -> None:
