@@ -97,10 +97,14 @@ def change(
     """
     rules, setup = w.rules, w.setup
     order, adding, removing, original = lists or (part.order, part.adding, part.removing, part.original)
+    allows_unclean = asked_unclean or rules.allows_unclean(setup, cause)
     if original is not None:
         final = tuple(r for r in order if not removing >> r & 1)
         staying = isr & ~removing
-        if rules.completes_reassignment(staying, adding, min(part.configured_min_isr, len(final))):
+        needs_leaver = rules.needs_leaver(removing, staying, active, designated, allows_unclean)
+        if not needs_leaver and rules.completes_reassignment(
+            staying, adding, min(part.configured_min_isr, len(final))
+        ):
             order, adding, removing, original, isr = final, 0, 0, None, staying
             w.mark("reassignment completed")
     replicas = mask_of(order)
@@ -113,7 +117,6 @@ def change(
     elif preferred and rules.may_take_over(part, order[0], isr, active):
         leader, how = order[0], FROM_ISR
     else:
-        allows_unclean = asked_unclean or rules.allows_unclean(setup, cause)
         leader, how = rules.elect(w, part, order, isr, elr, active, allows_unclean)
     known = part.last_known_leader if part.last_known_leader in order and setup.elr else -1
     takes_over = leader >= 0 and not isr >> leader & 1

@@ -305,6 +305,14 @@ class Rules:
         """All that were added are in sync, and enough stay (R101, A-17)."""
         return not adding & ~staying and staying.bit_count() >= min_isr
 
+    def needs_leaver(
+        self, removing: int, staying: int, active: int, designated: int, allows_unclean: bool
+    ) -> bool:
+        """Who is elected now leaves with the reassignment: it does not end by this record (F7, R101)."""
+        if designated >= 0:
+            return bool(removing >> designated & 1)
+        return allows_unclean and not staying & active and bool(removing & active)
+
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
         """Cancelling or redirecting must not leave complete replicas behind (R103, A-17): what stays of
         the ISR is at least min ISR, unless nobody complete is dropped."""
