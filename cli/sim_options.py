@@ -8,7 +8,17 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: as in sim.story, which is not loaded for `--help`
-BANDS = ("budget", "manager", "edge", "over-budget", "no-elr", "switched-elr", "lying-disks")
+BANDS = (
+    "budget",
+    "manager",
+    "edge",
+    "over-budget",
+    "no-elr",
+    "switched-elr",
+    "unclean-no-elr",
+    "unclean-switched-elr",
+    "lying-disks",
+)
 
 _OPTIONS = (
     click.option(

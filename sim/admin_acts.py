@@ -153,6 +153,16 @@ class Operations:
         self._world.desk.put(f"elect by {told} for {place}", act)
         return True
 
+    def elect_by_hand(self, stream: Stream, place: int, leader: int) -> None:
+        """This one, or whoever is there: where losses are allowed only."""
+        if self._world.desk.is_busy or not self._world.shape.over_budget:
+            return
+        kinds = (ElectionKind.DESIGNATION, ElectionKind.UNCLEAN, ElectionKind.LONGEST_LOG_AGGRESSIVE)
+        kind = kinds[stream.draw(len(kinds))]
+        wanted = leader if kind is ElectionKind.DESIGNATION else None
+        act = admin.elect(kind, partition_at(place), wanted)
+        self._world.desk.put(f"elect b{leader} by {kind.name} for {place}", act)
+
     def unregister(self, broker_id: int) -> bool:
         """Whatever it holds; the budget has been asked."""
         if self._world.desk.is_busy:
@@ -240,6 +250,17 @@ class Operations:
         self._world.desk.put(f"min ISR of {topic.name} from {now} to {value}", act)
         return True
 
+    def be_content_with_one(self, place: int) -> bool:
+        """One in sync is enough for this partition, and the others of its topic: where losses are allowed."""
+        name = partition_at(place).topic
+        if self._world.desk.is_busy or not self._world.shape.over_budget:
+            return False
+        self._budget.may_set_min_isr(name, 1)
+        self._min_isrs[name] = 1
+        act = admin.set_config(Resource.topic(name), "min.insync.replicas", "1")
+        self._world.desk.put(f"min ISR of {name}: 1", act)
+        return True
+
     def _change_flush(self, stream: Stream) -> bool:
         """Of a topic whose acknowledged records need not be durable; they need not afterwards."""
         topic = self._topic(stream)
@@ -255,7 +276,10 @@ class Operations:
         topic = self._topic(stream)
         if topic is None or not self._world.shape.over_budget:
             return False
-        self._set_strategy(topic.name, _STRATEGIES[stream.draw(len(_STRATEGIES))])
+        if not self._world.shape.elr and one_in(stream, 2):
+            self._set_unclean(topic.name, (None, "true", "false")[stream.draw(3)])
+        else:
+            self._set_strategy(topic.name, _STRATEGIES[stream.draw(len(_STRATEGIES))])
         return True
 
     def be_aggressive(self, place: int) -> bool:
@@ -268,6 +292,11 @@ class Operations:
     def _set_strategy(self, topic_name: str, value: str | None) -> None:
         act = admin.set_config(Resource.topic(topic_name), "unclean.recovery.strategy", value)
         self._world.desk.put(f"strategy of {topic_name}: {value}", act)
+
+    def _set_unclean(self, topic_name: str, value: str | None) -> None:
+        """Kafka's own key, which counts where no strategy says otherwise, or no logs are compared."""
+        act = admin.set_config(Resource.topic(topic_name), "unclean.leader.election.enable", value)
+        self._world.desk.put(f"unclean elections of {topic_name}: {value}", act)
 
     def _switch_elr(self, stream: Stream) -> bool:
         if self._world.desk.is_busy or not self._world.shape.switches_elr:

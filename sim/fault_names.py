@@ -55,8 +55,10 @@ AIMED_FAULTS = (
     "figure_eight",
     "long_figure_eight",
 )
+#: Likewise; played only in the bands that are about them (`sim.story`).
+BAND_FAULTS = ("strand_move",)
 #: Without a weight in a plan that does not name them.
-ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *AIMED_FAULTS))
+ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *AIMED_FAULTS, *BAND_FAULTS))
 #: All faults.
 FAULT_NAMES = (
     "kill_broker",
@@ -91,6 +93,7 @@ FAULT_NAMES = (
     "crash_at_point",
     *MORE_FAULTS,
     *AIMED_FAULTS,
+    *BAND_FAULTS,
 )
 #: What may befall a node that is named.
 NODE_FAULTS = ("kill", "power", "stop", "pause", "isolate")

@@ -13,6 +13,7 @@ from sim.aimed import Aimed, Hands
 from sim.aimed_clients import AimedClients
 from sim.aimed_links import AimedLinks
 from sim.aimed_logs import AimedLogs
+from sim.aimed_moves import AimedMoves
 from sim.budget import Budget
 from sim.choices import between, one_in
 from sim.disk_faults import DiskFaults
@@ -124,8 +125,15 @@ class Faults:
         clients = AimedClients(world, self.budget, self._operations, hands)
         links = AimedLinks(world, self._operations, hands)
         logs = AimedLogs(world, self.budget, self._points, hands)
+        moves = AimedMoves(world, self.budget, self._operations, hands)
         tables = (
-            aimed.table | self._operations.table | aimed.newest | clients.table | links.table | logs.table
+            aimed.table
+            | self._operations.table
+            | aimed.newest
+            | clients.table
+            | links.table
+            | logs.table
+            | moves.table
         )
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]

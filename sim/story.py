@@ -22,8 +22,23 @@ BANDS: dict[str, dict[str, bool]] = {
     "over-budget": {"over_budget": True},
     "no-elr": {"elr": False},
     "switched-elr": {"elr": False, "switches_elr": True},
+    "unclean-no-elr": {"elr": False, "over_budget": True},
+    "unclean-switched-elr": {"elr": False, "switches_elr": True, "over_budget": True},
     "lying-disks": {"every_write": True, "disks_lie": True},
 }
+
+#: what both of these are about: whose seat is it while it moves, and who leads when nobody complete is there
+_UNCLEAN_MOVES = {
+    "move_partition": 6,
+    "cancel_move": 3,
+    "tear_move": 3,
+    "strand_move": 6,
+    "act_while_leaderless": 4,
+    "elect_unclean": 6,
+    "change_strategy": 3,
+    "unregister_broker": 3,
+}
+_BAND_WEIGHTS = {"unclean-no-elr": _UNCLEAN_MOVES, "unclean-switched-elr": _UNCLEAN_MOVES | {"switch_elr": 4}}
 
 MIXES = ("tuned", "tuned", "swarm", "swarm", "triggers")
 #: what finds most
@@ -104,6 +119,8 @@ class Recipe:
             weights.update(_TRIGGERS if mix == "triggers" else {})
         if not self.is_plain and choices.stream("mix.aimed").draw(_AIMED_ONE_IN) == 1:
             weights |= dict.fromkeys(AIMED_FAULTS, _AIMED_WEIGHT)
+        if not self.is_plain:
+            weights |= _BAND_WEIGHTS.get(self.band, {})
         return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
 
     def command(self, seed: str) -> str:

@@ -44,6 +44,10 @@ TALL_MOVES = Setting(
 )
 #: moves are called off while some of the added are in sync and others of the ISR have gone
 CALLED_OFF = Setting(faults={"tear_move": 3, "kill_broker": 1}, shape={"brokers": 5}, gap_ms=1_500)
+#: without ELR moves are all but at their end when only those are there who are to leave
+STRANDED = Setting(
+    band="unclean-no-elr", faults={"strand_move": 1}, shape={"brokers": 4}, gap_ms=9_000, seconds=25
+)
 #: the min ISR goes up and down while the ISR is below and above it
 MIN_ISRS = Setting(
     faults={
@@ -325,3 +329,9 @@ def takes_no_configuration_away(original: Any, self: Any, draft: Any, request: A
 def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, recovery: Any) -> Any:
     """Operators are told of an election that was not made."""
     return DONE
+
+
+@mutant(partition_change, "_needs_leaver", breaks="R101, F7", by="K20 Refinement OwnBug", setting=STRANDED)
+def move_drops_who_is_elected(original: Any, removing: Any, staying: Any, wish: Any, situation: Any) -> bool:
+    """A reassignment ends by the very record that elects one of those who leave."""
+    return False

@@ -55,6 +55,19 @@ def test_a_move_is_called_off_while_too_few_of_those_who_stay_are_in_sync() -> N
     assert refused
 
 
+def test_one_that_leaves_with_a_move_is_elected_when_the_move_is_all_but_done() -> None:
+    """F7: without ELR, where losses are allowed. The move may end by a later record, not by that one."""
+    told: list[str] = []
+    shape = replace(SHAPE, brokers=4, partitions=1, elr=False, over_budget=True)
+    for seed in ("1", "2", "3"):
+        plan = Plan(gap_ms=9_000, only=("strand_move",))
+        result = run(Choices(seed), shape, 16, plan=plan, sink=told.append)
+        assert result.violation is None, result.as_text()
+    rows = [line for line in "\n".join(told).splitlines() if "holdfast.controller: t-0: leader none" in line]
+    elected = [line for line in rows if "an operator" in line]
+    assert len(elected) > 1  # one that stays, then one that leaves
+
+
 def test_an_isr_flaps_and_who_waits_for_an_answer_waits_longer_than_it_is_below_min_isr() -> None:
     lows, in_flight = 0, 0
     for world in playing("flap_isr", replace(SHAPE, min_isr=3), 14):

@@ -23,7 +23,7 @@ ROTTEN = replace(SHAPE, disks_lie=True, every_write=True)
 OPERATORS = MORE_FAULTS[MORE_FAULTS.index("move_partition") :]
 MACHINES = tuple(name for name in FAULT_NAMES if name not in OPERATORS)
 #: they need more than one fault, or a band
-ELSEWHERE = ("flip_bit", "restore_copy", "stale_answer")
+ELSEWHERE = ("flip_bit", "restore_copy", "stale_answer", "strand_move")
 
 
 @pytest.mark.parametrize("name", [name for name in MACHINES if name not in ELSEWHERE])

@@ -23,7 +23,7 @@ from sim.fault_names import FAULT_NAMES
 from sim.nodes import SimBroker
 from sim.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
 from sim.runs import page, with_run
-from sim.story import BANDS, Recipe
+from sim.story import _BAND_WEIGHTS, BANDS, Recipe
 from sim.swarm import keep_seed, play_seed, play_seeds
 from sim.world import Shape
 
@@ -59,11 +59,12 @@ def test_of_five_seeds_two_are_tuned_two_have_their_own_weights_and_one_crashes_
     assert len(set(own)) > len(own) // 2
 
 
-def test_a_story_is_a_function_of_its_seed_and_bands_change_the_shape_only() -> None:
+def test_a_story_is_a_function_of_its_seed_and_bands_change_its_shape_and_what_they_are_about() -> None:
     assert Recipe().story("7") == Recipe().story("7")
     for band, changes in BANDS.items():
         story = Recipe(band=band).story("7")
-        assert story.plan == Recipe().story("7").plan
+        weights = Recipe().story("7").plan.weights | _BAND_WEIGHTS.get(band, {})
+        assert story.plan == replace(Recipe().story("7").plan, weights=weights)
         assert all(getattr(story.shape, name) == value for name, value in changes.items())
         assert band in story.told()
     assert tuple(BANDS) == BAND_OPTIONS
