@@ -7,6 +7,7 @@ is the index, that of t2 is 2000 + the index.
 
 import posixpath
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from client.outcomes import Outcome
 from client.producer import Producer, ProducerConfig
 from protocol.errors import ErrorCode
 from runtime.api import Runtime
-from sim.choices import Stream, between
+from sim.choices import Stream, between, one_in
 
 TOPIC = "t"
 PLACES_PER_TOPIC = 1000
@@ -30,6 +31,8 @@ _FIRST_REMADE = 900
 LEDGER_FOLDER = "/ledger"
 #: within which producers hear of each record
 DELIVERY_TIMEOUT_MS = 10_000
+#: of the batches that a producer hears of, so many are answered with a record
+_ECHO_ONE_IN = 20
 _CREATE_ATTEMPT_MS = 2_000
 
 
@@ -144,9 +147,10 @@ def creator(load: Load, topics: Sequence[NewTopic]) -> Callable[[Runtime], objec
 
 
 def producer(
-    load: Load, name: str, work: Stream, config: ProducerConfig, gap_ms: int
+    load: Load, name: str, work: Stream, config: ProducerConfig, gap_ms: int, echo: Stream | None = None
 ) -> Callable[[Runtime], object]:
-    """Sends a few records every now and then until the load is over."""
+    """Sends a few records every now and then until the load is over; with `echo` also where it is told of
+    others, in the middle of what the producer is at."""
 
     async def run(runtime: Runtime) -> None:
         load.producers_running += 1
@@ -160,7 +164,13 @@ def producer(
             place = place_of(batch.topic, batch.partition)
             if name in load.writers and batch.outcome in (Outcome.OK, Outcome.OK1) and place is not None:
                 load.acknowledged.add((name, place))
+            if echo is not None and one_in(echo, _ECHO_ONE_IN) and not load.is_over and place not in busy:
+                pseq, value = ledger.next_value(40 + echo.draw(200))
+                with suppress(ClientError):  # as below
+                    producer.send_nowait(batch.topic, value, partition=batch.partition, tag=pseq)
 
+        #: a record for it has its number and is not sent yet
+        busy: set[int | None] = {None}
         producer = Producer(runtime, config, ledger, heard)
         await producer.start()
         while not load.is_over:
@@ -172,7 +182,11 @@ def producer(
                     if place in load.resting:
                         continue
                     topic, index = partition_at(place)
-                    await producer.send(topic, value, partition=index, tag=pseq)
+                    busy.add(place)
+                    try:
+                        await producer.send(topic, value, partition=index, tag=pseq)
+                    finally:
+                        busy.discard(place)
             except ClientError:
                 continue  # no metadata or no room for long: the record was not written down either
         await producer.close(timeout_ms=config.delivery_timeout_ms + 5_000)

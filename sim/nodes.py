@@ -19,7 +19,7 @@ from runtime.api import DiskError, NetworkError, Runtime
 from runtime.tasks import HeldTasks
 from sim.loop import Process, SimLoop
 from sim.network import SimNetwork
-from sim.runtime import Machine, SimClock, make_runtime
+from sim.runtime import Machine, SimClock, Strain, make_runtime
 from sim.trace import Trace
 from storage.config import LogConfig
 from storage.files import METADATA_FOLDER
@@ -45,6 +45,8 @@ class Surroundings:
         self.network = network
         self.trace = trace
         self.seed = seed
+        #: time that passes inside of handles, in stories that have it
+        self.strain: Strain | None = None
         #: own bugs that nodes have met: (process, what)
         self.bugs: list[tuple[str, BaseException]] = []
         #: what looks at a node after each of its steps; asked when its process boots
@@ -103,6 +105,7 @@ class SimNode:
             seed,
             drift_ppm=self.drift_ppm,
             wall_shift_ms=self.wall_shift_ms,
+            strain=around.strain,
         )
         assert isinstance(runtime.clock, SimClock)
         self._clock = runtime.clock

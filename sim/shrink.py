@@ -19,7 +19,7 @@ REPLAYS = 300
 _FAULTS = "fault"
 _DRAWS_PER_FAULT = 2
 #: by what they make simple; streams that an edit may empty
-_DELAYS = ("net", "disk")
+_DELAYS = ("net", "disk", "strain")
 _ORDER = ("sched",)
 #: numbers of the shape that may come down to one
 _COUNTS = ("topics", "partitions", "producers", "readers")

@@ -22,7 +22,7 @@ from sim.loop import make_loop
 from sim.network import SimNetwork
 from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
 from sim.page_cache import Personality
-from sim.runtime import Machine
+from sim.runtime import Machine, Strain
 from sim.trace import Trace
 from sim.wanderer import Stretch, wanderer
 
@@ -99,6 +99,8 @@ class Shape:
     disks_lie: bool = False
     #: logs are kept short: their beginning is deleted over and over
     retention: bool = False
+    #: handles take time, now and then
+    strained: bool = False
 
 
 def varied(shape: Shape, stream: Stream) -> Shape:
@@ -155,6 +157,8 @@ class World:
         self.trace = Trace(lambda: self.loop.now_ns, sink)
         self.network = SimNetwork(self.loop, choices.stream("net"), self.trace)
         self.around = Surroundings(self.loop, self.network, self.trace, choices.seed)
+        if shape.strained:
+            self.around.strain = Strain(self.loop, choices.stream("strain"))
         self.network.cuts_reads = draw(10) == 9
         #: how much slower than a rack's links and disks these are
         self._link_factor = (1, 1, 5, 20)[draw(4)]
@@ -313,7 +317,8 @@ class World:
             )
             longest_ms = self.shape.send_gap_ms
             gap_ms = (longest_ms, longest_ms, longest_ms, min(100, longest_ms))[work.draw(4)]
-            program = clients.producer(self.load, name, work, config, gap_ms)
+            echo = self.choices.stream("echo") if self.shape.strained else None
+            program = clients.producer(self.load, name, work, config, gap_ms, echo)
             self.producer_machines[name] = self.start_client(name, program).machine
         for number in range(self.shape.readers):
             self.start_client(f"reader{number or ''}", clients.consumer(self.load))

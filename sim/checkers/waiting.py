@@ -65,7 +65,7 @@ class WaitsEnd(Property):
         assert broker._clock is not None
         if broker.state is State.STOPPING:
             return
-        now_ms, name = broker._clock.now_ms(), broker.process.name
+        now_ms, name = broker._clock.shown_ns() // 1_000_000, broker.process.name
         looked_ms, former_ms, looks = self._overdue.get(name, (now_ms - _LOOK_MS, None, 0))
         if now_ms < looked_ms + _LOOK_MS:
             return

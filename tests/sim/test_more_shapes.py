@@ -7,7 +7,11 @@ from dataclasses import replace
 from sim.checkers.all import all_properties
 from sim.checkers.observer import Observer
 from sim.choices import Choices
-from sim.clients import REMADE, first_place_of, partition_at
+from sim.clients import _ECHO_ONE_IN, REMADE, first_place_of, partition_at
+from sim.faults import Plan
+from sim.loop import make_loop
+from sim.run import run
+from sim.runtime import Strain, StrainedClock
 from sim.story import Recipe
 from sim.world import Shape, World, logs_of
 
@@ -64,7 +68,38 @@ def test_places_of_remade_topics_do_not_meet() -> None:
 
 def test_some_stories_have_each_of_them_and_plain_ones_have_none() -> None:
     shapes = [Recipe().story(str(seed)).shape for seed in range(60)]
-    for name in ("retention", "wanderers", "remakes"):
+    for name in ("retention", "wanderers", "remakes", "strained"):
         assert 5 < sum(bool(getattr(shape, name)) for shape in shapes) < 25
     plain = [Recipe(is_plain=True).story(str(seed)).shape for seed in range(60)]
-    assert not any(shape.retention or shape.wanderers or shape.remakes for shape in plain)
+    assert not any(shape.retention or shape.wanderers or shape.remakes or shape.strained for shape in plain)
+
+
+def test_time_passes_in_handles_of_a_strained_world_and_not_for_who_looks_from_outside() -> None:
+    choices = Choices("strain")
+    loop = make_loop(choices.stream("sched"))
+    clock = StrainedClock(loop.process("p"), Strain(loop, choices.stream("strain")))
+    began_ns = clock.shown_ns()
+    steps = [-clock.now_ns() + clock.now_ns() for _ in range(10_000)]
+    assert 0 < sum(step > 0 for step in steps) < 1_000
+    assert min(steps) == 0
+    assert max(steps) > 10_000_000
+    passed_ns = clock.shown_ns() - began_ns
+    assert [clock.shown_ns() - began_ns for _ in range(1_000)] == [passed_ns] * 1_000
+
+
+def test_a_tape_that_ends_leaves_no_strain() -> None:
+    choices = Choices("strain", tape={})
+    loop = make_loop(choices.stream("sched"))
+    clock = StrainedClock(loop.process("p"), Strain(loop, choices.stream("strain")))
+    assert {clock.now_ns() for _ in range(1_000)} == {clock.shown_ns()}
+
+
+def test_equal_seeds_of_a_strained_world_are_equal_and_its_producers_send_from_their_callbacks() -> None:
+    shape = replace(SHAPE, strained=True)
+    choices = [Choices("4", record=True) for _ in range(2)]
+    results = [run(one, shape, 3, plan=Plan(gap_ms=600)) for one in choices]
+    assert results[0].violation is None, results[0].as_text()
+    assert results[0].trace_hash == results[1].trace_hash
+    echoes = choices[0].tape()["echo"]
+    assert _ECHO_ONE_IN - 1 in echoes
+    assert choices[0].tape() == choices[1].tape()

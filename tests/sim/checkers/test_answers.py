@@ -212,10 +212,10 @@ def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], state: Sta
         writes = SimpleNamespace(_queues={})
         node: Any = view.broker.node
         node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
-        clock = SimpleNamespace(now_ms=lambda: 0)
+        clock = SimpleNamespace(shown_ns=lambda: 0)
         view.broker._clock, view.broker.state = clock, state  # type: ignore[assignment]
         for now_ms in times:
-            clock.now_ms = lambda now_ms=now_ms: now_ms
+            clock.shown_ns = lambda now_ms=now_ms: now_ms * 1_000_000
             scene.property.broker_called(scene.seen, view.broker)
 
     assert is_broken(waiting.WaitsEnd(), tell) is expected
