@@ -63,6 +63,7 @@ class SimNode:
         self.machine = machine
         self.state = State.DOWN
         self.boots = 0
+        self.booted_ns = 0
         self.drift_ppm = 0
         self.wall_shift_ms = 0
         self._clock: SimClock | None = None
@@ -91,6 +92,7 @@ class SimNode:
         assert self.state is State.DOWN, f"{self.name} is {self.state.value}"
         around = self._around
         self.boots += 1
+        self.booted_ns = around.loop.now_ns
         self.machine.host.is_up = True
         self.process = around.loop.process(f"{self.name}.{self.boots}")
         self.exit_code = None

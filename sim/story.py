@@ -62,6 +62,8 @@ _AIMED_WEIGHT = 2
 _SHORT_LOGS_ONE_IN = 5
 _WANDERER_ONE_IN = 4
 _REMAKES_ONE_IN = 5
+#: stories in which each controller is asked alone
+_ASKER_ONE_IN = 4
 #: stories in which handles take time
 _STRAINED_ONE_IN = 3
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
@@ -148,6 +150,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         retention=choices.stream("shape.logs").draw(_SHORT_LOGS_ONE_IN) == 1,
         wanderers=int(choices.stream("shape.wanderers").draw(_WANDERER_ONE_IN) == 1),
         remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
+        asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,
     )
 

@@ -16,6 +16,7 @@ from metadata.partition import PartitionRegistration
 from runtime.api import Runtime
 from sim import clients, remade
 from sim.admin import Desk
+from sim.asker import Heard, asker
 from sim.choices import Choices, Stream, one_in
 from sim.disk import LOG_DIRS, Platter
 from sim.loop import make_loop
@@ -29,6 +30,8 @@ from sim.wanderer import Stretch, wanderer
 _MS = 1_000_000
 #: the client that carries out what operators are asked for
 OPERATORS = "operators"
+#: the one that asks each controller alone
+ASKER = "asker"
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 FIRST_VOTER = 101
@@ -99,6 +102,8 @@ class Shape:
     disks_lie: bool = False
     #: logs are kept short: their beginning is deleted over and over
     retention: bool = False
+    #: each controller is asked alone, too
+    asks_controllers: bool = False
     #: handles take time, now and then
     strained: bool = False
 
@@ -179,6 +184,8 @@ class World:
             [t.first_place + index for t in self.topics for index in range(t.partitions)],
         )
         self.stretches: list[Stretch] = []
+        #: of controllers that were asked alone
+        self.heard = Heard()
         self.desk = Desk(self.trace, self.load.bootstrap)
         self.clients: list[SimClient] = []
         self.producer_machines: dict[str, Machine] = {}
@@ -327,6 +334,9 @@ class World:
             self.start_client(f"reader-w{number}", wanderer(self.load, self.stretches, stream))
         if self.shape.remakes:
             self._start_remaking()
+        if self.shape.asks_controllers:
+            program = asker(self.load, self.heard, self.choices.stream("asker"), self.controllers)
+            self.start_client(ASKER, program)
         self.desk.open(self.start_client(OPERATORS, self.desk.program))
 
     def _start_remaking(self) -> None:

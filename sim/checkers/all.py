@@ -3,6 +3,7 @@
 from sim.checkers import (
     answers,
     clients,
+    controllers,
     deleting,
     disks,
     flushing,
@@ -109,6 +110,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     waiting.FetchesHearOfNews,
     waiting.WaitsEnd,
     operators.DoneIsCommitted,
+    controllers.ControllersKnow,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,
     replica_refinement.ReplicasRefineModel,

@@ -25,7 +25,7 @@ from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
-from sim.world import OPERATORS, Violation, World
+from sim.world import ASKER, OPERATORS, Violation, World
 
 
 class Observer:
@@ -82,6 +82,7 @@ class Observer:
         self._on_voter = hooks("voter_changed")
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
+        self._on_controller = hooks("controller_answered")
         world.around.watch = self._watcher
         world.around.ending = self._ends
 
@@ -128,6 +129,8 @@ class Observer:
             return self._look_at_polls
         if node.name == OPERATORS:
             return self._look_at_acts
+        if node.name == ASKER:
+            return self._look_at_controllers
         return None
 
     def is_live(self, view: ReplicaView) -> bool:
@@ -441,6 +444,14 @@ class Observer:
             for polled in fresh:
                 for hook in self._on_consumed:
                     hook(self, polled)
+            fresh.clear()
+
+    def _look_at_controllers(self) -> None:
+        fresh = self.world.heard.fresh
+        if fresh:
+            for answer in fresh:
+                for hook in self._on_controller:
+                    hook(self, answer)
             fresh.clear()
 
     def _look_at_acts(self) -> None:

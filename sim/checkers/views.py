@@ -19,6 +19,7 @@ from protocol.messages.broker_registration import BrokerHeartbeatRequest, Broker
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from raft.member import Snapshot
 from sim.admin import Act
+from sim.asker import Answer
 from sim.checkers.batches import BatchMark, History
 from sim.clients import Polled
 from sim.loop import Process
@@ -260,6 +261,9 @@ class Property:
 
     def consumed(self, seen: "Observer", polled: Polled) -> None:
         """A consumer was given a record."""
+
+    def controller_answered(self, seen: "Observer", answer: Answer) -> None:
+        """The client that asks each controller alone has heard from one."""
 
     def act_succeeded(self, seen: "Observer", name: str, act: Act) -> None:
         """Operators were told that what they have asked for is done."""

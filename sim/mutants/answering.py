@@ -10,6 +10,7 @@ from broker import produce_path
 from broker.fetch_path import FetchPath
 from broker.fetch_session import FollowerSessions
 from controller.cluster_control import ClusterControl
+from controller.server import ControllerServer
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
 
@@ -22,6 +23,23 @@ FAILOVERS = Setting(
     faults={"kill_broker": 4, "kill_leader": 3, "power_broker": 2, "kill_active": 6, "isolate_active": 2},
     seconds=25,
 )
+#: controllers come back while each of them is asked alone
+ASKED_ALONE = Setting(
+    faults={
+        "kill_controller": 4,
+        "kill_active": 3,
+        "power_controller": 2,
+        "stop_controller": 2,
+        "kill_site": 1,
+    },
+    shape={"asks_controllers": True},
+)
+
+
+@mutant(ControllerServer, "_question", breaks="R113", by="R113", setting=ASKED_ALONE)
+def answers_before_it_knows(original: Any, self: Any, exchange: Any) -> Any:
+    """A controller that has just begun answers questions from an image that is empty, or half read."""
+    self._receive(exchange)
 
 
 @mutant(

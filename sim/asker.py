@@ -1,0 +1,86 @@
+"""A client that asks each controller alone, whatever it is: active, deposed, or one that has just begun.
+
+Owns what is asked and what was heard; `sim.checkers.controllers` judges it. Other clients ask brokers, or any
+node that answers, so what a single controller says is seen by nobody else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from protocol.errors import ErrorCode
+from protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from rpc.channel import CallRefused, Pool
+from runtime.api import NetworkError, Runtime
+from sim.choices import Stream
+from sim.clients import REMADE, Load, partition_at
+from sim.nodes import SimController
+
+_PORT = 9093
+_TIMEOUT_MS = 1_500
+_ROWS_MAX = 1_000
+_LONGEST_GAP_MS = 300
+#: a topic that only this client makes and deletes; its name does not begin like those with load
+TOPIC = "q"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one process of a controller has said."""
+
+    controller: SimController
+    #: which of its processes
+    boots: int
+    #: a question; else what was asked for is done: the topic is there, or is not
+    described: DescribeTopicPartitionsResponse | None = None
+    is_there: bool = False
+
+
+@dataclass(slots=True)
+class Heard:
+    """Answers since somebody looked."""
+
+    fresh: list[Answer] = field(default_factory=list)
+
+
+def asker(
+    load: Load, heard: Heard, work: Stream, controllers: Sequence[SimController]
+) -> Callable[[Runtime], object]:
+    """Asks until the load is over."""
+
+    async def run(runtime: Runtime) -> None:
+        pool = Pool(runtime, "asker")
+        while not load.is_over:
+            await runtime.clock.sleep(_LONGEST_GAP_MS - work.draw(_LONGEST_GAP_MS))
+            controller = controllers[work.draw(len(controllers))]
+            boots, host = controller.boots, controller.name
+            kind = work.draw(6)
+            try:
+                if kind == 4:
+                    topic = CreatableTopic(TOPIC, 1, 1, (), ())
+                    made = await pool.call(
+                        host, _PORT, CreateTopicsRequest(_TIMEOUT_MS, False, (topic,)), _TIMEOUT_MS
+                    )
+                    if made.error_code == ErrorCode.NONE == made.topics[0].error_code:
+                        heard.fresh.append(Answer(controller, boots, is_there=True))
+                elif kind == 5:
+                    gone = await pool.call(
+                        host, _PORT, DeleteTopicsRequest(_TIMEOUT_MS, (TOPIC,)), _TIMEOUT_MS
+                    )
+                    if gone.error_code == ErrorCode.NONE == gone.topics[0].error_code:
+                        heard.fresh.append(Answer(controller, boots))
+                else:
+                    names = sorted({partition_at(place).topic for place in load.places} - {REMADE})
+                    question = DescribeTopicPartitionsRequest(tuple(names), _ROWS_MAX, None)
+                    described = await pool.call(host, _PORT, question, _TIMEOUT_MS)
+                    heard.fresh.append(Answer(controller, boots, described))
+            except (NetworkError, CallRefused):
+                continue
+        pool.close()
+
+    return run

@@ -1,0 +1,66 @@
+"""What a single controller says: histories that break it, and those beside them that do not."""
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.topics import DescribedPartition, DescribedTopic, DescribeTopicPartitionsResponse
+from sim.asker import Answer
+from sim.checkers.controllers import ControllersKnow
+from tests.sim.checkers.histories import TOPIC_ID, Scene, image, row
+
+SECOND_NS = 1_000_000_000
+
+
+def described(partition_epoch: int | None) -> DescribeTopicPartitionsResponse:
+    """Of topic t; None: there is none."""
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rows: tuple[DescribedPartition, ...] = ()
+    if partition_epoch is not None:
+        one = DescribedPartition(0, 0, 1, 0, partition_epoch, (1,), (1,), (), (), -1, 1, 0, ())
+        code, rows = ErrorCode.NONE, (one,)
+    topic = DescribedTopic(int(code), "t", TOPIC_ID, False, (), rows)
+    return DescribeTopicPartitionsResponse(0, None, (topic,), None)
+
+
+@pytest.mark.parametrize(
+    ("begun_s", "told", "expected"),
+    [
+        pytest.param(30, [None], True, id="there is no such topic"),
+        pytest.param(30, [3], True, id="an image that is half read"),
+        pytest.param(30, [4], False, id="what was committed"),
+        pytest.param(30, [6, 5], True, id="less than it has said before"),
+        pytest.param(5, [None], False, id="who told it may not have known better"),
+    ],
+)
+def test_a_controller_that_answers_knows_what_was_committed_before_it_began(
+    begun_s: int, told: list[int | None], expected: bool
+) -> None:
+    one = ControllersKnow()
+    scene = Scene(one)
+    scene.set_image(image(row=replace(row(), partition_epoch=4)))
+    controller = scene.world.controllers[0]
+    controller.booted_ns = scene.world.loop.now_ns + begun_s * SECOND_NS
+
+    def tell() -> None:
+        one.metadata_committed(scene.seen)
+        for epoch in told:
+            one.controller_answered(scene.seen, Answer(controller, controller.boots, described(epoch)))
+
+    said = scene.violation(tell)
+    assert (said is not None) is expected
+    assert said is None or said.startswith("R113")
+
+
+@pytest.mark.parametrize(("is_there", "expected"), [(True, True), (False, False)])
+def test_what_a_controller_says_is_done_was_committed_k20(is_there: bool, expected: bool) -> None:
+    one = ControllersKnow()
+    scene = Scene(one)
+    controller = scene.world.controllers[0]
+
+    def tell() -> None:
+        one.metadata_committed(scene.seen)
+        one.controller_answered(scene.seen, Answer(controller, 0, is_there=is_there))
+
+    assert (scene.violation(tell) is not None) is expected
