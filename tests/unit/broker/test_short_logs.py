@@ -152,3 +152,22 @@ async def test_an_expired_log_goes_on_where_it_ended() -> None:
     await catch_up(leader, follower)
     assert (follower.log_start_offset, follower.log_end_offset) == (100, 120)
     assert offsets(follower) == offsets(leader)[10:]
+
+
+async def test_who_is_in_sync_does_not_begin_anew_below_its_log_start() -> None:
+    """It has had all that is committed, and retention has taken it. Which epoch wrote the last of that it
+    does not know: it began anew at a former leader's start, or its checkpoint is of an older version. Who is
+    in the ISR and ends below the high watermark may lead the next moment, and write other records there."""
+    follower = await make_log()
+    await follower.reset_to(100)
+    for _ in range(2):
+        follower.append_as_leader(batch(10), 6)  # of the leader before this one, never committed
+    leader = await make_log((5, 100))
+    leading, following = replica(1, leader), replica(2, follower)
+    for one in (leading, following):
+        one.apply_registration(PartitionRegistration((1, 2), (1, 2), 1, 7, 10, 2), 0)
+    leader.start_epoch(7)
+    assert leading.epoch_started(7, 100)
+    assert await fetch(leading, following)
+    assert (follower.log_start_offset, follower.log_end_offset) == (100, 100)
+    assert not await fetch(leading, following)
