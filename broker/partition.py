@@ -562,10 +562,14 @@ class Partition:
         of the same epoch; where we do not have it own end of the next lower one. 0 when no epoch so low is
         known: everything goes (D8). None when the beginning is deleted besides: what there was parts from the
         leader's as well, so the log begins anew where the leader's does. An empty one at our start would lack
-        what the leader has written since below it. May be below the log start, too, where both were equal."""
+        what the leader has written since below it. Not so for who is seated and parts from the leader no
+        lower than at its start: it must not end below what is committed (I-8). May be below the log start,
+        too, where both were equal."""
         found = self.log.end_offset_for_epoch(diverging_epoch)
         if found is None:
-            return None if self.log.log_start_offset else 0
+            start = self.log.log_start_offset
+            keeps_start = start <= leader_end_offset and self._is_seated(self.broker_id)
+            return start if keeps_start or not start else None
         epoch, end_offset = found
         if epoch == diverging_epoch:
             end_offset = min(end_offset, leader_end_offset)

@@ -58,8 +58,16 @@ def test_a_log_of_later_epochs_only_is_dropped(leader_end: int) -> None:
     """D8: where its beginning is deleted, it begins where the leader's does."""
     for log, offset in ((MemoryLog(20, 3), 0), (MemoryLog(20, 3, 10), None)):
         scenario = LonePartition(log=log)
-        scenario.register(registration(leader=2, leader_epoch=4))
+        scenario.register(registration(leader=2, leader_epoch=4, isr=(2, 3)))
         assert scenario.partition.truncation_offset(2, leader_end) == offset
+
+
+@pytest.mark.parametrize(("leader_end", "offset"), [(5, None), (10, 10), (15, 10)])
+def test_who_is_in_sync_keeps_its_start(leader_end: int, offset: int | None) -> None:
+    """I-8: below it was all that is committed."""
+    scenario = LonePartition(log=MemoryLog(20, 3, 10))
+    scenario.register(registration(leader=2, leader_epoch=4))
+    assert scenario.partition.truncation_offset(2, leader_end) == offset
 
 
 def test_the_leaders_end_of_an_epoch_that_we_do_not_have_says_nothing_about_ours() -> None:
