@@ -167,6 +167,33 @@ def test_an_older_record_does_not_prove_that_it_is_so_already(quorum: Quorum) ->
     assert quorum.answers[number] == Outcome()
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DeleteTopicsRequest(0, ("x",)),
+        UnregisterBrokerRequest(9),
+        AlterPartitionReassignmentsRequest(
+            0, True, (ReassignableTopic("t", (ReassignablePartition(0, None),)),)
+        ),
+        Reassign("t", 0, None),
+        CreateTopicsRequest(0, False, (topic("t", 1, 1),)),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_a_refusal_that_tools_take_for_done_waits_for_a_record_of_that_moment(
+    quorum: Quorum, request_: Any
+) -> None:
+    """K20: after a lost answer `client.admin` takes these for an echo of its own success. A deposed
+    controller that does not know it yet must not say so of what another one has made, or ended, since."""
+    quorum.is_held = True
+    number = quorum.start_request(request_)
+    assert number not in quorum.answers
+    (append,) = quorum.appends
+    assert [decode_record(value) for value in append.values] == [NoOpRecord()]
+    quorum.lose(NODE_ID + 1)
+    assert quorum.answers[number].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
 def test_a_request_that_writes_needs_no_further_record(quorum: Quorum) -> None:
     quorum.request(configs(TOPIC, ("retention.ms", DELETE, None), ("flush.ms", SET, "5")))
     (append,) = quorum.appends
@@ -179,8 +206,6 @@ def test_a_request_that_writes_needs_no_further_record(quorum: Quorum) -> None:
         AlterConfig(TOPIC, "flush.ms", "often"),
         Reassign("t", 0, (8,)),
         ElectLeader(ElectionType.DESIGNATED, "x", 0, 1),
-        DeleteTopicsRequest(0, ("x",)),
-        UnregisterBrokerRequest(9),
         IncrementalAlterConfigsRequest(
             True, (AlterConfigsResource(*TOPIC, (AlterableConfig("retention.ms", DELETE, None),)),)
         ),
