@@ -273,7 +273,18 @@ class QuorumController:
         return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
 
     def _answer(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
-        """The answer to a write, its records in the draft."""
+        """The answer to a write, its records in the draft.
+
+        What is said to be so has a record whose commit is waited for, also when nothing changes (K20): a
+        deposed controller that does not know it yet would confirm what another one has changed. Records that
+        wait already are no proof: their acknowledgements may be older than the request.
+        """
+        answer = self._decide(draft, event, now_ms)
+        if draft.confirms and not draft.records:
+            draft.write(NoOpRecord())
+        return answer
+
+    def _decide(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
         message = event.message
         match message:
             case BrokerHeartbeatRequest():

@@ -27,7 +27,6 @@ from controller.replication_control import ReplicationControl
 from controller.unclean_recovery import UncleanRecovery
 from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration
-from metadata.records import NoOpRecord
 from protocol.errors import ErrorCode
 from protocol.messages.configs import (
     AlterableConfig,
@@ -71,8 +70,14 @@ _ELECTION_TYPES = {
     ElectionKind.LONGEST_LOG_BALANCED: ElectionType.LONGEST_LOG_BALANCED,
     ElectionKind.DESIGNATION: ElectionType.DESIGNATED,
 }
-#: Outcomes that say that a thing is as it was asked for; all others refuse.
-_CONFIRMATIONS = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+#: Outcomes that say that a thing is as it was asked for, or that tools take for that after a lost answer; all
+#: others refuse.
+_CONFIRMATIONS = (
+    ErrorCode.NONE,
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
+)
 _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "it is named twice in this request")
 _BEYOND_LIMIT = Outcome(
     ErrorCode.REQUEST_LIMIT_REACHED, f"one request makes {ELECTIONS_MAX} elections; ask again for this one"
@@ -96,18 +101,7 @@ class OperatorRequests:
         self._configs = ConfigControl(config, replication)
 
     def answer(self, draft: Draft, message: Any) -> Any:
-        """The answer to a request of the wire, or to a single operation.
-
-        What is said to be so has a record whose commit is waited for, also when nothing changes (K20): a
-        deposed controller that does not know it yet would confirm what another one has changed. Records that
-        wait already are no proof: their acknowledgements may be older than the request.
-        """
-        answer = self._answer(draft, message)
-        if draft.confirms and not draft.records:
-            draft.write(NoOpRecord())
-        return answer
-
-    def _answer(self, draft: Draft, message: Any) -> Any:
+        """The answer to a request of the wire, or to a single operation."""
         match message:
             case CreatePartitionsRequest():
                 return topics.create_partitions(draft, message, self._config)

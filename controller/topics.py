@@ -64,6 +64,8 @@ def create_topics(
             start = placed_before + PARTITIONS_MAX - room
             replica_lists = _replica_lists(draft.image, topic, config, room, start)
         except _Refused as refused:
+            # after a lost answer it is taken for done (K20)
+            draft.confirms |= refused.code is ErrorCode.TOPIC_ALREADY_EXISTS and not request.validate_only
             rows.append(CreatableTopicResult(topic.name, NO_TOPIC_ID, refused.code, refused.text, -1, -1, -1))
             continue
         room -= len(replica_lists)
@@ -299,6 +301,7 @@ def delete_topics(draft: Draft, request: DeleteTopicsRequest) -> DeleteTopicsRes
     for name in request.names:
         topic = draft.image.topic(name)
         if topic is None:
+            draft.confirms = True  # after a lost answer it is taken for done (K20)
             text = f"there is no topic {name}"
             rows.append(DeletableTopicResult(name, NO_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
             continue
