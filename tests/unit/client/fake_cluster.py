@@ -139,6 +139,8 @@ class FakeBroker:
         self.judge: Judge | None = None
         #: the metadata of more topics are too large for an answer
         self.metadata_topics_max = 1 << 30
+        #: the metadata of this topic alone are, too
+        self.too_large_topic = ""
         #: errors that the next answers carry, by API
         self.errors: dict[ApiKey, list[ErrorCode]] = {}
 
@@ -307,7 +309,8 @@ class FakeBroker:
     # --- the rest -----------------------------------------------------------------------------------------
 
     def _metadata(self, exchange: Exchange) -> None:
-        if len(exchange.message.topics or ()) > self.metadata_topics_max:
+        names = exchange.message.topics or ()
+        if len(names) > self.metadata_topics_max or self.too_large_topic in names:
             exchange.fail(ErrorCode.MESSAGE_TOO_LARGE, "the answer would be too large")
         else:
             exchange.respond(self.cluster.metadata(exchange.message.topics))

@@ -1,5 +1,6 @@
 """What a client asks nodes about topics: those that it uses, for as long as it does (KAFKA-8904)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -158,3 +159,13 @@ async def test_topics_whose_metadata_have_no_room_in_one_answer_are_asked_for_in
         producer._cluster.wanted.use(f"large-{index}", now_ms)
     assert await play.offset_of(await producer.send("t", b"1")) == 0
     assert await play.offset_of(await producer.send("large-7", b"1")) == 0
+
+
+async def test_a_topic_whose_metadata_alone_have_no_room_does_not_keep_others_from_theirs(play: Play) -> None:
+    producer = await play.producer()
+    play.cluster.brokers[1].too_large_topic = "huge"
+    producer._cluster.wanted.use("huge", play.world.clock.now_ms())
+    sending = asyncio.ensure_future(producer.send("t", b"1"))
+    await play.world.clock.advance(2_000)
+    assert sending.done(), producer._cluster._problem
+    assert await play.offset_of(sending.result()) == 0
