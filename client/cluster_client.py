@@ -184,10 +184,12 @@ class ClusterClient:
                     request = MetadataRequest(topics=names)
                     response: MetadataResponse = await self._ask_each(request, METADATA_TIMEOUT_MS)
                 except ClientError as error:
-                    if error.code is not ErrorCode.MESSAGE_TOO_LARGE or len(names) == 1:
+                    if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                         raise
                     # so many partitions do not fit one answer
-                    portions.extendleft((names[len(names) // 2 :], names[: len(names) // 2]))
+                    self._problem = str(error)
+                    if len(names) > 1:
+                        portions.extendleft((names[len(names) // 2 :], names[: len(names) // 2]))
                     continue
                 news = bool(self.cache.update(response)) or news
         except ClientError as error:
