@@ -568,7 +568,8 @@ class Partition:
         found = self.log.end_offset_for_epoch(diverging_epoch)
         if found is None:
             start = self.log.log_start_offset
-            keeps_start = start <= leader_end_offset and self._is_seated(self.broker_id)
+            has_more = start < self.log.log_end_offset  # else that has been tried
+            keeps_start = has_more and start <= leader_end_offset and self._is_seated(self.broker_id)
             return start if keeps_start or not start else None
         epoch, end_offset = found
         if epoch == diverging_epoch:

@@ -62,10 +62,12 @@ def test_a_log_of_later_epochs_only_is_dropped(leader_end: int) -> None:
         assert scenario.partition.truncation_offset(2, leader_end) == offset
 
 
-@pytest.mark.parametrize(("leader_end", "offset"), [(5, None), (10, 10), (15, 10)])
-def test_who_is_in_sync_keeps_its_start(leader_end: int, offset: int | None) -> None:
-    """I-8: below it was all that is committed."""
-    scenario = LonePartition(log=MemoryLog(20, 3, 10))
+@pytest.mark.parametrize(
+    ("end", "leader_end", "offset"), [(20, 5, None), (20, 10, 10), (20, 15, 10), (10, 10, None)]
+)
+def test_who_is_in_sync_keeps_its_start(end: int, leader_end: int, offset: int | None) -> None:
+    """I-8: below it was all that is committed. Once nothing is left above it, that was not so."""
+    scenario = LonePartition(log=MemoryLog(end, 3, 10))
     scenario.register(registration(leader=2, leader_epoch=4))
     assert scenario.partition.truncation_offset(2, leader_end) == offset
 
