@@ -52,6 +52,10 @@ async def flushed_log(disk: Any) -> tuple[Log, bytes]:
     return log, read_all(log)
 
 
+async def nothing(log: Log) -> None:
+    pass
+
+
 async def forget_old(log: Log) -> None:
     assert await log.delete_old_segments(1 << 50, high_watermark=COUNT - 2) == COUNT - 2
 
@@ -73,6 +77,10 @@ async def begin_elsewhere(log: Log) -> None:
 
 async def begin_inside(log: Log) -> None:
     await log.reset_to(INSIDE)
+
+
+async def begin_at_the_end(log: Log) -> None:
+    await log.reset_to(COUNT)
 
 
 async def close(log: Log) -> None:
@@ -117,12 +125,13 @@ def knows_itself(log: Log) -> bool:
 
 
 async def crash_in(
-    work: Callable[[Log], Awaitable[None]], how: Crash, step: int
+    work: Callable[[Log], Awaitable[None]], how: Crash, step: int, before: Callable[[Log], Awaitable[None]]
 ) -> tuple[CrashingDisk, bytes, bool]:
     """Crash at a step of the work on a flushed log, or right behind it: the disk, what was in the log, and
-    whether the work was done."""
+    whether the work was done. `before` is done to the log without a crash."""
     crashing = CrashingDisk(MemoryDisk(), how=how)
     log, whole = await flushed_log(crashing)
+    await before(log)
     crashing.crash_at = len(crashing.steps) + step
     try:
         await work(log)
@@ -151,7 +160,7 @@ async def test_a_log_is_sound_and_knows_itself_whenever_it_crashes_and_crashes_a
 ) -> None:
     crashes, was_done = 0, False
     while not was_done:
-        crashing, whole, was_done = await crash_in(work, how, crashes)
+        crashing, whole, was_done = await crash_in(work, how, crashes, nothing)
         crashes += 1
         again, was_opened = 0, False
         while not was_opened:
@@ -180,7 +189,7 @@ async def test_a_crash_while_a_log_is_dropped_leaves_nothing_of_it_in_the_one_th
     checkpoint of its start has been written before the crash."""
     crashes, begun, was_done = 0, 0, False
     while not was_done:
-        crashing, whole, was_done = await crash_in(begin_inside, how, crashes)
+        crashing, whole, was_done = await crash_in(begin_inside, how, crashes, nothing)
         crashes += 1
         log = await open_log(crashing.inner, INSIDE)
         story = f"after {crashing.steps[-3:]}"
@@ -201,17 +210,7 @@ async def test_an_expired_log_that_begins_anew_forgets_what_it_had(how: Crash) -
     none."""
     step, was_done = 0, False
     while not was_done:
-        crashing = CrashingDisk(MemoryDisk(), how=how)
-        log, _ = await flushed_log(crashing)
-        await forget_all(log)
-        crashing.crash_at = len(crashing.steps) + step
-        try:
-            await log.reset_to(COUNT)
-        except DiskError:
-            assert crashing.is_dead
-        was_done = not crashing.is_dead
-        if was_done:
-            crashing.crash()
+        crashing, _, was_done = await crash_in(begin_at_the_end, how, step, before=forget_all)
         step += 1
         log = await open_log(crashing.inner, COUNT)
         assert (log.log_start_offset, log.log_end_offset) == (COUNT, COUNT)
