@@ -270,8 +270,6 @@ def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     breaks="R68, R10",
     by="B-4",
     setting=GIVEN_UP,
-    gap="two unclean elections, and a ceiling of a seat from before the first below what the second loses: "
-    "seed 24 met it until segments kept their snapshots, seeds 1 to 60 and some others have not since",
 )
 def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     """Seats that stay after an unclean election bound the loss of the next history too."""

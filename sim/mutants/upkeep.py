@@ -94,8 +94,6 @@ def forgets_proposals_that_failed(original: Any, self: Any, now_ms: Any) -> None
     breaks="R45",
     by="R45",
     setting=ASKED_AGAIN,
-    gap="metadata overtakes the answer to a proposal, the next one waits behind it, and the controller falls "
-    "right then: unit tests of broker.alter_partition have that order",
 )
 def older_proposals_replace_newer(original: Any, self: Any, proposals: Any, now_ms: Any) -> None:
     """A proposal that is to be sent again takes the place of the newer one that waits."""
@@ -220,8 +218,6 @@ def rows_listed_again_know_the_high_watermark(
     breaks="A-15",
     by="A-15",
     setting=STALLED,
-    gap="the first request of a connection comes after the first one of the next: it would have to be three "
-    "seconds late, and nothing behind it",
 )
 def opens_overtaken_sessions(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
     """A session is opened though a later one of that follower was opened before."""
