@@ -6,7 +6,7 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, RegisterBrokerRecord
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.platters import MARKERS, durable_size, is_marked
+from sim.checkers.platters import MARKERS, durable_size, has_ended_cleanly, is_marked
 from sim.checkers.views import Before, Property, ReplicaView
 from sim.loop import Process
 from sim.nodes import SimBroker, State
@@ -178,7 +178,7 @@ class CleanIsTruth(Property):
 def _keeps_all(broker: SimBroker) -> bool:
     """It ended in order, and all its logs are on the disk."""
     node = broker.node
-    if node is None or not node.log_manager.is_whole or not (broker.exit_code == 0 or is_marked(broker)):
+    if node is None or not has_ended_cleanly(broker):
         return False
     logs = node.log_manager.logs.values()
     return all(durable_size(broker.machine.platter, log.folder) >= log.size_bytes for log in logs)

@@ -20,7 +20,7 @@ from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
 from sim.checkers.listening import Heard, listen_to_broker, listen_to_controller
 from sim.checkers.marks import Marks
-from sim.checkers.platters import has_dropped_pages, is_marked
+from sim.checkers.platters import has_dropped_pages, has_ended_cleanly
 from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
@@ -351,8 +351,7 @@ class Observer:
                 _end(view, is_cache_lost)  # a cut goes on also in a log dir that has failed
             elif view.survives is None and view.process is node.process:
                 _end(view, is_cache_lost)
-                # Cut off behind the mark's name it may be found, and is true.
-                view.ended_cleanly = node.exit_code == 0 or is_marked(node)
+                view.ended_cleanly = has_ended_cleanly(node)
             elif is_cache_lost and view.survives is not None:
                 view.survives = min(view.survives, view.flushed_offset)
 

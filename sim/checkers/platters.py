@@ -21,6 +21,15 @@ def is_marked(broker: SimBroker) -> bool:
     return any(broker.machine.platter.find(marker) is not None for marker in MARKERS)
 
 
+def has_ended_cleanly(broker: SimBroker) -> bool:
+    """The process that ends has stopped in order, or is cut off behind the name of its mark, which may be
+    found and is true. With a log dir that failed on the way out no stop is clean, though it ends with 0."""
+    node = broker.node
+    if node is None or not node.log_manager.is_whole:
+        return False
+    return broker.exit_code == 0 or is_marked(broker)
+
+
 def durable_size(platter: Platter, folder: str) -> int:
     """Bytes of a log from its start on that surely survive a power cut: under durable names, also that of its
     folder, unbroken."""
