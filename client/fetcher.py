@@ -119,6 +119,7 @@ class Fetcher:
         part.position = part.fetch_offset = offset
         part.epochs.clear()
         part.lookup = part.request_id = part.error = None
+        part.deleted_at = -1
         part.hold_until_ms = 0
 
     def _cut(self, part: PartitionFetch, offset: int) -> None:
@@ -136,6 +137,15 @@ class Fetcher:
         part.topic_id = self._topic_id(part)
         part.position = None
         part.lookup = EARLIEST_TIMESTAMP if policy is ResetPolicy.EARLIEST else LATEST_TIMESTAMP
+
+    def _reset_out_of_range(self, part: PartitionFetch, log_start_offset: int) -> None:
+        stood_at, epochs = part.fetch_offset, part.epochs.copy()
+        self._reset(part, self._config.reset)
+        if stood_at < log_start_offset:
+            # Log starts differ: by the time of the lookup another may lead, whose log starts earlier, and
+            # who went back to that start would be given again what it has read.
+            part.deleted_at = stood_at
+            part.epochs = epochs
 
     def _topic_id(self, part: PartitionFetch) -> bytes | None:
         view = self._cache.topic(part.topic_partition.topic)
@@ -390,7 +400,10 @@ class Fetcher:
         for topic_partition, offset in offsets.items():
             part = self._parts.get(topic_partition)
             if part is not None and part.request_id == request_id:
-                self._move(part, offset)
+                if offset <= part.deleted_at:
+                    self._cut(part, part.deleted_at)
+                else:
+                    self._move(part, offset)
                 part.failures = 0
                 part.stale_epoch = None
 
@@ -425,7 +438,7 @@ class Fetcher:
         if code is not ErrorCode.NONE:
             if row.leader_epoch > part.sent_epoch:
                 self._learn(part, Leader(row.leader_id, row.leader_epoch))
-            self._refused(part, code, now_ms, effects)
+            self._refused(part, code, now_ms, effects, log_start_offset=row.log_start_offset)
             return
         part.failures = 0
         part.stale_epoch = None
@@ -477,13 +490,20 @@ class Fetcher:
         if view is not None:
             self._cache.note_leader(topic, view.topic_id, partition, leader.broker_id, leader.leader_epoch)
 
-    def _refused(self, part: PartitionFetch, code: ErrorCode, now_ms: int, effects: list[Effect]) -> None:
+    def _refused(
+        self,
+        part: PartitionFetch,
+        code: ErrorCode,
+        now_ms: int,
+        effects: list[Effect],
+        log_start_offset: int = -1,
+    ) -> None:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             text = f"{_name(part)} has no offset {part.fetch_offset}: seek"
             if self._config.reset is ResetPolicy.NONE:
                 part.error = NoSuchOffset(text, code)
             elif not part.buffer:
-                self._reset(part, self._config.reset)
+                self._reset_out_of_range(part, log_start_offset)
             else:
                 part.hold_until_ms = now_ms + self._config.max_wait_ms  # what is there is read first
         elif not code.is_retriable:

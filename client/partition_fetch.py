@@ -16,6 +16,7 @@ class PartitionFetch:
     __slots__ = (
         "buffer",
         "buffered_bytes",
+        "deleted_at",
         "epochs",
         "error",
         "failures",
@@ -44,6 +45,9 @@ class PartitionFetch:
         self.epochs: list[tuple[int, int]] = []
         #: timestamp of ListOffsets that gives the position, None when it is known
         self.lookup: int | None = None
+        #: where reading had come to when the lookup became necessary since what comes there was deleted;
+        #: -1 for a lookup with another reason, and for none
+        self.deleted_at = -1
         self.buffer: deque[FetchedBatch] = deque()
         self.buffered_bytes = 0
         #: the request that may answer for it; answers to others are too late

@@ -88,10 +88,11 @@ class Bench:
         watermark: int = 100,
         diverging: EpochEndOffset | None = None,
         leader: tuple[int, int] = (1, 1),
+        log_start: int = 0,
     ) -> list[Effect]:
         data = memoryview(b"".join(records))
         row = FetchPartitionResponse(
-            self.topic_id, partition, code, watermark, 0, -1, diverging, *leader, data
+            self.topic_id, partition, code, watermark, log_start, -1, diverging, *leader, data
         )
         return self.fetcher.answered(fetch.request_id, FetchResponse(0, None, (row,)), self.now_ms)
 
@@ -316,6 +317,41 @@ def test_with_a_reset_policy_the_position_is_looked_up(policy: ResetPolicy, time
     assert bench.fetcher.parts[P0].position is None
     bench.fetcher.found(lookup.request_id, {P0: 42})
     assert offsets(bench.fetch()) == [(0, 42)]
+
+
+@pytest.mark.parametrize(
+    ("found", "goes_on_at", "knows_epoch"),
+    [(3, 6, 1), (6, 6, 1), (8, 8, -1)],
+    ids=["it starts earlier", "it starts there", "it starts later"],
+)
+def test_who_reads_on_behind_what_was_deleted_is_not_led_back_by_a_leader_whose_log_starts_earlier(
+    found: int, goes_on_at: int, knows_epoch: int
+) -> None:
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=0)
+    bench.answer(bench.fetch(), batch(0, count=6))
+    assert bench.taken() == [(0, 6)]
+    bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=8)
+    (lookup,) = bench.lookups()
+    bench.fetcher.found(lookup.request_id, {P0: found})
+    (row,) = bench.fetch().request.partitions
+    assert (row.fetch_offset, row.last_fetched_epoch) == (goes_on_at, knows_epoch)
+
+
+def test_who_stands_behind_the_end_of_the_log_goes_back_to_its_start() -> None:
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=500)
+    bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=8)
+    (lookup,) = bench.lookups()
+    bench.fetcher.found(lookup.request_id, {P0: 8})
+    assert offsets(bench.fetch()) == [(0, 8)]
+
+
+def test_a_seek_to_the_start_leads_there_also_for_who_has_lost_what_it_wanted() -> None:
+    bench = Bench(ResetPolicy.EARLIEST).at(p0=6)
+    bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=8)
+    bench.fetcher.seek_to(P0, ResetPolicy.EARLIEST)
+    (lookup,) = bench.lookups()
+    bench.fetcher.found(lookup.request_id, {P0: 3})
+    assert offsets(bench.fetch()) == [(0, 3)]
 
 
 def test_what_was_fetched_before_a_reset_is_read_first() -> None:
