@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from broker.partition import LogView, TopicPartition
+from broker.divergence import LogView
+from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.record_batch import BatchHeader, Buffer

@@ -9,10 +9,11 @@ here.
 from bisect import bisect_right
 from collections.abc import Mapping
 
+from broker.divergence import Refusal
 from broker.events import AnswerFetch, AnswerOffsets, Effect, LeftOut, OffsetRow, ReadRow, Respond
 from broker.fetch_session import HIGH_WATERMARK_LINGER_MS, FollowerSession, FollowerSessions, SessionRow
 from broker.leadership import Proposal
-from broker.partition import Partition, Refusal, TopicPartition
+from broker.partition import Partition, TopicPartition
 from broker.purgatory import DelayedFetch, FetchPurgatory
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse

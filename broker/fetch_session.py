@@ -10,7 +10,7 @@ which rows are due.
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
-from broker.partition import Refusal
+from broker.divergence import Refusal
 
 #: Longest time that a parked fetch keeps the news of a higher high watermark to itself.
 HIGH_WATERMARK_LINGER_MS = 50

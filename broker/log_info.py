@@ -8,7 +8,8 @@ role: a partition without a leader has followers only. Whether an answer counts 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.partition import LogView, TopicPartition
+from broker.divergence import LogView
+from broker.partition import TopicPartition
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.replica_log_info import (

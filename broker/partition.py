@@ -3,7 +3,7 @@
 Owns role, high watermark and the rules of the ISR; what only a leader has is in `broker.leadership`. Reads
 its log through `LogView` and never writes it. Registrations come from AlterPartition answers and metadata
 records and meet in `apply_registration`, ordered by `partition_epoch` (D-5: min ISR travels with them).
-Rules: R50-R56, R80-R84, F1-F6.
+`broker.divergence` compares logs. Rules: R50-R56, R82, F1-F6.
 
     role  NONE -> LEADER | FOLLOWER by a registration with a higher leader epoch
           -> NONE when roles are dropped
@@ -11,9 +11,11 @@ Rules: R50-R56, R80-R84, F1-F6.
 
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from broker import divergence
 from broker.ceiling import Ceiling, Urgency
+from broker.divergence import LogView, Refusal
 from broker.known_brokers import KnownBrokers
 from broker.leadership import AlterVerdict, Leadership, Proposal
 from broker.replica_progress import ReplicaProgress
@@ -29,27 +31,6 @@ class TopicPartition(NamedTuple):
 
     topic_id: bytes
     partition_index: int
-
-
-class LogView(Protocol):
-    """What decisions may read of a log. `storage.log.Log` is one."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    @property
-    def flushed_offset(self) -> int:
-        """End (exclusive) of what is durable."""
-
-    @property
-    def last_epoch(self) -> int:
-        """Leader epoch of the last batch, -1 for none."""
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """(largest epoch known that is not above `epoch`, its end), None when there is none."""
 
 
 class Role(Enum):
@@ -69,13 +50,6 @@ class RoleChange(Enum):
     UPDATED = "updated"
     BECAME_LEADER = "became leader"
     BECAME_FOLLOWER = "became follower"
-
-
-class Refusal(NamedTuple):
-    """Why a row of a fetch gets no records. `diverging` is (epoch, end offset) with error NONE."""
-
-    error_code: ErrorCode
-    diverging: tuple[int, int] | None = None
 
 
 class Partition:
@@ -287,21 +261,13 @@ class Partition:
         return ErrorCode.NONE
 
     def check_reader(self, row: FetchPartition) -> Refusal | None:
-        """Check a consumer's row (R55). A log that does not hold what the consumer read before `fetch_offset`
-        says where the two part, as to a follower: an unclean election has cut it (R88)."""
+        """Check a consumer's row (R55) and whether this log holds what it has read (R88)."""
         code = self.check_leader(row.current_leader_epoch)
         if code is not ErrorCode.NONE:
             return Refusal(code)
-        log, epoch = self.log, row.last_fetched_epoch
-        if epoch > self.leader_epoch:
+        if row.last_fetched_epoch > self.leader_epoch:
             return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if epoch >= 0:
-            found = log.end_offset_for_epoch(epoch)
-            if found is not None and (found[0] < epoch or found[1] < row.fetch_offset):
-                return Refusal(ErrorCode.NONE, found)
-        if not log.log_start_offset <= row.fetch_offset <= log.log_end_offset:
-            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return None
+        return divergence.check_read(self.log, row.fetch_offset, row.last_fetched_epoch)
 
     # --- leader: followers' fetches -------------------------------------------------------------------------
 
@@ -322,26 +288,13 @@ class Partition:
             return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if 0 <= broker_epoch < self._brokers.epochs.get(replica_id, -1):
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # a former incarnation
-        log = self.log
-        if fetch_offset < log.log_start_offset:
-            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if last_fetched_epoch >= 0:
-            found = log.end_offset_for_epoch(last_fetched_epoch)
-            if found is None:
-                if fetch_offset == log.log_start_offset and self._is_seated(replica_id):
-                    return None  # retention has taken what both had up to here
-                return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if found[0] < last_fetched_epoch or found[1] < fetch_offset:
-                return Refusal(ErrorCode.NONE, found)
-        if fetch_offset > log.log_end_offset:
-            return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
-        return None
+        is_seated = self._is_seated(replica_id)
+        return divergence.check_copy(self.log, fetch_offset, last_fetched_epoch, is_seated=is_seated)
 
     def _is_seated(self, replica_id: int) -> bool:
         """It has, or has had, all that is committed in this history: what is gone was deleted."""
         registration = self.registration
-        assert registration is not None
-        return replica_id in registration.isr or replica_id in registration.elr
+        return registration is not None and (replica_id in registration.isr or replica_id in registration.elr)
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, flushed_offset: int, now_ms: int
@@ -558,23 +511,9 @@ class Partition:
     # --- follower -------------------------------------------------------------------------------------------
 
     def truncation_offset(self, diverging_epoch: int, leader_end_offset: int) -> int | None:
-        """Where to cut after a diverging answer (R81, A-16): own end of that epoch, never above the leader's
-        of the same epoch; where we do not have it own end of the next lower one. 0 when no epoch so low is
-        known: everything goes (D8). None when the beginning is deleted besides: what there was parts from the
-        leader's as well, so the log begins anew where the leader's does. An empty one at our start would lack
-        what the leader has written since below it. Not so for who is seated and parts from the leader no
-        lower than at its start: it must not end below what is committed (I-8). May be below the log start,
-        too, where both were equal."""
-        found = self.log.end_offset_for_epoch(diverging_epoch)
-        if found is None:
-            start = self.log.log_start_offset
-            has_more = start < self.log.log_end_offset  # else that has been tried
-            keeps_start = has_more and start <= leader_end_offset and self._is_seated(self.broker_id)
-            return start if keeps_start or not start else None
-        epoch, end_offset = found
-        if epoch == diverging_epoch:
-            end_offset = min(end_offset, leader_end_offset)
-        return min(end_offset, self.log.log_end_offset)
+        """Where to cut after a diverging answer, None to begin anew where the leader begins (R81)."""
+        is_seated = self._is_seated(self.broker_id)
+        return divergence.truncation_offset(self.log, diverging_epoch, leader_end_offset, is_seated=is_seated)
 
     def leader_answered(self, leader_high_watermark: int, leader_end: int) -> None:
         """Follow the leader's high watermark as far as our log goes, also backwards (R52). Only after a

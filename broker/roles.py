@@ -12,6 +12,7 @@ from broker.alter_partition import AlterPartitionQueue
 from broker.ceiling import Ceiling, Urgency
 from broker.config import BrokerConfig, log_config, max_message_bytes
 from broker.counts import Counts
+from broker.divergence import LogView
 from broker.events import (
     CeilingRow,
     CeilingsStored,
@@ -36,7 +37,7 @@ from broker.fetcher import Fetchers
 from broker.known_brokers import KnownBrokers
 from broker.leadership import Proposal
 from broker.lifecycle import Lifecycle
-from broker.partition import LogView, Partition, Role, RoleChange, TopicPartition
+from broker.partition import Partition, Role, RoleChange, TopicPartition
 from broker.produce_path import ProducePath
 from broker.seen_metadata import SeenMetadata
 from metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view

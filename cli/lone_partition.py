@@ -20,7 +20,7 @@ CEILING_RECORDS = 1_000
 
 
 class MemoryLog:
-    """Offsets and epochs of a log without bytes. A `broker.partition.LogView`."""
+    """Offsets and epochs of a log without bytes. A `broker.divergence.LogView`."""
 
     def __init__(self, log_end_offset: int = 0, last_epoch: int = -1, log_start_offset: int = 0) -> None:
         self.log_start_offset = log_start_offset

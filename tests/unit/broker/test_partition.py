@@ -46,37 +46,14 @@ def test_an_earlier_epoch_of_the_same_leader_is_not_started_either() -> None:
     assert not scenario.partition.is_serving
 
 
-def test_a_log_that_parts_from_its_leader_below_its_start_begins_anew_there() -> None:
-    """R81, D8: an empty log at our start would lack what the leader has written in between."""
+@pytest.mark.parametrize(("isr", "elr", "offset"), [((2,), (1,), 10), ((1, 2), (), 10), ((2,), (), None)])
+def test_a_member_of_the_isr_or_of_the_elr_keeps_the_start_of_its_log(
+    isr: tuple[int, ...], elr: tuple[int, ...], offset: int | None
+) -> None:
+    """I-8: it has had what is committed."""
     scenario = LonePartition(log=MemoryLog(20, 3, 10))
-    scenario.register(registration(leader=2, leader_epoch=4))
-    assert scenario.partition.truncation_offset(3, 5) == 5
-
-
-@pytest.mark.parametrize("leader_end", [5, 15])
-def test_a_log_of_later_epochs_only_is_dropped(leader_end: int) -> None:
-    """D8: where its beginning is deleted, it begins where the leader's does."""
-    for log, offset in ((MemoryLog(20, 3), 0), (MemoryLog(20, 3, 10), None)):
-        scenario = LonePartition(log=log)
-        scenario.register(registration(leader=2, leader_epoch=4, isr=(2, 3)))
-        assert scenario.partition.truncation_offset(2, leader_end) == offset
-
-
-@pytest.mark.parametrize(
-    ("end", "leader_end", "offset"), [(20, 5, None), (20, 10, 10), (20, 15, 10), (10, 10, None)]
-)
-def test_who_is_in_sync_keeps_its_start(end: int, leader_end: int, offset: int | None) -> None:
-    """I-8: below it was all that is committed. Once nothing is left above it, that was not so."""
-    scenario = LonePartition(log=MemoryLog(end, 3, 10))
-    scenario.register(registration(leader=2, leader_epoch=4))
-    assert scenario.partition.truncation_offset(2, leader_end) == offset
-
-
-def test_the_leaders_end_of_an_epoch_that_we_do_not_have_says_nothing_about_ours() -> None:
-    """A-16: ours of the next lower epoch is kept for the next answer, which is about that one."""
-    scenario = LonePartition(log=MemoryLog(20, 2))
-    scenario.register(registration(leader=2, leader_epoch=4))
-    assert scenario.partition.truncation_offset(3, 5) == 20
+    scenario.register(registration(leader=2, leader_epoch=4, isr=isr, elr=elr))
+    assert scenario.partition.truncation_offset(2, 15) == offset
 
 
 def test_a_stored_high_watermark_stays_within_the_log() -> None:
