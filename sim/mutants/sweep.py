@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -90,12 +91,37 @@ def judge(change: Change, seeds: Sequence[str], band: str = "budget") -> Finding
 
 
 def sweep(changes: Sequence[Change], seeds: Sequence[str], band: str, jobs: int) -> Iterator[Finding]:
-    """As `judge`, from several processes, as they come; those that cannot be made are left out."""
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_bound) as pool:
-        for future in as_completed([pool.submit(judge, change, seeds, band) for change in changes]):
-            finding = future.result()
+    """As `judge`, from several processes, as they come; those that cannot be made are left out. A change that
+    takes its whole process along, such as one that grows without end, is killed like others."""
+    left = list(changes)
+    while left:
+        with _pool(jobs) as pool:
+            asked = {pool.submit(judge, change, seeds, band): change for change in left}
+            for future in as_completed(asked):
+                if isinstance(future.exception(), BrokenProcessPool):
+                    break
+                left.remove(asked[future])
+                finding = future.result()
+                if finding is not None:
+                    yield finding
+        # Those that were being played when one of them ended its process, each by itself.
+        suspects, left = left[:jobs], left[jobs:]
+        for change in suspects:
+            finding = _alone(change, seeds, band)
             if finding is not None:
                 yield finding
+
+
+def _alone(change: Change, seeds: Sequence[str], band: str) -> Finding | None:
+    with _pool(1) as pool:
+        try:
+            return pool.submit(judge, change, seeds, band).result()
+        except BrokenProcessPool:
+            return Finding(change, len(seeds), 1, "one of them", "its process ended")
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_bound)
 
 
 def _bound() -> None:

@@ -1,5 +1,7 @@
 """Mechanical mutants: each is put in and taken out again, and what becomes of it is told."""
 
+import os
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -9,7 +11,7 @@ from click.testing import CliRunner
 from cli.sim_command import command
 from sim.mutants import mechanical
 from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of
-from sim.mutants.sweep import drawn, judge
+from sim.mutants.sweep import drawn, judge, sweep
 
 
 def named(module: str, function: str, text: str) -> Change:
@@ -63,6 +65,22 @@ def test_a_broken_rule_is_noticed_by_the_first_story() -> None:
     assert finding is not None
     assert (finding.outcome, finding.seed) == ("killed", "1")
     assert "HighWatermarkNeedsMinIsr" in finding.text or "I-8" in finding.text
+
+
+@dataclass(frozen=True, slots=True)
+class Deadly(Change):
+    """Ends the process that is to judge it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (1,)
+
+
+def test_a_change_that_takes_its_process_along_is_killed_and_the_others_are_judged() -> None:
+    one, two, three = changes_of("client.backoff")[:3]
+    deadly = Deadly(two.module, two.number, two.line, two.function, two.text)
+    found = list(sweep([one, deadly, three], ["1"], "budget", jobs=2))
+    assert {finding.change.number for finding in found} == {one.number, two.number, three.number}
+    assert [finding.outcome for finding in found if finding.text == "its process ended"] == ["killed"]
 
 
 def test_what_no_story_does_has_no_effect() -> None:
