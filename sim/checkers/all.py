@@ -70,6 +70,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     flushing.FlushesComeInTime,
     remembered.ProducersAreOfTheLog,
     remembered.SequencesContinue,
+    remembered.RepetitionsAreKnown,
     remembered.RecoveryPointsHold,
     remembered.EpochsBeginAnew,
     remembered.HighWatermarksAreKept,

@@ -8,6 +8,9 @@ from typing import Any
 from broker.broker import Broker
 from broker.events import (
     AnswerFetch,
+    Append,
+    Appended,
+    AppendResult,
     CallAnswered,
     CallController,
     CeilingRow,
@@ -25,6 +28,7 @@ from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartit
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.record_batch import BatchHeader
 from sim.checkers.marks import Marks
 
 
@@ -40,6 +44,7 @@ class Heard:
         "handled",
         "heartbeats",
         "is_called",
+        "judged",
         "producer_ids",
         "rows",
         "warnings",
@@ -55,6 +60,8 @@ class Heard:
         self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
         #: who asked for a producer id, and was given one
         self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
+        #: batches of idempotent producers that were taken for repetitions, or refused
+        self.judged: list[tuple[BatchHeader, AppendResult]] = []
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
         #: proposals that were open when they were answered, with what, and whether they are open still (R44)
@@ -76,6 +83,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
     waiting: dict[object, list[ProduceResponse]] = {}
     noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
     ids_asked: dict[object, InitProducerIdRequest] = {}
+    #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
+    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]] = {}
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         heard.is_called = True
@@ -86,6 +95,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
             ids_asked[event.reply_to] = event.message
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
+        elif type(event) is Appended:
+            _judged(appending, event, heard)
         asked = _asked(core, event) if type(event) is CallAnswered else ()
         effects = handle(event, now_ms)
         for key, leadership, proposal, code in asked:
@@ -101,11 +112,29 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                         heard.producer_ids.append((asked_id, effect.message))
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
+            elif type(effect) is Append:
+                headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
+                if headers:
+                    appending[id(effect.context)] = effect.context, headers
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
                 heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
         return effects
 
     core.handle = listen  # type: ignore[method-assign]
+
+
+def _judged(
+    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]], event: Appended, heard: Heard
+) -> None:
+    _, headers = appending.get(id(event.context), (None, None))
+    if headers is None:
+        return
+    for result in event.results:
+        header = headers.pop(result.key, None)
+        if header is not None and (result.is_duplicate or result.error_code != ErrorCode.NONE):
+            heard.judged.append((header, result))
+    if not headers:
+        del appending[id(event.context)]
 
 
 def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Leadership, Proposal, int]]:

@@ -67,6 +67,7 @@ class Observer:
         self._on_stepped = hooks("broker_stepped")
         self._on_called = hooks("broker_called")
         self._on_producer_id = hooks("producer_id_given")
+        self._on_judged = hooks("batch_judged")
         self._on_heartbeat = hooks("heartbeat_sent")
         self._on_ceiling = hooks("ceiling_stored")
         self._on_answered = hooks("proposal_answered")
@@ -214,6 +215,12 @@ class Observer:
                 for hook in self._on_answered:
                     hook(self, view, proposal, code, is_open)
         heard.answered.clear()
+        for header, result in heard.judged:
+            view = self._view(*result.key, broker)
+            if view is not None and view.process is broker.process:
+                for hook in self._on_judged:
+                    hook(self, view, header, result)
+        heard.judged.clear()
         for given in heard.producer_ids:
             for hook in self._on_producer_id:
                 hook(self, broker, *given)

@@ -7,7 +7,9 @@ retry comes, or power is lost, much later and seldom.
 
 from collections.abc import Iterable, Sequence
 
-from protocol.record_batch import SEQUENCE_MODULUS
+from broker.events import AppendResult
+from protocol.errors import ErrorCode
+from protocol.record_batch import SEQUENCE_MODULUS, BatchHeader
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
@@ -130,6 +132,45 @@ class SequencesContinue(Property):
             wanted = (last.last_sequence + 1) % SEQUENCE_MODULUS if is_same else 0
             if one.producer_epoch < last.producer_epoch or one.base_sequence != wanted:
                 seen.broken(self, view.index, f"{view.broker.name} has {one} behind {last} of its producer")
+
+
+class RepetitionsAreKnown(Property):
+    """R91, R92: a batch that an idempotent producer sends again is told to be where it is; it is refused
+    neither then, nor as the next one of its producer. Who were refused what is stored would send it again
+    under another number, or give up what others read."""
+
+    name = "R91 RepetitionsAreKnown"
+
+    def batch_judged(
+        self, seen: Observer, view: ReplicaView, header: BatchHeader, result: AppendResult
+    ) -> None:
+        if view.survives is not None or view.log.failure is not None:
+            return
+        sent = header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+        told = f"{view.broker.name} told producer {sent[0]} of {sent[1:]}"
+        if result.is_duplicate:
+            history, base_offset = view.history, result.base_offset
+            if base_offset < max(history.start_offset, view.log.log_start_offset):
+                return
+            one = next((b for b in reversed(history.batches) if b.base_offset <= base_offset), None)
+            stored = None if one is None else (one.producer_id, one.producer_epoch, one.base_sequence)
+            if one is None or stored != sent[:3] or one.last_offset != result.end_offset - 1:
+                seen.broken(self, view.index, f"{told} that it is at {base_offset}; there is {one}")
+            return
+        known = view.log.producer_state._producers.get(header.producer_id)
+        if result.error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            if known is None or known.epoch <= header.producer_epoch:
+                seen.broken(self, view.index, f"{told} that it is outdated; known is {known and known.epoch}")
+        elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if known is None or known.epoch != header.producer_epoch:
+                is_wrong = known is None or header.base_sequence == 0
+            else:
+                sequences = [batch[:2] for batch in known.batches]
+                follows = (sequences[-1][1] + 1) % SEQUENCE_MODULUS == header.base_sequence
+                is_wrong = follows or sent[2:] in sequences
+            if is_wrong:
+                story = f"{told} that it is out of order; known are"
+                seen.broken(self, view.index, f"{story} {known and (known.epoch, known.batches)}")
 
 
 class RecoveryPointsHold(Property):

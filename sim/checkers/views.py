@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.events import ReadRow
+from broker.events import AppendResult, ReadRow
 from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from controller.decisions import CauseKind, Decision
@@ -17,6 +17,7 @@ from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.record_batch import BatchHeader
 from raft.member import Snapshot
 from sim.admin import Act
 from sim.asker import Answer
@@ -208,6 +209,11 @@ class Property:
         self, seen: "Observer", view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
     ) -> None:
         """A leader's open proposal was answered, and the leader has taken that in. `is_open`: still."""
+
+    def batch_judged(
+        self, seen: "Observer", view: ReplicaView, header: BatchHeader, result: AppendResult
+    ) -> None:
+        """The leader's log takes a batch of an idempotent producer for a repetition, or refuses it."""
 
     def producer_id_given(
         self,

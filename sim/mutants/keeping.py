@@ -6,6 +6,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 from typing import Any
 
 from broker.log_manager import LogManager
+from protocol.errors import ErrorCode
 from protocol.record_batch import parse_header
 from runtime.api import DiskError
 from sim.mutants.mutant import Patch, Setting, mutant
@@ -18,7 +19,7 @@ from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from storage.log import Log
 from storage.log_dir import LogDir
 from storage.log_guard import LogGuard
-from storage.producer_state import BATCHES_KEPT, ProducerState, Rejected
+from storage.producer_state import BATCHES_KEPT, Duplicate, ProducerState, Rejected
 from storage.segment import Segment
 
 #: every write is flushed, and brokers lose power often
@@ -312,6 +313,25 @@ def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
     """A repeated batch of an idempotent producer is appended again."""
     verdict = original(self, header)
     return verdict if isinstance(verdict, Rejected) else None
+
+
+@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES)
+def refuses_repetitions(original: Any, self: Any, header: Any) -> Any:
+    """A repeated batch of an idempotent producer is out of order, though it is in the log."""
+    verdict = original(self, header)
+    if isinstance(verdict, Duplicate):
+        return Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "not the next one")
+    return verdict
+
+
+@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES)
+def tells_the_last_place(original: Any, self: Any, header: Any) -> Any:
+    """A repeated batch is told to be where the last one of its producer is."""
+    verdict = original(self, header)
+    if isinstance(verdict, Duplicate):
+        last = self._producers[header.producer_id].batches[-1]
+        return Duplicate(last.first_offset, last.last_offset, last.timestamp_ms)
+    return verdict
 
 
 @mutant(

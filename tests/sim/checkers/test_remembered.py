@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from broker.events import AppendResult
 from broker.leadership import Leadership
 from broker.replica_progress import ReplicaProgress
+from protocol.errors import ErrorCode
+from protocol.record_batch import BatchHeader
 from sim.checkers import remembered
 from sim.checkers.batches import BatchMark
 from sim.checkers.views import Property, ReplicaView
+from storage.producer_state import ProducerState
 from tests.sim.checkers.histories import Scene, before, cut, follows, grow, leads, row, view_of
 
 
@@ -258,3 +262,83 @@ def test_a_clean_stop_keeps_the_high_watermark_f6(
         scene.property.replica_loaded(scene.seen, view, prior)
 
     assert is_broken(remembered.HighWatermarksAreKept(), tell) is expected
+
+
+def judged(
+    batches: list[BatchMark], again: BatchMark, *, code: ErrorCode = ErrorCode.NONE, told: int = -1
+) -> Callable[[Scene], None]:
+    """A leader with these batches is sent one of them, or another, and answers like that."""
+
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, batches))
+        log: Any = view.log
+        log.producer_state = ProducerState()
+        for one in batches:
+            log.producer_state.apply(header_of(one), one.base_offset)
+        is_duplicate = code is ErrorCode.NONE
+        count = again.last_sequence - again.base_sequence + 1
+        end = told + count if is_duplicate else -1
+        result = AppendResult(view.replica.key, 5, told, end, 100, code, is_duplicate=is_duplicate)
+        scene.property.batch_judged(scene.seen, view, header_of(again), result)
+
+    return tell
+
+
+def header_of(one: BatchMark) -> BatchHeader:
+    """The header of a batch with that mark."""
+    fields: dict[str, int] = dict.fromkeys(BatchHeader._fields, 0)
+    fields |= {
+        "base_offset": one.base_offset,
+        "last_offset_delta": one.last_offset - one.base_offset,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "base_sequence": one.base_sequence,
+        "record_count": one.last_offset - one.base_offset + 1,
+    }
+    return BatchHeader(**fields)
+
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+OUTDATED = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("again", "code", "told", "expected"),
+    [
+        (SIX[3], ErrorCode.NONE, 3, False),
+        (SIX[3], ErrorCode.NONE, 4, True),
+        (sent(0, 3, producer_id=8), ErrorCode.NONE, 3, True),
+        (SIX[3], OUT_OF_ORDER, -1, True),
+        (SIX[0], OUT_OF_ORDER, -1, False),
+        (sent(6, 6), OUT_OF_ORDER, -1, True),
+        (sent(6, 7), OUT_OF_ORDER, -1, False),
+        (sent(6, 7, epoch=1), OUT_OF_ORDER, -1, False),
+        (sent(6, 0, epoch=1), OUT_OF_ORDER, -1, True),
+        (sent(6, 9, producer_id=8), OUT_OF_ORDER, -1, True),
+        (sent(6, 6), OUTDATED, -1, True),
+        (sent(6, 6), ErrorCode.KAFKA_STORAGE_ERROR, -1, False),
+    ],
+    ids=[
+        "where it is",
+        "elsewhere",
+        "of another producer",
+        "refused, though known",
+        "refused, and too old",
+        "the next one is refused",
+        "one is missing",
+        "a new epoch does not begin at 0",
+        "a new epoch is refused",
+        "who is not known is refused",
+        "outdated, though of the last epoch",
+        "not for its number",
+    ],
+)
+def test_what_is_sent_again_is_told_where_it_is_and_refused_for_a_reason_r91(
+    again: BatchMark, code: ErrorCode, told: int, expected: bool
+) -> None:
+    assert is_broken(remembered.RepetitionsAreKnown(), judged(SIX, again, code=code, told=told)) is expected
+
+
+def test_a_producer_of_a_former_epoch_is_outdated_r92() -> None:
+    batches = [*SIX, sent(6, 0, epoch=1)]
+    assert not is_broken(remembered.RepetitionsAreKnown(), judged(batches, sent(7, 6), code=OUTDATED))
