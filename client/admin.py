@@ -11,7 +11,7 @@ from typing import NamedTuple
 from client import admin_configs, admin_logs, admin_partitions
 from client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
 from client.admin_partitions import NewPartitions, Reassignment
-from client.admin_rows import ask_whole, raise_refusal
+from client.admin_rows import ask_whole, check_complete, raise_refusal
 from client.cluster_client import ClusterClient
 from client.errors import ClientError, RowError, code_of
 from client.list_offsets import FoundOffset, list_offsets
@@ -119,6 +119,7 @@ class Admin:
             min_isr = None if validate_only else row.min_isr
             factor = None if validate_only else row.replication_factor
             created[row.name] = CreatedTopic(row.topic_id, factor, min_isr)
+        check_complete([topic.name for topic in topics], created, "CreateTopics")
         return created
 
     async def delete_topic(self, name: str, *, timeout_ms: float = _TIMEOUT_MS) -> None:
@@ -143,6 +144,7 @@ class Admin:
             code = code_of(row.error_code)
             if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not maybe_done:
                 raise_refusal(row.error_code, row.error_message, f"topic {row.name}")
+        check_complete(names, {row.name for row in answer.topics}, "DeleteTopics")
 
     async def list_topics(self, *, timeout_ms: float = _TIMEOUT_MS) -> list[str]:
         """Names of all topics, sorted."""

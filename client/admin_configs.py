@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from client.admin_rows import ask_whole
+from client.admin_rows import ask_whole, check_complete
 from client.cluster_client import ClusterClient
 from client.errors import RowError, row_error
 from protocol.messages.configs import (
@@ -108,6 +108,7 @@ async def describe_configs(
             )
             for config in row.configs
         ]
+    check_complete(resources, found, "DescribeConfigs")
     return found
 
 
@@ -127,10 +128,12 @@ async def alter_configs(
     answer: IncrementalAlterConfigsResponse
     request = IncrementalAlterConfigsRequest(validate_only, resources)
     answer, _ = await ask_whole(cluster, request, timeout_ms, "IncrementalAlterConfigs")
-    return {
+    errors = {
         Resource(row.resource_type, row.resource_name): row_error(row.error_code, row.error_message)
         for row in answer.responses
     }
+    check_complete(changes, errors, "IncrementalAlterConfigs")
+    return errors
 
 
 def _change(name: str, value: str | None) -> AlterableConfig:

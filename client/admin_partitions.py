@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from client.admin_rows import ask_whole
+from client.admin_rows import ask_whole, check_complete
 from client.cluster_client import ClusterClient
 from client.errors import RowError, row_error
 from client.metadata_cache import TopicPartition
@@ -73,6 +73,7 @@ async def create_partitions(
     request = CreatePartitionsRequest(int(timeout_ms), validate_only, rows)
     answer, maybe_done = await ask_whole(cluster, request, timeout_ms, "CreatePartitions")
     errors = {row.name: row_error(row.error_code, row.error_message) for row in answer.results}
+    check_complete(topics, errors, "CreatePartitions")
     if maybe_done and not validate_only:
         for name, error in errors.items():
             # it has as many already; exactly as many are what an earlier attempt made
@@ -126,6 +127,7 @@ async def alter_partition_reassignments(
             if maybe_done and error is not None and error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
                 error = None  # there is none to end any more
             errors[TopicPartition(found.name, row.partition_index)] = error
+    check_complete(targets, errors, "AlterPartitionReassignments")
     return errors
 
 
@@ -202,6 +204,7 @@ async def _elect(
             if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED and maybe_done:
                 error = _after_a_lost_answer(kind, error)
             errors[TopicPartition(found.topic, row.partition_id)] = error
+    check_complete(partitions or (), errors, "ElectLeaders")
     return errors
 
 

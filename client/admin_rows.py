@@ -1,5 +1,6 @@
 """Answers with a row an item: the whole request's error is raised, a row's error is a value."""
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from client.cluster_client import ClusterClient
@@ -18,6 +19,16 @@ async def ask_whole(cluster: ClusterClient, request: Any, timeout_ms: float, wha
     )
     raise_refusal(answer.error_code, answer.error_message, what)
     return answer, maybe_done
+
+
+def check_complete(asked: Iterable[Any], answered: Collection[Any], what: str) -> None:
+    """Silence about an item is no success of it. Raises: ClientError, when one was asked for in vain."""
+    unanswered = next((item for item in asked if item not in answered), None)
+    if unanswered is not None:
+        raise ClientError(
+            f"{what}: no answer for {unanswered}; whether it was done is unknown, look and ask again",
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        )
 
 
 def raise_refusal(number: int, text: str | None, what: str) -> None:

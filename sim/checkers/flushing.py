@@ -26,12 +26,13 @@ class _Unflushed:
     since_ns: int
     looked_ns: int
     end_offset: int
-    #: when an append was first seen after which it is too much
+    #: when an append was first seen after which it is too much, or a segment behind that which waits
     many_ns: int | None = None
 
 
 class FlushesComeInTime(Property):
-    """D6: what is appended is flushed as often as the topic asks for, after so many records or so long."""
+    """D6: what is appended is flushed as often as the topic asks for, after so many records or so long, and
+    when its segment is full."""
 
     name = "D6 FlushesComeInTime"
 
@@ -62,8 +63,10 @@ class FlushesComeInTime(Property):
         is_late = flush_ms is not None and waited_ns > flush_ms * 1_100_000  # by clocks that are slow
         count = view.end_offset - view.flushed_offset
         is_many = flush_messages is not None and count >= flush_messages and view.end_offset > one.end_offset
-        if is_many and one.many_ns is None:
+        is_full = log._segments.active.base_offset > view.flushed_offset
+        if (is_many or is_full) and one.many_ns is None:
             one.many_ns = now_ns
         if is_late or (one.many_ns is not None and now_ns - one.many_ns > _HUNG_NS):
             story = f"{view.broker.name} has not flushed {count} records for {now_ns - one.since_ns} ns"
-            seen.broken(self, view.index, f"{story}, asked for is every {flush_ms} ms or {flush_messages}")
+            wanted = f"every {flush_ms} ms, {flush_messages} records or segment"
+            seen.broken(self, view.index, f"{story}, asked for is {wanted}")

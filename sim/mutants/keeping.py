@@ -119,6 +119,13 @@ def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
     """A flush covers the active segment only, not the one that was rolled before."""
 
 
+@mutant(Log, "_finish_roll", breaks="D6", by="D6", setting=ROLLING)
+async def leaves_full_segments_to_the_page_cache(
+    original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
+) -> None:
+    """A segment that is full is not flushed for that, and what its producers wrote is not kept beside it."""
+
+
 @mutant(Flusher, "sync_names", breaks="D4", by="A-21 B-3 A-22", setting=FLUSHED_POWER)
 async def names_not_durable(original: Any, self: Any) -> Any:
     """The folder is not synced after a new segment was made."""

@@ -9,30 +9,45 @@ from immutables import Map
 
 from metadata.image import RESOURCE_TOPIC
 from sim.checkers.flushing import FlushesComeInTime
+from sim.checkers.views import ReplicaView
 from sim.nodes import State
 from tests.sim.checkers.histories import Scene, before, grow, image, mark, view_of
 
 MS = 1_000_000
 
 
+def one_that_runs(
+    scene: Scene, configs: dict[str, str], *, active_base: int = 0, **given: int
+) -> ReplicaView:
+    """A replica with four records, of a topic that is configured like that."""
+    view = view_of(scene, 1, map(mark, range(4)), **given)
+    log: Any = view.log
+    log._flusher, log._guard = SimpleNamespace(_running=0), SimpleNamespace(changing=None)
+    log._segments = SimpleNamespace(active=SimpleNamespace(base_offset=active_base))
+    overrides: Map[str, str] = Map(configs)
+    core = SimpleNamespace(image=replace(image(), configs=Map({(RESOURCE_TOPIC, "t"): overrides})))
+    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+    view.broker.state = State.RUNNING
+    return view
+
+
 @pytest.mark.parametrize(
-    ("configs", "batches", "step_ms", "steps", "flushed", "is_flushing", "grows", "expected"),
+    ("configs", "step_ms", "steps", "flushed", "is_flushing", "grows", "expected"),
     [
-        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, False, True, True, id="too late"),
-        pytest.param({"flush.ms": "50"}, 4, 100, 40, 0, False, True, False, id="a disk may hang"),
-        pytest.param({"flush.ms": "50"}, 4, 100, 60, 4, False, True, False, id="all is flushed"),
-        pytest.param({"flush.ms": "50"}, 4, 100, 60, 0, True, True, False, id="a flush is under way"),
-        pytest.param({"flush.ms": "50"}, 4, 3_000, 4, 0, False, True, False, id="it may have been paused"),
-        pytest.param({"flush.ms": "5000"}, 4, 100, 60, 0, False, True, False, id="that is soon enough"),
-        pytest.param({"flush.messages": "4"}, 4, 100, 60, 0, False, True, True, id="too many"),
-        pytest.param({"flush.messages": "6"}, 4, 100, 60, 0, False, True, False, id="not too many"),
-        pytest.param({"flush.messages": "4"}, 4, 100, 60, 0, False, False, False, id="nothing was appended"),
-        pytest.param({}, 4, 100, 60, 0, False, True, False, id="the page cache may keep it"),
+        pytest.param({"flush.ms": "50"}, 100, 60, 0, False, True, True, id="too late"),
+        pytest.param({"flush.ms": "50"}, 100, 40, 0, False, True, False, id="a disk may hang"),
+        pytest.param({"flush.ms": "50"}, 100, 60, 4, False, True, False, id="all is flushed"),
+        pytest.param({"flush.ms": "50"}, 100, 60, 0, True, True, False, id="a flush is under way"),
+        pytest.param({"flush.ms": "50"}, 3_000, 4, 0, False, True, False, id="it may have been paused"),
+        pytest.param({"flush.ms": "5000"}, 100, 60, 0, False, True, False, id="that is soon enough"),
+        pytest.param({"flush.messages": "4"}, 100, 60, 0, False, True, True, id="too many"),
+        pytest.param({"flush.messages": "6"}, 100, 60, 0, False, True, False, id="not too many"),
+        pytest.param({"flush.messages": "4"}, 100, 60, 0, False, False, False, id="nothing was appended"),
+        pytest.param({}, 100, 60, 0, False, True, False, id="the page cache may keep it"),
     ],
 )
 def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     configs: dict[str, str],
-    batches: int,
     step_ms: int,
     steps: int,
     flushed: int,
@@ -41,19 +56,14 @@ def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     expected: bool,
 ) -> None:
     scene = Scene(FlushesComeInTime())
-    view = view_of(scene, 1, map(mark, range(batches)), flushed_offset=flushed)
+    view = one_that_runs(scene, configs, flushed_offset=flushed)
     log: Any = view.log
-    log._flusher = SimpleNamespace(_running=int(is_flushing))
-    log._guard = SimpleNamespace(changing=None)
-    overrides: Map[str, str] = Map(configs)
-    core = SimpleNamespace(image=replace(image(), configs=Map({(RESOURCE_TOPIC, "t"): overrides})))
-    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
-    view.broker.state = State.RUNNING
+    log._flusher._running = int(is_flushing)
 
     def pass_time() -> None:
         for step in range(steps):
             if step == 1 and grows:
-                grow(view, [mark(batches)])
+                grow(view, [mark(4)])
                 view.flushed_offset += bool(flushed)
             scene.property.replica_changed(scene.seen, view, before(view), [])
             scene.world.loop.now_ns += step_ms * MS
@@ -62,15 +72,29 @@ def test_a_log_is_flushed_as_often_as_its_topic_asks_for_d6(
     assert (said is not None) is expected, said
 
 
+@pytest.mark.parametrize(
+    ("active_base", "flushed", "steps", "expected"),
+    [(4, 0, 60, True), (4, 3, 60, True), (4, 4, 60, False), (0, 0, 60, False), (4, 0, 40, False)],
+    ids=["it waits", "its end waits", "it is flushed", "it is not full", "a disk may hang"],
+)
+def test_a_segment_that_is_full_is_flushed_whatever_the_topic_asks_for_d6(
+    active_base: int, flushed: int, steps: int, expected: bool
+) -> None:
+    scene = Scene(FlushesComeInTime())
+    view = one_that_runs(scene, {}, active_base=active_base, flushed_offset=flushed)
+    grow(view, [mark(4)])
+
+    def pass_time() -> None:
+        for _ in range(steps):
+            scene.property.replica_changed(scene.seen, view, before(view), [])
+            scene.world.loop.now_ns += 100 * MS
+
+    assert (scene.violation(pass_time) is not None) is expected
+
+
 def test_what_is_flushed_meanwhile_begins_the_wait_anew_d6() -> None:
     scene = Scene(FlushesComeInTime())
-    view = view_of(scene, 1, map(mark, range(4)))
-    log: Any = view.log
-    log._flusher, log._guard = SimpleNamespace(_running=0), SimpleNamespace(changing=None)
-    configs: Map[str, str] = Map({"flush.ms": "50"})
-    core = SimpleNamespace(image=replace(image(), configs=Map({(RESOURCE_TOPIC, "t"): configs})))
-    view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
-    view.broker.state = State.RUNNING
+    view = one_that_runs(scene, {"flush.ms": "50"})
     for offset in range(4, 200):
         grow(view, [mark(offset)])
         view.flushed_offset = offset - offset % 20

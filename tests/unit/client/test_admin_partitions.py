@@ -6,7 +6,7 @@ import pytest
 
 from client.admin import Admin
 from client.admin_partitions import NewPartitions, Reassignment
-from client.errors import RowError
+from client.errors import ClientError, RowError
 from client.metadata_cache import TopicPartition
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -40,19 +40,26 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 # --- more partitions --------------------------------------------------------------------------------------
 
 
-def made(code: ErrorCode) -> CreatePartitionsResponse:
-    row = CreatePartitionsTopicResult("t", code, None if code is ErrorCode.NONE else "why")
-    return CreatePartitionsResponse(0, None, (row,))
+def made(code: ErrorCode, *names: str) -> CreatePartitionsResponse:
+    text = None if code is ErrorCode.NONE else "why"
+    rows = tuple(CreatePartitionsTopicResult(name, code, text) for name in names or ("t",))
+    return CreatePartitionsResponse(0, None, rows)
 
 
 async def test_topics_grow_as_asked(play: Play, admin: Admin) -> None:
-    play.cluster.scripted = [made(ErrorCode.NONE)]
+    play.cluster.scripted = [made(ErrorCode.NONE, "t", "u")]
     wanted = {"t": NewPartitions(3, ((1, 2), (2, 3))), "u": NewPartitions(5)}
-    assert await play.until(admin.create_partitions(wanted)) == {"t": None}
+    assert await play.until(admin.create_partitions(wanted)) == {"t": None, "u": None}
     (request,) = asked(play, ApiKey.CREATE_PARTITIONS)
     assert [(row.name, row.count) for row in request.topics] == [("t", 3), ("u", 5)]
     by_hand = (CreatePartitionsAssignment((1, 2)), CreatePartitionsAssignment((2, 3)))
     assert [row.assignments for row in request.topics] == [by_hand, None]
+
+
+async def test_what_the_controller_says_nothing_about_has_not_succeeded(play: Play, admin: Admin) -> None:
+    play.cluster.scripted = [made(ErrorCode.NONE)]
+    with pytest.raises(ClientError, match="no answer for u; .* ask again"):
+        await play.until(admin.create_partitions({"t": NewPartitions(3), "u": NewPartitions(5)}))
 
 
 @pytest.mark.parametrize(
@@ -155,11 +162,13 @@ def elections(play: Play) -> list[Any]:
 
 
 async def test_elections_name_their_kind_and_with_a_designation_the_leaders(play: Play, admin: Admin) -> None:
-    play.cluster.scripted = [elected(("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)), elected()]
+    both = elected(("t", 1, ErrorCode.NONE), ("u", 0, ErrorCode.NONE))
+    play.cluster.scripted = [elected(("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)), both]
     desired = {T0: 3, T1: 2}
     found = await play.until(admin.elect_leaders(ElectionKind.DESIGNATION, [T1, T0], desired))
     assert found == {T0: None, T1: None}
-    assert await play.until(admin.elect_leaders(ElectionKind.UNCLEAN, [T1, U0], desired)) == {}
+    found = await play.until(admin.elect_leaders(ElectionKind.UNCLEAN, [T1, U0], desired))
+    assert found == {T1: None, U0: None}
     assert elections(play) == [[("t", (0, 1), (3, 2))], [("t", (1,), None), ("u", (0,), None)]]
     kinds = [request.election_type for request in asked(play, ApiKey.ELECT_LEADERS)]
     assert kinds == [ElectionKind.DESIGNATION, ElectionKind.UNCLEAN]
@@ -185,10 +194,11 @@ async def test_somebody_leads_is_no_success_of_a_choice_but_it_is_of_the_preferr
 
 async def test_more_than_a_thousand_elections_are_split(play: Play, admin: Admin) -> None:
     """R18."""
-    play.cluster.scripted = [elected(("t", 0, ErrorCode.NONE)), elected(("t", 1000, ErrorCode.NONE))]
     wanted = [TopicPartition("t", index) for index in range(1001)]
+    rows = [(topic, index, ErrorCode.NONE) for topic, index in wanted]
+    play.cluster.scripted = [elected(*rows[:1000]), elected(*rows[1000:])]
     found = await play.until(admin.elect_leaders(ElectionKind.PREFERRED, wanted))
-    assert found == {T0: None, TopicPartition("t", 1000): None}
+    assert found == dict.fromkeys(wanted)
     assert [len(rows[0][1]) for rows in elections(play)] == [1000, 1]
 
 
