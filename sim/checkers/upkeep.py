@@ -168,3 +168,51 @@ class LaggardsLeave(Property):
                 passed_ms = (now_ns - since_ns) // 1_000_000
                 story = f"b{member} is in sync and has lacked what is below {end} for {passed_ms} ms"
                 seen.broken(self, view.index, f"{story}: {row}")
+
+
+class _Kept:
+    """What a leader has seen of its followers in one epoch."""
+
+    __slots__ = ("had_all", "leadership")
+
+    def __init__(self, leadership: Leadership, members: Sequence[int], now_ns: int) -> None:
+        self.leadership = leadership
+        #: {member: (virtual ns at which it had all that the leader had, in which incarnation)}. Who is in
+        #: sync at the beginning of the epoch has the whole lag time from there, whichever it is
+        self.had_all: dict[int, tuple[int, int | None]] = dict.fromkeys(members, (now_ns, None))
+
+
+class KeepersStay(Property):
+    """R51: a leader proposes to drop nobody who had all that it has within the lag time, and nobody at all
+    within the first lag time of its epoch. Who keeps up and is dropped nevertheless costs a seat."""
+
+    name = "R51 KeepersStay"
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], _Kept] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, row, key = view.leadership, view.registration, (view.index, view.process.name)
+        if leadership is None or row is None:
+            self._kept.pop(key, None)
+            return
+        now_ns, proposal = seen.world.loop.now_ns, view.proposal
+        kept = self._kept.get(key)
+        if kept is None or kept.leadership is not leadership:
+            kept = self._kept[key] = _Kept(leadership, row.isr, now_ns)
+        if proposal is not None and proposal is not before.proposal:
+            # clocks run up to a tenth fast
+            lag_ns = view.replica._lag_ms_max * 900_000
+            for member in row.isr:
+                if member in proposal.isr or member not in kept.had_all:
+                    continue
+                since_ns, epoch = kept.had_all[member]
+                is_same = epoch is None or epoch == leadership.progress[member].broker_epoch
+                if is_same and now_ns - since_ns < lag_ns:
+                    story = f"{view.broker.name} drops b{member}, which had all it has {now_ns - since_ns} ns"
+                    seen.broken(self, view.index, f"{story} before: {row}, {proposal}")
+        for member, progress in leadership.progress.items():
+            if progress.position >= view.position:
+                kept.had_all[member] = now_ns, progress.broker_epoch

@@ -19,7 +19,7 @@ from sim.checkers import upkeep
 from sim.checkers.views import Property
 from sim.nodes import State
 from sim.world import Shape
-from tests.sim.checkers.histories import Scene, before, change, image, leads, row, view_of
+from tests.sim.checkers.histories import Scene, before, change, image, leads, mark, row, view_of
 
 MS = 1_000_000
 
@@ -155,3 +155,43 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
         lost, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, logs=logs, leader=2, isr=(2,)
     )
     assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
+
+
+@pytest.mark.parametrize(
+    ("had_all_at_ms", "dropped_at_ms", "is_restarted", "expected"),
+    [
+        (0, 500, False, True),
+        (0, 1_000, False, False),
+        (600, 1_000, False, True),
+        (600, 1_000, True, False),
+        (None, 500, False, True),
+        (None, 1_000, False, False),
+    ],
+    ids=["a moment ago", "long ago", "again", "as another", "the epoch is new", "it never came"],
+)
+def test_nobody_is_dropped_who_had_all_a_moment_ago_r51(
+    had_all_at_ms: int | None, dropped_at_ms: int, is_restarted: bool, expected: bool
+) -> None:
+    """The lag time is 1 s, and clocks may run fast."""
+    one: Property = upkeep.KeepersStay()
+    scene = Scene(one)
+    view = leads(view_of(scene, 1, [mark(0), mark(1)]))
+    assert view.leadership is not None
+    progress = view.leadership.progress[2] = ReplicaProgress(2, None)
+    loop, started_ns = scene.world.loop, scene.world.loop.now_ns
+
+    def look(at_ms: int, position: int) -> None:
+        loop.now_ns = started_ns + at_ms * MS
+        progress.position = position
+        former = before(view)
+        if at_ms == dropped_at_ms:
+            view.proposal = Proposal((1, 3), (-1, 3), 5, 20)
+        one.replica_changed(scene.seen, view, former, [])
+
+    look(0, 0)
+    if had_all_at_ms is not None:
+        progress.broker_epoch = 4
+        look(had_all_at_ms, 2)
+    if is_restarted:
+        progress.broker_epoch = 5
+    assert broken(scene, lambda: look(dropped_at_ms, 1)) is expected

@@ -1,0 +1,45 @@
+"""Mutants of what records mean: every node, and the observer too, replays them wrongly in the same way.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from metadata.delta import MetadataDelta
+from metadata.partition import PartitionRegistration
+from sim.mutants.mutant import Setting, mutant
+from sim.mutants.recovering import BY_OPERATORS
+
+#: brokers stop in order
+LEAVING = Setting(faults={"stop_broker": 4, "kill_broker": 1}, gap_ms=700)
+#: topics are configured
+CONFIGURED = Setting(faults={"change_flush": 4, "change_min_isr": 3, "kill_leader": 1}, gap_ms=700)
+
+#: log dirs of leaders fail
+FAILING_DIRS = Setting(faults={"fail_dir": 4, "kill_leader": 1}, shape={"log_dirs": 2}, gap_ms=700)
+
+
+@mutant(MetadataDelta, "_replay_broker_change", breaks="D7, R22", by="D7", setting=LEAVING)
+def leaving_is_not_replayed(original: Any, self: Any, record: Any) -> None:
+    """A broker that has begun a controlled shutdown is as good as others."""
+    original(self, replace(record, in_controlled_shutdown=False))
+
+
+@mutant(MetadataDelta, "_replay_replicas_offline", breaks="D7, R27", by="D7", setting=FAILING_DIRS)
+def one_replica_is_offline(original: Any, self: Any, record: Any) -> None:
+    """Of the replicas in a failed log dir the first of each topic counts as offline."""
+    original(self, replace(record, partitions=record.partitions[:1]))
+
+
+@mutant(MetadataDelta, "_replay_config", breaks="D7", by="D7", setting=CONFIGURED)
+def configuration_is_never_taken_away(original: Any, self: Any, record: Any) -> None:
+    """A key that is deleted keeps its value."""
+    if record.value is not None:
+        original(self, record)
+
+
+@mutant(PartitionRegistration, "merge", breaks="D7, R2", by="D7", setting=BY_OPERATORS)
+def rows_recover_by_any_change(original: Any, self: Any, record: Any) -> Any:
+    """Any change of a partition that was elected uncleanly makes it recovered."""
+    return replace(original(self, record), leader_recovery_state=record.leader_recovery_state or 0)
