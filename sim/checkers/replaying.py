@@ -30,15 +30,16 @@ from metadata.records import (
 from sim.checkers.observer import Observer
 from sim.checkers.views import Property
 
-#: of an image: what every record moves, and what is derived from the rest
-_NOT_COMPARED = frozenset({"offset", "raft_epoch", "assigned", "leaderless"})
+#: of an image: what every record moves
+_NOT_COMPARED = frozenset({"offset", "raft_epoch"})
 #: of records: what they are about, and what says why (R2 has the epochs of partitions)
 _ADDRESSES = frozenset({"topic_id", "partition_index", "partitions", "broker_id", "broker_epoch", "decision"})
 _LEADERS = ("leader", "last_known_leader")
 
 
 class RecordsAreReplayed(Property):
-    """D7, R2: a committed record makes of the image what it says, and leaves alone what it does not name."""
+    """D7, R2: a committed record makes of the image what it says, and leaves alone what it does not name. The
+    indexes say the same as the rows of the partitions."""
 
     name = "D7 RecordsAreReplayed"
 
@@ -47,6 +48,8 @@ class RecordsAreReplayed(Property):
     ) -> None:
         after = seen.image
         wanted = _wanted(record, before)
+        if after.topics is not before.topics:
+            wanted |= _indexes(after)
         for field in fields(MetadataImage):
             name = field.name
             if name in _NOT_COMPARED:
@@ -77,6 +80,18 @@ def _wanted(record: MetadataRecord, before: MetadataImage) -> dict[str, Any]:
             return {"next_producer_id": record.next_producer_id}
         case NoOpRecord():
             return {}
+
+
+def _indexes(image: MetadataImage) -> dict[str, Any]:
+    assigned: dict[int, dict[Any, None]] = {}
+    leaderless: dict[Any, None] = {}
+    for topic_id, topic in image.topics.items():
+        for index, row in topic.partitions.items():
+            for replica in row.replicas:
+                assigned.setdefault(replica, {})[topic_id, index] = None
+            if row.leader is None:
+                leaderless[topic_id, index] = None
+    return {"assigned": _Like(assigned), "leaderless": _Like(leaderless)}
 
 
 def _with_broker(record: Any, before: MetadataImage) -> Any:

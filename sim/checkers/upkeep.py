@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from broker.controller_link import Purpose
 from broker.leadership import Leadership, Proposal
 from controller.election import ElectionReason
-from metadata.partition import effective_min_isr
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from protocol.errors import ErrorCode
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
@@ -17,6 +17,7 @@ from sim.nodes import SimBroker, State
 _PATIENCE_NS = 2_400_000_000
 #: a leader that was not seen for so long may have been paused
 _LOOKED_AWAY_NS = 1_200_000_000
+_MIN_ISR = "min.insync.replicas"
 #: a leader drops what is refused like this (R44)
 _FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 #: after these it waits for metadata, which has changed or will (R44), as when what was granted came with
@@ -59,11 +60,12 @@ class MinIsrIsConfigured(Property):
             row = ghost.row
             if row is None:
                 continue
-            configured = image.topic_config(partition_at(index).topic, "min.insync.replicas")
-            if configured is None:
-                configured = seen.world.shape.min_isr
+            # of the topic, of the whole cluster, of the files of the nodes (worked out here, as nodes do not)
+            places = (RESOURCE_TOPIC, partition_at(index).topic), CLUSTER_RESOURCE
+            found = [image.configs[place].get(_MIN_ISR) for place in places if place in image.configs]
+            configured = int(next((value for value in found if value is not None), seen.world.shape.min_isr))
             counted = row.original_replicas or row.replicas
-            wanted = effective_min_isr(int(configured), len(counted))
+            wanted = min(configured, len(counted))
             if row.min_isr != wanted:
                 seen.broken(self, index, f"{configured} is configured, so {wanted}: {row}")
 

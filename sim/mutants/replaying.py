@@ -43,3 +43,13 @@ def configuration_is_never_taken_away(original: Any, self: Any, record: Any) -> 
 def rows_recover_by_any_change(original: Any, self: Any, record: Any) -> Any:
     """Any change of a partition that was elected uncleanly makes it recovered."""
     return replace(original(self, record), leader_recovery_state=record.leader_recovery_state or 0)
+
+
+@mutant(MetadataDelta, "_index", breaks="D7", by="D7")
+def who_leaves_stays_in_the_index(original: Any, self: Any, key: Any, before: Any, after: Any) -> None:
+    """A partition that a broker gave up is still looked for there."""
+    kept = self._assigned
+    original(self, key, before, after)
+    gone = () if before is None or after is None else set(before.replicas) - set(after.replicas)
+    for broker_id in gone:
+        self._assigned = self._assigned.set(broker_id, kept[broker_id])
