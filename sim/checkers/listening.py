@@ -3,7 +3,7 @@
 Owns the ears: they wrap a core's `handle`, hand on what it is given and gives, and change nothing.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.broker import Broker
 from broker.events import (
@@ -30,6 +30,17 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from protocol.record_batch import BatchHeader
 from sim.checkers.marks import Marks
+from storage.producer_state import KeptBatch
+
+
+class Judged(NamedTuple):
+    """A batch that was taken for a repetition, or refused, and what was known of its producer then: by the
+    end of the step the next one may be in the log, or the producer be forgotten."""
+
+    header: BatchHeader
+    result: AppendResult
+    #: (its epoch, its last batches), None when it was not known
+    known: tuple[int, tuple[KeptBatch, ...]] | None
 
 
 class Heard:
@@ -61,7 +72,7 @@ class Heard:
         #: who asked for a producer id, and was given one
         self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
         #: batches of idempotent producers that were taken for repetitions, or refused
-        self.judged: list[tuple[BatchHeader, AppendResult]] = []
+        self.judged: list[Judged] = []
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
         #: proposals that were open when they were answered, with what, and whether they are open still (R44)
@@ -96,7 +107,7 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
         elif type(event) is Appended:
-            _judged(appending, event, heard)
+            _judged(core, appending, event, heard)
         asked = _asked(core, event) if type(event) is CallAnswered else ()
         effects = handle(event, now_ms)
         for key, leadership, proposal, code in asked:
@@ -124,7 +135,10 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
 
 
 def _judged(
-    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]], event: Appended, heard: Heard
+    core: Broker,
+    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]],
+    event: Appended,
+    heard: Heard,
 ) -> None:
     _, headers = appending.get(id(event.context), (None, None))
     if headers is None:
@@ -132,7 +146,12 @@ def _judged(
     for result in event.results:
         header = headers.pop(result.key, None)
         if header is not None and (result.is_duplicate or result.error_code != ErrorCode.NONE):
-            heard.judged.append((header, result))
+            replica = core.partitions.get(result.key)
+            if replica is not None:
+                log: Any = replica.log
+                one = log.producer_state._producers.get(header.producer_id)
+                known = None if one is None else (one.epoch, tuple(one.batches))
+                heard.judged.append(Judged(header, result, known))
     if not headers:
         del appending[id(event.context)]
 

@@ -215,11 +215,11 @@ class Observer:
                 for hook in self._on_answered:
                     hook(self, view, proposal, code, is_open)
         heard.answered.clear()
-        for header, result in heard.judged:
-            view = self._view(*result.key, broker)
+        for judged in heard.judged:
+            view = self._view(*judged.result.key, broker)
             if view is not None and view.process is broker.process:
                 for hook in self._on_judged:
-                    hook(self, view, header, result)
+                    hook(self, view, judged)
         heard.judged.clear()
         for given in heard.producer_ids:
             for hook in self._on_producer_id:

@@ -7,10 +7,10 @@ retry comes, or power is lost, much later and seldom.
 
 from collections.abc import Iterable, Sequence
 
-from broker.events import AppendResult
 from protocol.errors import ErrorCode
-from protocol.record_batch import SEQUENCE_MODULUS, BatchHeader
+from protocol.record_batch import SEQUENCE_MODULUS
 from sim.checkers.batches import BatchMark
+from sim.checkers.listening import Judged
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
 
@@ -141,9 +141,8 @@ class RepetitionsAreKnown(Property):
 
     name = "R91 RepetitionsAreKnown"
 
-    def batch_judged(
-        self, seen: Observer, view: ReplicaView, header: BatchHeader, result: AppendResult
-    ) -> None:
+    def batch_judged(self, seen: Observer, view: ReplicaView, judged: Judged) -> None:
+        header, result, known = judged
         if view.survives is not None or view.log.failure is not None:
             return
         sent = header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
@@ -157,20 +156,20 @@ class RepetitionsAreKnown(Property):
             if one is None or stored != sent[:3] or one.last_offset != result.end_offset - 1:
                 seen.broken(self, view.index, f"{told} that it is at {base_offset}; there is {one}")
             return
-        known = view.log.producer_state._producers.get(header.producer_id)
+        epoch, batches = (-1, ()) if known is None else known
         if result.error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            if known is None or known.epoch <= header.producer_epoch:
-                seen.broken(self, view.index, f"{told} that it is outdated; known is {known and known.epoch}")
+            if known is None or epoch <= header.producer_epoch:
+                seen.broken(self, view.index, f"{told} that it is outdated; known is {epoch}")
         elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            if known is None or known.epoch != header.producer_epoch:
+            if known is None or epoch != header.producer_epoch:
                 is_wrong = known is None or header.base_sequence == 0
             else:
-                sequences = [batch[:2] for batch in known.batches]
+                sequences = [batch[:2] for batch in batches]
                 follows = (sequences[-1][1] + 1) % SEQUENCE_MODULUS == header.base_sequence
                 is_wrong = follows or sent[2:] in sequences
             if is_wrong:
                 story = f"{told} that it is out of order; known are"
-                seen.broken(self, view.index, f"{story} {known and (known.epoch, known.batches)}")
+                seen.broken(self, view.index, f"{story} {known}")
 
 
 class RecoveryPointsHold(Property):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.events import AppendResult, ReadRow
+from broker.events import ReadRow
 from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from controller.decisions import CauseKind, Decision
@@ -17,7 +17,6 @@ from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.record_batch import BatchHeader
 from raft.member import Snapshot
 from sim.admin import Act
 from sim.asker import Answer
@@ -28,6 +27,7 @@ from sim.nodes import SimBroker, SimController, SimNode
 from storage.log import Log
 
 if TYPE_CHECKING:
+    from sim.checkers.listening import Judged
     from sim.checkers.observer import Observer
 
 #: Causes by which a broker counts as gone before its own record says so (R20, F26).
@@ -210,9 +210,7 @@ class Property:
     ) -> None:
         """A leader's open proposal was answered, and the leader has taken that in. `is_open`: still."""
 
-    def batch_judged(
-        self, seen: "Observer", view: ReplicaView, header: BatchHeader, result: AppendResult
-    ) -> None:
+    def batch_judged(self, seen: "Observer", view: ReplicaView, judged: "Judged") -> None:
         """The leader's log takes a batch of an idempotent producer for a repetition, or refuses it."""
 
     def producer_id_given(

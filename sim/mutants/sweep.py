@@ -114,6 +114,7 @@ def sweep(changes: Sequence[Change], seeds: Sequence[str], band: str, jobs: int)
 
 def _alone(change: Change, seeds: Sequence[str], band: str) -> Finding | None:
     with _pool(1) as pool:
+        pool.submit(int).result()  # who cannot start at all, for want of memory or files, says nothing of it
         try:
             return pool.submit(judge, change, seeds, band).result()
         except BrokenProcessPool:

@@ -1,6 +1,7 @@
 """Mechanical mutants: each is put in and taken out again, and what becomes of it is told."""
 
 import os
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -81,6 +82,17 @@ def test_a_change_that_takes_its_process_along_is_killed_and_the_others_are_judg
     found = list(sweep([one, deadly, three], ["1"], "budget", jobs=2))
     assert {finding.change.number for finding in found} == {one.number, two.number, three.number}
     assert [finding.outcome for finding in found if finding.text == "its process ended"] == ["killed"]
+
+
+def cannot_start() -> None:
+    """As `_bound` where the hard limit of memory is below that."""
+    raise ValueError("not allowed to raise maximum limit")
+
+
+def test_processes_that_cannot_even_start_kill_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.mutants.sweep._bound", cannot_start)
+    with pytest.raises(BrokenProcessPool):
+        list(sweep(changes_of("client.backoff")[:2], ["1"], "budget", jobs=1))
 
 
 def test_what_no_story_does_has_no_effect() -> None:

@@ -14,9 +14,11 @@ from protocol.errors import ErrorCode
 from protocol.record_batch import BatchHeader
 from sim.checkers import remembered
 from sim.checkers.batches import BatchMark
+from sim.checkers.listening import Heard, Judged, listen_to_broker
 from sim.checkers.views import Property, ReplicaView
 from storage.producer_state import ProducerState
 from tests.sim.checkers.histories import Scene, before, cut, follows, grow, leads, row, view_of
+from tests.unit.broker.core_harness import KEY, CoreHarness, batch, change, partition
 
 
 def sent(offset: int, sequence: int, *, epoch: int = 0, producer_id: int = 7, count: int = 1) -> BatchMark:
@@ -279,7 +281,9 @@ def judged(
         count = again.last_sequence - again.base_sequence + 1
         end = told + count if is_duplicate else -1
         result = AppendResult(view.replica.key, 5, told, end, 100, code, is_duplicate=is_duplicate)
-        scene.property.batch_judged(scene.seen, view, header_of(again), result)
+        one = log.producer_state._producers.get(again.producer_id)
+        known = None if one is None else (one.epoch, tuple(one.batches))
+        scene.property.batch_judged(scene.seen, view, Judged(header_of(again), result, known))
 
     return tell
 
@@ -342,3 +346,28 @@ def test_what_is_sent_again_is_told_where_it_is_and_refused_for_a_reason_r91(
 def test_a_producer_of_a_former_epoch_is_outdated_r92() -> None:
     batches = [*SIX, sent(6, 0, epoch=1)]
     assert not is_broken(remembered.RepetitionsAreKnown(), judged(batches, sent(7, 6), code=OUTDATED))
+
+
+def test_a_gap_that_closes_within_the_same_step_was_a_gap_r92() -> None:
+    """What has stalled on its way is read at once: batch 2, and behind it 1, which had been refused while the
+    ISR was below min ISR, and is sent again."""
+    harness = CoreHarness().join(partition(1))
+    heard = Heard()
+    listen_to_broker(harness.core, heard)
+    harness.produce(batch(producer=(7, 0, 0)), acks=1)
+    harness.metadata(change(isr=(1,)))
+    log: Any = harness.logs[KEY]
+    log.producer_state = harness.producers[KEY]
+    refused = harness.produce(batch(producer=(7, 0, 1)))
+    harness.metadata(change(isr=(1, 2)))
+    assert harness.row(refused) == ("NOT_ENOUGH_REPLICAS", -1)
+    gap = harness.produce(batch(producer=(7, 0, 2)))
+    harness.produce(batch(producer=(7, 0, 1)))
+    assert harness.row(gap) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
+    assert log.log_end_offset == 2
+    (judged,) = (one for one in heard.judged if one.result.error_code is OUT_OF_ORDER)
+
+    def look(scene: Scene) -> None:
+        scene.property.batch_judged(scene.seen, leads(view_of(scene, 1)), judged)
+
+    assert not is_broken(remembered.RepetitionsAreKnown(), look)
