@@ -88,6 +88,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
+    told.ReasonsAreTrue,
     told.CeilingsHoldWhatIsCommitted,
     told.LossIsBounded,
     told.LogsAreToldAsTheyAre,

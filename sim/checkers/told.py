@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from broker.partition import Role
-from controller.election import ElectionReason
+from controller.decisions import CauseKind
+from controller.election import ElectionReason, Rejection
+from controller.elr import SetsRule
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.views import Before, Change, Property, ReplicaView
+from sim.checkers.views import DEPARTURES, Before, Change, Property, ReplicaView
 from sim.clients import partition_at
 from sim.nodes import SimController
 
@@ -152,3 +154,52 @@ class LogsAreToldAsTheyAre(Property):
             ):
                 story = f"{view.broker.name} told of {log}, its log ends at {view.end_offset} in epoch"
                 seen.broken(self, index, f"{story} {last_epoch}")
+
+
+class ReasonsAreTrue(Property):
+    """R2, R5, R10: what a record says of why the partition has changed is so: who is elected has a reason and
+    nobody else, the sets of the ELR follow the rule that is named, and who was passed over could not lead.
+    People are shown it long afterwards (`holdfast explain`), and elections are counted by it."""
+
+    name = "R2 ReasonsAreTrue"
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        decision, before, after = change.decision, change.before, change.after
+        if decision.cause.kind is CauseKind.UNSTATED:
+            return
+        is_elected = after.leader not in (None, before.leader)
+        is_reached = len(after.isr) >= after.min_isr
+        is_so = {
+            SetsRule.ELR_OFF: not change.image.elr_enabled,
+            SetsRule.CLEARED_AT_MIN_ISR: is_reached and not after.elr + after.last_known_elr,
+            SetsRule.KEPT_BELOW_MIN_ISR: not is_reached and change.image.elr_enabled,
+            SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION: change.is_unclean_election
+            and not after.elr + after.last_known_elr,
+            SetsRule.SEATS_AFTER_UNCLEAN_ELECTION: change.is_unclean_election and not after.elr,
+        }
+        wrong = [
+            f"{replica} {why.name}" for replica, why in decision.rejected if not _is_so(change, replica, why)
+        ]
+        if is_elected != (decision.reason is not None) or not is_so[decision.sets_rule] or wrong:
+            told = f"{decision.reason}, {decision.sets_rule}, {decision.rejected}"
+            seen.broken(self, index, f"{before} -> {after} is explained by {told}, wrong is {wrong}")
+
+
+def _is_so(change: Change, replica: int, why: Rejection) -> bool:
+    """Whether a replica that was passed over had that fault, or is given it by this very event."""
+    broker = change.image.brokers.get(replica)
+    cause = change.decision.cause
+    is_leaving = replica == cause.broker_id and cause.kind in DEPARTURES
+    match why:
+        case Rejection.UNREGISTERED:
+            return broker is None or is_leaving
+        case Rejection.FENCED:
+            return is_leaving or (broker is not None and broker.is_fenced)
+        case Rejection.IN_CONTROLLED_SHUTDOWN:
+            return is_leaving or (broker is not None and broker.in_controlled_shutdown)
+        case Rejection.LOG_DIR_FAILED:
+            return is_leaving or (broker is not None and change.key in broker.offline_replicas)
+        case Rejection.NOT_ASSIGNED:
+            return replica not in change.after.replicas
+        case Rejection.NOT_IN_ISR | Rejection.NOT_ELIGIBLE | Rejection.UNCLEAN_SHUTDOWN:
+            return replica != change.after.leader

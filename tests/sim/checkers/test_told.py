@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from controller.decisions import Cause, CauseKind, LogEnd
-from controller.election import ElectionReason
+from controller.election import ElectionReason, Rejection
+from controller.elr import SetsRule
 from sim.checkers.replicas import HighWatermarkStaysUnderCeilings
-from sim.checkers.told import CeilingsHoldWhatIsCommitted, LogsAreToldAsTheyAre, LossIsBounded
+from sim.checkers.told import (
+    CeilingsHoldWhatIsCommitted,
+    LogsAreToldAsTheyAre,
+    LossIsBounded,
+    ReasonsAreTrue,
+)
 from sim.checkers.views import ReplicaView
 from sim.world import Shape
 from tests.sim.checkers.histories import (
@@ -175,3 +181,50 @@ def test_a_log_is_told_of_as_it_is_r66(told: tuple[int, int], epoch: int, expect
     elected = change(nobody, CauseKind.LOGS_COMPARED, None, reason, logs=logs, leader=2, isr=(2,))
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, elected))
     assert (said is not None) is expected
+
+
+BELOW, AT_MIN_ISR = SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.CLEARED_AT_MIN_ISR
+FENCED = Rejection.FENCED
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "rule", "rejected", "expected"),
+    [
+        ({"isr": (1, 2)}, None, AT_MIN_ISR, (), False),
+        ({"isr": (1, 2)}, None, BELOW, (), True),
+        ({"isr": (1,), "elr": (2, 3)}, None, BELOW, (), False),
+        ({"isr": (1,), "elr": (2, 3)}, None, AT_MIN_ISR, (), True),
+        ({"isr": (1,), "elr": (2, 3)}, None, SetsRule.ELR_OFF, (), True),
+        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, (), False),
+        ({"leader": 2}, None, AT_MIN_ISR, (), True),
+        ({"isr": (1, 2)}, ElectionReason.ISR, AT_MIN_ISR, (), True),
+        ({"leader": None, "isr": (), "elr": (1, 2)}, None, BELOW, ((3, FENCED),), False),
+        ({"leader": None, "isr": (), "elr": (1, 2)}, None, BELOW, ((2, FENCED),), True),
+        ({"leader": 2}, ElectionReason.ISR, SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION, (), True),
+    ],
+    ids=[
+        "min ISR is reached",
+        "it is, and is told not to be",
+        "it is not",
+        "it is not, and is told to be",
+        "ELR is on",
+        "elected",
+        "for no reason",
+        "nobody was elected",
+        "fenced",
+        "not fenced",
+        "no unclean election",
+    ],
+)
+def test_what_a_record_says_of_why_is_so_r2(
+    given: dict[str, Any],
+    reason: ElectionReason | None,
+    rule: SetsRule,
+    rejected: tuple[tuple[int, Rejection], ...],
+    expected: bool,
+) -> None:
+    scene = Scene(ReasonsAreTrue())
+    made = change(row(), reason=reason, fenced=(3,), **given)
+    made = replace(made, decision=replace(made.decision, sets_rule=rule, rejected=rejected))
+    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, made))
+    assert (said is not None) is expected, said
