@@ -252,8 +252,9 @@ async def wait_for_moves(asking: Asking, wanted: Assignment, text: list[str]) ->
     deadline_ms = asking.clock.now_ms() + asking.timeout_ms
     still_ms = 0
     while wanted:
-        moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
+        # in this order: of a move that begins in between, `moving` tells, or `current` is still the old one
         current = await _current(asking, _topics(wanted), none_is_fine=True)
+        moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
         is_complete = all(current.get(partition) == target for partition, target in wanted.items())
         still_ms = 0 if moving else still_ms + _POLL_MS
         is_late = asking.clock.now_ms() + _POLL_MS >= deadline_ms

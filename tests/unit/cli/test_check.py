@@ -7,6 +7,7 @@ import pytest
 from click.testing import Result
 
 from client.errors import TimedOut
+from protocol.messages.quorum import DescribeQuorumResponse
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, partition, topic
 
@@ -83,3 +84,18 @@ def test_wrong_usage_is_no_verdict(holdfast: Run, words: list[str]) -> None:
     result = holdfast("check", "can-stop", *words)
     assert result.exit_code == 3
     assert "Usage:" in result.stderr
+
+
+def test_metadata_from_before_what_is_committed_is_no_verdict(
+    holdfast: Run, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that was paused or cut off still answers, from before the others were lost."""
+    admin.add(topic(led(1, (1, 2, 3))))
+
+    async def ahead(*, timeout_ms: float = 0) -> DescribeQuorumResponse:
+        return DescribeQuorumResponse(0, None, 101, 1, admin.cluster.metadata_offset + 1, (), ())
+
+    monkeypatch.setattr(admin, "describe_quorum", ahead)
+    result = holdfast("check", "can-stop", "--broker", "1", "--timeout-ms", "50")
+    assert result.exit_code == 3
+    assert "is committed" in result.stdout

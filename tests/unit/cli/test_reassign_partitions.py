@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import Result
@@ -318,3 +318,19 @@ def test_list_prints_what_moves(holdfast: Run, admin: FakeAdmin) -> None:
         "t-0: replicas: 2,3,1. adding: 3. removing: 1.",
         "t-1: replicas: 1,2,3. adding: 3.",
     ]
+
+
+async def test_waiting_does_not_take_the_beginning_of_a_move_for_its_end() -> None:
+    """R113: the broker hears of a move that only adds replicas between the two questions."""
+
+    class Hears(FakeAdmin):
+        async def list_partition_reassignments(self, *words: Any, **named: Any) -> Any:
+            found = await super().list_partition_reassignments(*words, **named)
+            self.moving[T0] = Reassignment((2, 3), (3,), ())
+            self.add(topic(led(2, (2,), replicas=(2, 3))))
+            return found
+
+    admin = Hears()
+    admin.add(topic(led(2, (2,), replicas=(2,))))
+    answer = await waited(admin, Hours())
+    assert [error["code"] for error in answer.errors] == ["REQUEST_TIMED_OUT"]
