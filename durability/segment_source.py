@@ -21,6 +21,7 @@ from durability.segments import (
     Torn,
     Undecodable,
     batch_records,
+    log_start,
     parse_log_dirs,
     read_segment,
     recovery_points,
@@ -114,10 +115,20 @@ def folder_rows(folder: ReplicaFolder, *, by_batch: bool) -> Iterator[tuple[Any,
     if by_batch:
         # first: what is flushed from now on is none of ours
         flushed = recovery_points(str(Path(folder.path).parent)).get((folder.topic, folder.partition), 0)
+        yield from _missing_head(place, folder)
         yield from _batch_rows(place, _read(folder.path), flushed)
     else:
         for path, found in _read(folder.path):
             yield from _record_rows(place, found, path.name)
+
+
+def _missing_head(place: tuple[Any, ...], folder: ReplicaFolder) -> Iterator[tuple[Any, ...]]:
+    """A damaged row where the log should begin, when its first segments are gone and nobody deleted them."""
+    first = next(iter(segment_paths(folder.path)), None)
+    start = log_start(folder.path)
+    if first is not None and start is not None and start < int(first.stem):
+        problem = f"the log begins at {int(first.stem)}, its leader epochs say at {start}"
+        yield (*place, start, None, None, None, None, True, None, first.name, 0, problem)
 
 
 def _read(folder: str) -> Iterator[tuple[Path, Batch | Torn | None]]:

@@ -313,6 +313,22 @@ def recovery_points(log_dir: str) -> dict[tuple[str, int], int]:
     return _checkpoint(Path(log_dir) / "recovery-point-offset-checkpoint") or {}
 
 
+def log_start(folder: str) -> int | None:
+    """Where the leader epochs of a log say that it begins; None without a whole checkpoint of them, and when
+    there are none.
+
+    The broker stores them before it deletes segments: read this after the names of the segments.
+    """
+    try:
+        text = (Path(folder) / "leader-epoch-checkpoint").read_text(encoding="utf-8")
+        version, count, *lines = text.split("\n")
+        rows = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in lines[:-1])]
+    except (FileNotFoundError, ValueError):
+        return None
+    is_whole = version == "0" and int(count) == len(rows) and lines[-1:] == [""]
+    return rows[0][1] if is_whole and rows else None
+
+
 def _checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
     """The rows behind version and number of rows; None when the file is missing, cut or no checkpoint."""
     try:

@@ -27,7 +27,7 @@ from durability.segment_source import BATCH_SCHEMA
 from durability.segments import HIGH_WATERMARKS, high_watermarks
 from durability.session import local_path, start_session, stop_session
 from durability.source import plan_ranges
-from durability.verdict import SAMPLES_MAX, Verdict, inconclusive
+from durability.verdict import EXIT_GOOD, SAMPLES_MAX, Verdict, inconclusive
 
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"
@@ -97,7 +97,9 @@ def _compared(spark: Any, options: ValidateOptions, seconds: dict[str, float]) -
         log = served_log(spark, options, ranges)
         tables = replicas(spark, options.log_dirs, totals.topics)
         with _timed(seconds, "compare"):
-            return judge(spark, sends, log, totals, partitions=len(ranges), **tables)
+            kept, expired = _without_expired(sends, ranges)
+            verdict = judge(spark, kept, log, totals, partitions=len(ranges), **tables)
+            return _told_of_expired(verdict, expired)
     except UnreadableLedger as error:
         return inconclusive(f"ledger: {error}")
     except (ClientError, BadOption) as error:
@@ -169,6 +171,28 @@ def replicas(spark: Any, log_dirs: Mapping[int, str], topics: tuple[str, ...]) -
         .cache()  # several rules look at it, and files of a live broker change
     )
     return {"replica": batches, "marks": spark.createDataFrame(marks, MARKS_SCHEMA), "notes": tuple(notes)}
+
+
+def _without_expired(sends: Any, ranges: list[OffsetRange]) -> tuple[Any, int]:
+    """The sends without those whose answer names a place before their log begins now, and how many these
+    are: retention took them, and nothing can be said of them any more."""
+    is_expired = F.lit(False)
+    for item in ranges:
+        if item.start > 0:
+            place = (F.col("topic") == item.topic) & (F.col("partition") == item.partition)
+            is_expired |= place & (F.col("offset") < item.start)
+    is_expired = F.coalesce(is_expired, F.lit(False))
+    expired = sends.where(is_expired).count() if any(item.start > 0 for item in ranges) else 0
+    return (sends.where(~is_expired), expired) if expired else (sends, 0)
+
+
+def _told_of_expired(verdict: Verdict, expired: int) -> Verdict:
+    if not expired:
+        return verdict
+    told = f"{expired} answered sends lie before the beginning of their logs (retention): not judged"
+    if verdict.exit_code == EXIT_GOOD:
+        return replace(verdict, inconclusive=(told,))
+    return replace(verdict, notes=(*verdict.notes, told))
 
 
 # --- judging -------------------------------------------------------------------------------------------

@@ -226,3 +226,19 @@ def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, t
         verdict = verdict_of(spark, tmp_path, node, story, timeout_ms=3_000)
     assert verdict.exit_code == 6
     assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
+
+
+def test_what_retention_has_taken_is_not_lost(spark: Any, tmp_path: Path) -> None:
+    """The log begins later than the ledger: of what lay before nothing can be said, of the rest it can."""
+    story = clean_story("t")
+    whole = story_batches(story)
+    served = {("t", 0): whole["t", 0][1:], ("t", 1): whole["t", 1]}
+    with PlantedLogs(served) as node:
+        verdict = verdict_of(spark, tmp_path, node, story)
+    assert verdict.counts["lost"] == 0, verdict.as_text()
+    assert verdict.exit_code == 6
+    served["t", 0] = served["t", 0][:-1]
+    (tmp_path / "b").mkdir()
+    with PlantedLogs(served) as node:
+        verdict = verdict_of(spark, tmp_path / "b", node, story)
+    assert (verdict.exit_code, verdict.counts["lost"]) == (4, 5)

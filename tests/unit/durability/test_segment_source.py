@@ -23,10 +23,14 @@ HALF_ZEROS = SECOND[:70] + bytes(len(SECOND) - 70)
 OTHER_MAGIC = SECOND[:16] + b"\xfd" + SECOND[17:]
 
 
-def damage(folder: Path, *segments: tuple[int, bytes], flushed: int = 0) -> list[tuple[int, bool]]:
+def damage(
+    folder: Path, *segments: tuple[int, bytes], flushed: int = 0, epochs: str | None = None
+) -> list[tuple[int, bool]]:
     """(first offset, whether it is damage) of what cannot be read."""
     place = folder / "t-0"
     place.mkdir()
+    if epochs is not None:
+        (place / "leader-epoch-checkpoint").write_text(epochs)
     for base_offset, content in segments:
         (place / f"{base_offset:020}.log").write_bytes(content)
     (folder / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {flushed}\n")
@@ -71,3 +75,19 @@ def test_an_empty_segment_says_where_the_log_ends(tmp_path: Path) -> None:
     assert (shown["base_offset"], shown["last_offset"], shown["damaged"], shown["problem"]) == (
         *(15, None, False, None),
     )
+
+
+def test_a_head_that_nobody_deleted_is_damage(tmp_path: Path) -> None:
+    """The leader epochs know where the log begins: they are stored before anything is deleted on purpose."""
+    assert damage(tmp_path, (5, SECOND), (10, THIRD), epochs="0\n1\n1 0\n") == [(0, True)]
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [None, "", "0\n0\n", "0\n2\n1 0\n", "0\n1\n1 5\n", "0\n3\n0 5\n0 5\n1 5\n", "0\n1\n1 7\n", "\xff"],
+    ids=["no file", "empty", "no epochs", "cut", "here", "the one below, too", "later", "garbage"],
+)
+def test_a_head_that_was_deleted_or_of_which_nothing_is_known_is_none(
+    tmp_path: Path, epochs: str | None
+) -> None:
+    assert damage(tmp_path, (5, SECOND), (10, THIRD), epochs=epochs) == []
