@@ -46,12 +46,16 @@ class Ledger:
     async def open(self) -> None:
         """Make the file and its folder. Raises: DiskError."""
         disk = self._runtime.disk
+        # the folder's own name, and those of the ones above that are made with it, must last as well
+        parents = [posixpath.dirname(self._folder.rstrip("/")) or _root(self._folder)]
+        while not await disk.exists(parents[-1]):
+            parents.append(posixpath.dirname(parents[-1]) or _root(self._folder))
         await disk.make_folder(self._folder)
         name = f"{self.run}.{self.producer}.{self._runtime.random.uuid().hex()[:12]}.jsonl"
         self._file = await disk.open(posixpath.join(self._folder, name), create=True)
         if self._fsync:
-            await disk.sync_folder(self._folder)
-            await disk.sync_folder(posixpath.dirname(self._folder.rstrip("/")) or "/")
+            for folder in (self._folder, *parents):
+                await disk.sync_folder(folder)
         self._task = self._runtime.tasks.start(f"ledger {self.producer}", self._flush_regularly())
 
     @property
@@ -131,3 +135,8 @@ class Ledger:
         except DiskError as error:
             self.failure = error
             raise
+
+
+def _root(path: str) -> str:
+    """Where the names of a path begin."""
+    return "/" if path.startswith("/") else "."

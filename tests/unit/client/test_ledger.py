@@ -85,6 +85,17 @@ async def test_with_fsync_rows_survive_the_loss_of_power_after_the_flush_time() 
     await world.tasks.cancel_all()
 
 
+@pytest.mark.parametrize("folder", ["/ledger", "/new/ledger", "ledger", "new/one/ledger"])
+async def test_with_fsync_the_name_of_the_ledger_survives_it_too_wherever_it_lies(folder: str) -> None:
+    runtime, world = memory_runtime()
+    ledger = Ledger(runtime, folder, "run", "p0", fsync=True)
+    await ledger.open()
+    ledger.invoke(0, "t", 0, 1, -1, 2)
+    await ledger.close()
+    world.disk.power_loss()
+    assert await world.disk.exists(ledger.path)
+
+
 async def test_a_ledger_that_cannot_be_written_stops_the_producer() -> None:
     runtime, world = memory_runtime()
     cluster = FakeCluster(runtime, world)
