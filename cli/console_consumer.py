@@ -72,7 +72,9 @@ def command(
     printed = _Printed()
 
     async def work(runtime: Runtime) -> int:
-        consumer = Consumer(runtime, ConsumerConfig(given["bootstrap_server"]))
+        # who names an offset means that one: another place is an error, not a substitute
+        reset = "earliest" if offset in (None, "earliest", "latest") else "none"
+        consumer = Consumer(runtime, ConsumerConfig(given["bootstrap_server"], auto_offset_reset=reset))
         await _place(runtime, consumer, given)
         await _print_all(runtime, consumer, given, formatter, printed)
         consumer.close()

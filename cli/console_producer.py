@@ -19,6 +19,8 @@ from runtime.api import Runtime
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 #: After a signal, what was read already has so long to be acknowledged.
 _STOP_MS = 3_000
+#: No record is larger: the frame of its request would not be read anywhere.
+LINE_BYTES_MAX = 64 << 20
 _READER_KEYS = frozenset({"parse.key", "key.separator", "null.marker"})
 
 
@@ -85,7 +87,7 @@ def command(
 
     async def send_all(producer: Producer) -> None:
         number = 0
-        async for line in _lines():
+        async for line in lines():
             number += 1
             try:
                 key, value = _split(line, reader)
@@ -118,17 +120,25 @@ def command(
     sys.exit(code)
 
 
-async def _lines() -> AsyncIterator[bytes]:
-    """Lines of standard input as they come. Raises: ClientError when it cannot be read."""
+async def lines() -> AsyncIterator[bytes]:
+    """Lines of standard input as they come. Raises: ClientError when it cannot be read, and for a line
+    without end."""
     parts: list[bytes] = []
+    size = 0
     async for chunk in _chunks():
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             parts.append(end)
             yield b"".join(parts).removesuffix(b"\r")
-            parts = []
+            parts, size = [], 0
         if rest:
             parts.append(rest)
+            size += len(rest)
+        if size > LINE_BYTES_MAX:
+            raise ClientError(
+                f"a line of more than {LINE_BYTES_MAX} bytes: no record is so large; "
+                "it and what follows was not sent"
+            )
     if parts:
         yield b"".join(parts)
 

@@ -30,8 +30,11 @@ def cluster_health(host: str, port: int, timeout_s: float) -> tuple[bool, list[s
     answered, text = probe(host, port, "/v1/health", timeout_s)
     if not answered:
         return False, [text]
-    health = json.loads(text)
-    return health["is_healthy"], health["reasons"]
+    try:
+        health = json.loads(text)
+        return bool(health["is_healthy"]), [str(reason) for reason in health["reasons"]]
+    except (ValueError, KeyError, TypeError):
+        return False, [f"{host}:{port} answers, but not as a Holdfast node does"]
 
 
 @click.command()

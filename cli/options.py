@@ -4,6 +4,7 @@ Text goes to stdout, one JSON object with `--output json`, everything about prog
 Exit codes: 0 all asked-for work done, 1 any failure, 2 usage, 130 and 143 after a signal.
 """
 
+import functools
 import json
 import signal
 import sys
@@ -78,8 +79,25 @@ def checked_servers(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-def connection(function: F) -> F:
+def _in_utf8(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse words that no request can hold before anybody is asked."""
+
+    @functools.wraps(function)
+    def checked(**given: Any) -> Any:
+        for name, value in given.items():
+            for word in value if isinstance(value, tuple) else (value,):
+                try:
+                    str(word).encode()
+                except UnicodeEncodeError:
+                    raise click.UsageError(f"--{name.replace('_', '-')} {word!a} is not UTF-8") from None
+        return function(**given)
+
+    return checked
+
+
+def connection(function: Callable[..., Any]) -> Any:
     """`--bootstrap-server` and the client's properties."""
+    function = _in_utf8(function)
     for option in reversed(
         (
             click.option(
@@ -106,7 +124,7 @@ def connection(function: F) -> F:
     return function
 
 
-def bootstrap(function: F) -> F:
+def bootstrap(function: Callable[..., Any]) -> Any:
     """What belongs to every command that asks and gives up: `connection` and `--timeout-ms`."""
     return connection(
         click.option(

@@ -278,7 +278,8 @@ def decode_record(value: bytes) -> MetadataRecord:
         raw: Any = msgpack.unpackb(value, raw=False)
     except (ValueError, msgpack.UnpackException) as error:
         raise SchemaError(f"metadata record is not msgpack: {error}") from error
-    if type(raw) is not list or len(raw) != 3 or raw[0] not in RECORD_CLASSES:
+    is_record = type(raw) is list and len(raw) == 3 and type(raw[0]) is int and raw[0] in RECORD_CLASSES
+    if not is_record or type(raw[1]) is not int or raw[1] < 0:
         raise SchemaError("metadata record is not [known key, version, fields]")
     decoded: MetadataRecord = decode_message(RECORD_CLASSES[raw[0]], raw[2], raw[1], memoryview(b""))
     return decoded

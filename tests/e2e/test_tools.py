@@ -189,6 +189,11 @@ def test_partitions_move_there_and_back_and_a_move_can_be_cancelled(tools: Tools
     assert all(sorted(row["replicas"]) == [3, 4] for row in tools.partitions("moved"))
     consume = ("console-consumer", "--topic", "moved", "--from-beginning", "--max-messages", "500")
     assert len(tools.run(*consume).out.splitlines()) == 500
+    # who names an offset that is not there is not given others
+    beyond = tools.run("console-consumer", "--topic", "moved", "--partition", "0", "--offset", "999", code=1)
+    assert beyond.out == ""
+    assert "moved-0 has no offset 999: seek" in beyond.err
+    tools.run("topics", "--create", "--topic", "a\udcff", code=2)
     # what was printed before the move leads back
     tools.run(*execute, write(tmp_path, moved[2]))
     assert [row["replicas"] for row in tools.partitions("moved")] == [[1, 2], [2, 3]]

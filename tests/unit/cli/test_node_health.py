@@ -1,6 +1,8 @@
 """`holdfast node-health`: which addresses it takes; what nodes answer is in tests/e2e/test_http.py."""
 
 import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +18,24 @@ def test_what_is_no_address_is_wrong_usage(address: str) -> None:
     result = CliRunner().invoke(main, ["node-health", "--http", address])
     assert result.exit_code == 2
     assert "expected HOST:PORT" in result.output
+
+
+@pytest.mark.parametrize(
+    "text", [b"hi", b"{}", b"[1]", b'{"is_healthy": true}', b'{"is_healthy": true, "reasons": 1}']
+)
+def test_what_is_no_answer_of_ours_is_a_no_in_a_line(text: bytes) -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text)
+
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        Thread(target=server.handle_request).start()
+        address = f"127.0.0.1:{server.server_port}"
+        result = CliRunner().invoke(main, ["node-health", "--cluster", "--http", address])
+    assert result.exit_code == 1
+    assert result.stdout == f"{address} answers, but not as a Holdfast node does\n"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgpack import packb
 
 from metadata.broker import SUPPORTED_FEATURES
 from metadata.delta import MetadataDelta, local_view
@@ -212,7 +213,20 @@ def test_offsets_never_go_back() -> None:
         MetadataDelta(TWO_TOPICS).replay(NoOpRecord(), 0, 1)
 
 
-@pytest.mark.parametrize("value", [b"", b"\xc1", b"\x93\x63\x00\x90", b"\x92\x00\x00"])
+#: msgpack of the right length, and no more
+NO_RECORDS: list[list[Any]] = [[2, "a", []], [2, None, []], [[], 0, []], [2, -1, []], [True, 0, []]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\xc1",
+        b"\x93\x63\x00\x90",
+        b"\x92\x00\x00",
+        *map(packb, NO_RECORDS),
+    ],
+)
 def test_bytes_that_are_no_record_are_refused(value: bytes) -> None:
     with pytest.raises(SchemaError):
         decode_record(value)
