@@ -10,7 +10,7 @@ from broker.partition import Partition
 from controller import cluster_control, partition_change, replication_control
 from controller.cluster_control import ClusterControl
 from controller.election import Candidates, Elected, ElectionMode, ElectionReason
-from controller.elr import EligibleSets
+from controller.elr import EligibleSets, SetsRule
 from controller.events import Respond
 from controller.proposal_order import ProposalOrder
 from controller.quorum_controller import QuorumController
@@ -101,6 +101,16 @@ def elr_above_min_isr(
     )
     removed = set(old_isr).difference(new_isr, unclean, forgotten).intersection(replicas)
     return _sets(elr=removed.union(sets.elr), known=sets.last_known_elr)
+
+
+@mutant(partition_change, "_eligible", breaks="R2, R5", by="R2", setting=BELOW_MIN_ISR)
+def explains_by_the_other_rule(
+    original: Any, before: Any, isr: Any, min_isr: Any, replicas: Any, wish: Any, situation: Any
+) -> Any:
+    """The sets of the ELR are right, and the record says that another rule has made them."""
+    sets, rule = original(before, isr, min_isr, replicas, wish, situation)
+    below = SetsRule.KEPT_BELOW_MIN_ISR
+    return sets, SetsRule.CLEARED_AT_MIN_ISR if rule is below else below
 
 
 @mutant(partition_change, "next_eligible", row=10, breaks="R5, R32", by="A-8 I-8 A-9", setting=BELOW_MIN_ISR)
