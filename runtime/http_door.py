@@ -89,6 +89,7 @@ class Visitor(web.RequestHandler):
             max_field_size=LINE_BYTES_MAX,
             max_headers=HEADERS_MAX,
             lingering_time=LINGER_S,
+            auto_decompress=False,  # nobody reads a body here
             access_log=None,  # type: ignore[arg-type]  # as web.AppRunner has it
             logger=_log,
         )

@@ -191,6 +191,25 @@ async def test_a_body_that_nobody_wants_is_not_read(visit: Visit) -> None:
     assert answer.startswith(b"HTTP/1.1 405 ")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!",
+        b"Content-Encoding: br\r\nContent-Length: 9\r\n\r\nnot brotl",
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefgh\r\n",
+    ],
+    ids=["gzip", "brotli", "no chunk", "a long chunk"],
+)
+async def test_a_body_that_cannot_be_understood_is_not_worth_a_line_in_the_log(
+    visit: Visit, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    visitor = await visit()
+    await visitor.say(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + body)
+    assert (await visitor.hear()).startswith((b"HTTP/1.1 200 ", b"HTTP/1.0 400 "))
+    assert not caplog.records
+
+
 async def test_our_own_bug_is_a_500_and_told_to_the_log_alone(
     visit: Visit, caplog: pytest.LogCaptureFixture
 ) -> None:
