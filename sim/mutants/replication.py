@@ -11,7 +11,6 @@ from broker.fetch_path import FetchPath
 from broker.fetcher import Fetchers
 from broker.leadership import AlterVerdict
 from broker.partition import Partition, RoleChange
-from broker.replica_progress import ReplicaProgress
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
 
@@ -414,22 +413,6 @@ def takes_old_registrations(original: Any, self: Partition, registration: Any, n
     ):
         self.registration = replace(known, partition_epoch=registration.partition_epoch - 1)
     return original(self, registration, now_ms)
-
-
-@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS)
-def drops_who_is_behind_for_a_moment(
-    original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
-) -> Any:
-    """Whoever has not all that the leader has leaves the ISR, at once."""
-    return self.position >= leader_position
-
-
-@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS)
-def gives_no_time_at_the_beginning(
-    original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
-) -> Any:
-    """A member of the ISR that has not fetched in a new leader epoch yet has no time to."""
-    return self.is_caught_up(leader_position, now_ms, lag_ms_max)
 
 
 @mutant(

@@ -16,10 +16,12 @@ from broker.log_manager import LogManager
 from broker.partition import Partition, RoleChange
 from broker.produce_path import ProducePath
 from broker.producer_ids import ProducerIds
+from broker.replica_progress import ReplicaProgress
 from controller import producer_ids
 from protocol.errors import ErrorCode
 from sim.mutants.keeping import RETRIES
 from sim.mutants.mutant import Setting, mutant
+from sim.mutants.replication import CUT_OFF_FOLLOWERS
 from sim.mutants.stopping import STOPPED
 from storage.log_dir import LogDir
 
@@ -249,3 +251,19 @@ def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, reques
 def gives_no_producer_ids(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
     """No block of producer ids is ever taken in: idempotent producers wait for ever."""
     return self._refuse_producers("no", now_ms)
+
+
+@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS)
+def drops_who_is_behind_for_a_moment(
+    original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
+) -> Any:
+    """Whoever has not all that the leader has leaves the ISR, at once."""
+    return self.position >= leader_position
+
+
+@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS)
+def gives_no_time_at_the_beginning(
+    original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
+) -> Any:
+    """A member of the ISR that has not fetched in a new leader epoch yet has no time to."""
+    return self.is_caught_up(leader_position, now_ms, lag_ms_max)
