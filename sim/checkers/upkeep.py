@@ -205,8 +205,8 @@ class KeepersStay(Property):
         if kept is None or kept.leadership is not leadership:
             kept = self._kept[key] = _Kept(leadership, row.isr, now_ns)
         if proposal is not None and proposal is not before.proposal:
-            # clocks run up to a tenth fast
-            lag_ns = view.replica._lag_ms_max * 900_000
+            # clocks run up to a tenth fast, and time passes within a handle
+            lag_ns = view.replica._lag_ms_max * 850_000
             for member in row.isr:
                 if member in proposal.isr or member not in kept.had_all:
                     continue
