@@ -64,8 +64,7 @@ class ValidControllerState(Property):
 
 
 class ValidIsrElr(Property):
-    """ISR and ELR are parts of the replicas, apart from each other; from min ISR on the ELR is empty, and
-    nobody is known that was eligible before (R5)."""
+    """ISR and ELR are parts of the replicas, apart from each other, and the ELR is empty from min ISR on."""
 
     name = "I-6 ValidIsrElr"
 
@@ -73,7 +72,7 @@ class ValidIsrElr(Property):
         row = change.after
         replicas, isr, elr, known = map(set, (row.replicas, row.isr, row.elr, row.last_known_elr))
         is_apart = not isr & elr and not known & (isr | elr)
-        if not isr | elr | known <= replicas or not is_apart or (len(isr) >= row.min_isr and elr | known):
+        if not isr | elr | known <= replicas or not is_apart or (len(isr) >= row.min_isr and elr):
             seen.broken(self, index, str(row))
 
 

@@ -53,11 +53,6 @@ CASES = {
     "an ELR at min ISR": Case(
         partitions.ValidIsrElr, change(row(), isr=(1, 2), elr=(3,)), change(row(), isr=(1,), elr=(2, 3))
     ),
-    "a seat that is still known at min ISR": Case(
-        partitions.ValidIsrElr,
-        change(row(), isr=(1, 2), last_known_elr=(3,)),
-        change(row(), isr=(1,), elr=(2,), last_known_elr=(3,)),
-    ),
     "a seat that is also eligible": Case(
         partitions.ValidIsrElr,
         change(ALONE, elr=(2,), last_known_elr=(2,)),
