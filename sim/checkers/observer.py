@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.broker import Broker
 from broker.partition import Partition, Role, TopicPartition
-from metadata.image import MetadataImage
+from metadata.image import MetadataImage, PartitionKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -22,7 +22,7 @@ from sim.checkers.listening import Heard, listen_to_broker, listen_to_controller
 from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, has_ended_cleanly
 from sim.checkers.quorum_log import QuorumLog
-from sim.checkers.views import Before, Change, Ghost, Property, ReplicaView
+from sim.checkers.views import NO_PLACE, Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import ASKER, OPERATORS, Violation, World
@@ -72,6 +72,7 @@ class Observer:
         self._on_ceiling = hooks("ceiling_stored")
         self._on_answered = hooks("proposal_answered")
         self._on_partition = hooks("partition_changed")
+        self._on_row = [one.partition_changed for one in properties if one.judges_rows]
         self._on_record = hooks("record_committed")
         self._on_metadata = hooks("metadata_committed")
         self._on_image = hooks("image_followed")
@@ -95,7 +96,7 @@ class Observer:
     def broken(self, one: Property, index: int | None, story: str) -> None:
         """A property does not hold. Raises: Violation, unless a rule allows it in this band."""
         rule = excuse(one, self.world.shape, self.evidence(index))
-        place = "" if index is None else f" partition {index}"
+        place = "" if index in (None, NO_PLACE) else f" partition {index}"
         if rule is None:
             raise Violation(f"{one.name}{place}: {story}")
         self.allowed.setdefault((one.name, rule), set()).add(-1 if index is None else index)
@@ -405,12 +406,19 @@ class Observer:
             for offset, record, change in self.quorum.replay(batch):
                 for hook in self._on_record:
                     hook(self, offset, record, self.quorum.before)
-                place = None if change is None else self.place(*change[0])
-                if change is not None and place is not None:
-                    self._partition_changed(place, change[1])
+                if change is not None:
+                    self._row_changed(*change)
             self._rows_committed()
             for hook in self._on_metadata:
                 hook(self)
+
+    def _row_changed(self, key: PartitionKey, change: Change) -> None:
+        place = self.place(*key)
+        if place is not None:
+            self._partition_changed(place, change)
+            return
+        for hook in self._on_row:
+            hook(self, NO_PLACE, change)
 
     def _partition_changed(self, index: int, change: Change) -> None:
         ghost = self.ghosts.setdefault(index, Ghost())

@@ -67,6 +67,7 @@ class ValidIsrElr(Property):
     """ISR and ELR are parts of the replicas, apart from each other, and the ELR is empty from min ISR on."""
 
     name = "I-6 ValidIsrElr"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         row = change.after
@@ -112,6 +113,7 @@ class IsrGrowth(Property):
     """The ISR grows only by AlterPartition, by an ELR member that leads an empty one, or by recovery."""
 
     name = "A-3 IsrGrowth"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, after, reason = change.before, change.after, change.decision.reason
@@ -213,6 +215,7 @@ class ElrUpdate(Property):
     """The ELR after a change is what the KIP says of the sets before it."""
 
     name = "A-9 ElrUpdate"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, after = change.before, change.after
@@ -232,6 +235,7 @@ class CandidatesKept(Property):
     """Below min ISR nobody who is complete is forgotten, but by an unclean stop or by operators."""
 
     name = "A-10 CandidatesKept"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, after = change.before, change.after
@@ -249,6 +253,7 @@ class EpochsOfARow(Property):
     the leader, and by nothing else."""
 
     name = "A-11 EpochsOfARow"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, after = change.before, change.after
@@ -269,6 +274,7 @@ class LastKnownElrGains(Property):
     """The last known ELR only gains, until the ISR reaches min ISR."""
 
     name = "A-12 LastKnownElrGains"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, after = change.before, change.after
@@ -293,6 +299,7 @@ class ElectionOrder(Property):
     somebody may."""
 
     name = "A-13 ElectionOrder"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         problem = self._problem(change)
@@ -334,6 +341,7 @@ class LastKnownLeaderByRule(Property):
     the recovery manager only the longest log, or an operator's choice, leads."""
 
     name = "A-13 LastKnownLeader"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, reason = change.before, change.decision.reason
@@ -393,6 +401,7 @@ class ReassignmentKeepsData(Property):
     no candidate."""
 
     name = "A-17 ReassignmentKeepsData"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         before, after = change.before, change.after

@@ -162,6 +162,7 @@ class ReasonsAreTrue(Property):
     People are shown it long afterwards (`holdfast explain`), and elections are counted by it."""
 
     name = "R2 ReasonsAreTrue"
+    judges_rows = True
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
         decision, before, after = change.decision, change.before, change.after

@@ -157,6 +157,10 @@ class Change:
         return reason is not None and reason.is_unclean
 
 
+#: The number of each partition without load.
+NO_PLACE = -1
+
+
 class Property:
     """One property, by its name in the specifications. Hears of what it overrides, the rest costs nothing."""
 
@@ -165,6 +169,8 @@ class Property:
     is_about_loss: ClassVar[bool] = False
     #: about copies wherever they are: it breaks before anybody is elected who may lack them
     is_about_copies: ClassVar[bool] = False
+    #: `partition_changed` looks at the change alone, so it is told of topics without load, too (NO_PLACE)
+    judges_rows: ClassVar[bool] = False
 
     # --- brokers ---------------------------------------------------------------------------------------
 

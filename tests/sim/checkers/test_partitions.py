@@ -265,6 +265,15 @@ def test_a_change_that_breaks_a_property_is_seen_and_the_one_beside_it_is_not(na
         assert said is None or said.startswith(case.one.name)
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.one.judges_rows])
+def test_so_it_is_of_a_topic_without_load(name: str) -> None:
+    case, key = CASES[name], (b"u" * 16, 0)
+    for told, is_broken in ((case.allowed, False), (case.broken, True)):
+        scene = Scene(case.one(), case.shape)
+        said = scene.violation(lambda: scene.seen._row_changed(key, told))  # noqa: B023
+        assert (said is not None) is is_broken, said
+
+
 @pytest.mark.parametrize(
     ("told", "is_broken"),
     [((5, 2), False), ((5, 3), True), ((5, 1), True), ((4, 2), True), ((-1, -1), False)],
