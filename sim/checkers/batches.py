@@ -95,7 +95,7 @@ class History:
         self.has_begun_anew = False
         #: a reset was begun and has not ended: a crash, or a disk, may end it at any of its steps
         self.is_resetting = False
-        #: the wall clock by which retention has looked last
+        #: the wall clock by which retention looks now, or has deleted last
         self.expires_at_ms = -1
         #: cuts of the log before the reset that was asked for
         self._resets_from: int | None = None
@@ -112,8 +112,12 @@ class History:
             self.is_resetting = False
 
         async def listen_to_retention(wall_ms: int, high_watermark: int) -> int:
-            self.expires_at_ms = wall_ms
-            return await delete_old_segments(wall_ms, high_watermark)
+            former_ms, self.expires_at_ms = self.expires_at_ms, wall_ms
+            count = await delete_old_segments(wall_ms, high_watermark)
+            if not count:
+                # a wall clock may have been set back since the last time that it deleted something
+                self.expires_at_ms = former_ms
+            return count
 
         self._log.reset_to = listen  # type: ignore[method-assign]
         self._log.delete_old_segments = listen_to_retention  # type: ignore[method-assign]

@@ -62,6 +62,16 @@ async def test_of_what_is_deleted_it_keeps_the_batches_and_not_the_bytes() -> No
     assert history.bytes_below(8) == size_bytes // 2 == log.size_bytes
 
 
+async def test_what_was_deleted_is_judged_by_the_wall_clock_of_that_time() -> None:
+    """The clock may be set back between a deletion and the next look at the log, which deletes nothing."""
+    log = await new_log()
+    history = History(log)
+    await append(log, 1, 1, 2, 2)
+    await log.delete_old_segments(9_000, high_watermark=8)
+    await log.delete_old_segments(1_000, high_watermark=8)
+    assert (history.expires_at_ms, log.log_start_offset) == (9_000, 4)
+
+
 async def test_below_the_log_start_it_knows_what_was_committed() -> None:
     log = await new_log()
     await append(log, 1, 1, 2, 2)
