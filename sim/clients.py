@@ -9,6 +9,7 @@ import posixpath
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from client.admin import Admin
@@ -56,6 +57,7 @@ def place_of(topic: str, index: int) -> int | None:
     return int(topic[len(TOPIC) :] or 0) * PLACES_PER_TOPIC + index
 
 
+@cache
 def partition_at(place: int) -> TopicPartition:
     """The partition with that number."""
     return TopicPartition(topic_name(place // PLACES_PER_TOPIC), place % PLACES_PER_TOPIC)

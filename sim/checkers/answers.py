@@ -4,7 +4,9 @@ questions about offsets, which the load of a run never asks.
 Owns the questions too: a leader is asked between two of its steps, which changes nothing of it.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
 from broker.broker import Broker
 from broker.events import AnswerOffsets, Respond
@@ -27,6 +29,8 @@ from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
 from sim.nodes import SimBroker
+
+_leader_epoch = attrgetter("leader_epoch")
 
 
 class LeaderAckIsInLog(Property):
@@ -118,9 +122,8 @@ class OffsetsAreTold(Property):
         if not batches or batches[-1].last_offset + 1 != view.log.log_end_offset:
             return
         last = batches[-1].leader_epoch
-        first = next((b for b in reversed(batches) if b.leader_epoch != last), None)
-        begin = next(b.base_offset for b in batches if b.leader_epoch == last) if first else 0
-        ends = [(first.leader_epoch, begin)] if first is not None else []
+        at = bisect_left(batches, last, key=_leader_epoch)
+        ends = [(batches[at - 1].leader_epoch, batches[at].base_offset)] if at else []
         latest = view.log.leader_epoch_cache.latest
         is_without_data = latest is not None and latest.epoch > last
         ends.append((last, latest.start_offset if is_without_data and latest else view.log.log_end_offset))

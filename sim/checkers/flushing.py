@@ -44,9 +44,12 @@ class FlushesComeInTime(Property):
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         node, log, key = view.broker.node, view.log, (view.index, view.process.name)
+        if view.end_offset <= view.flushed_offset:
+            self._waiting.pop(key, None)
+            return
         is_at_work = view.broker.state is State.RUNNING and log.failure is None and not view.process.is_dead
         is_flushing = log._flusher._running > 0 or log._guard.changing is not None
-        if node is None or not is_at_work or is_flushing or view.end_offset <= view.flushed_offset:
+        if node is None or not is_at_work or is_flushing:
             self._waiting.pop(key, None)
             return
         image, topic = node.core.image, partition_at(view.index).topic

@@ -1,6 +1,6 @@
 """Properties of logs: what was committed stays, equal places hold equal batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.partition import Role
 from sim.checkers.batches import BatchMark
@@ -30,23 +30,28 @@ class LeaderCandidateCompleteness(Property):
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
-        self._check(seen, view.index)
-
-    def metadata_committed(self, seen: Observer) -> None:
-        for index in seen.ghosts:
-            self._check(seen, index)
-
-    def _check(self, seen: Observer, index: int) -> None:
-        ghost = seen.ghosts[index]
-        row = ghost.row
+        row = seen.ghosts[view.index].row
         if row is None:
             return
-        for broker_id in (*row.isr, *row.elr):
+        candidates = (*row.isr, *row.elr)
+        if view.role is Role.LEADER:
+            self._check(seen, view.index, candidates)  # more may be committed
+        elif view.broker.node_id in candidates:
+            self._check(seen, view.index, (view.broker.node_id,))
+
+    def metadata_committed(self, seen: Observer) -> None:
+        for index, ghost in seen.ghosts.items():
+            if ghost.row is not None:
+                self._check(seen, index, (*ghost.row.isr, *ghost.row.elr))
+
+    def _check(self, seen: Observer, index: int, candidates: Iterable[int]) -> None:
+        ghost = seen.ghosts[index]
+        for broker_id in candidates:
             view = seen.live_replica(index, broker_id)
             if view is not None:
                 missing = lacks_committed(ghost, view)
                 if missing is not None:
-                    seen.broken(self, index, f"{missing}: {row}")
+                    seen.broken(self, index, f"{missing}: {ghost.row}")
                 elif view.replica.counts_flushed and self._is_not_durable(ghost, view):
                     story = f"{view.broker.name} has flushed {view.log.flushed_offset}"
                     seen.broken(self, index, f"{story} of {ghost.high_watermark}, every write is flushed")

@@ -188,18 +188,28 @@ class Observer:
                 self._forget_moved(broker, core)
         if core.offline_replicas:
             self._forget_offline(broker, core)
-        topics = self.topics
+        topics, replicas, node_id = self.topics, self.replicas, broker.node_id
         for key, replica in core.partitions.items():
             first = topics.get(key.topic_id)
             if first is None:
                 continue
-            view = self.replicas.setdefault(first + key.partition_index, {}).get(broker.node_id)
+            place = first + key.partition_index
+            views = replicas.get(place)
+            if views is None:
+                views = replicas[place] = {}
+            view = views.get(node_id)
             if view is None or view.replica is not replica:
                 self._load(broker, key, replica, view)
             elif _has_changed(view, replica):
                 self._replica_changed(view, replica)
         if heard.acknowledged or heard.acknowledged_by_leader or heard.rows:
             self._tell_answers(broker, heard)
+        if heard.heartbeats or heard.ceilings or heard.answered or heard.judged or heard.producer_ids:
+            self._tell_heard(broker, heard)
+        for hook in self._on_called:
+            hook(self, broker)
+
+    def _tell_heard(self, broker: SimBroker, heard: Heard) -> None:
         for heartbeat, offline in heard.heartbeats:
             for hook in self._on_heartbeat:
                 hook(self, broker, heartbeat, offline)
@@ -226,8 +236,6 @@ class Observer:
             for hook in self._on_producer_id:
                 hook(self, broker, *given)
         heard.producer_ids.clear()
-        for hook in self._on_called:
-            hook(self, broker)
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""

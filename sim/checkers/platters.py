@@ -48,7 +48,7 @@ def durable_size(platter: Platter, folder: str) -> int:
         cached, durable = inode.cached, inode.durable
         if node.durable.get(name) is not inode:
             return size
-        if durable[: len(cached)] != cached:
+        if not durable.startswith(cached):
             common = min(len(cached), len(durable))
             is_prefix = durable[:common] == cached[:common]
             return size + (common if is_prefix else _first_difference(cached, durable))

@@ -59,6 +59,8 @@ class ProducersAreOfTheLog(Property):
         if history.has_begun_anew:
             self._former[place] = self._begun.get(place, 0)
             self._begun[place] = log.log_start_offset
+        if not appended and key not in self._unseen:
+            return
         is_moving = log._guard.changing is not None or history.end_offset != log.log_end_offset
         if is_moving or history.start_offset or log.failure is not None or view.process.is_dead:
             return
@@ -117,6 +119,8 @@ class SequencesContinue(Property):
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
+        if not appended:
+            return
         batches = view.history.batches
         # Whoever led may have begun where a leader's log did (R83), and was told nothing of what was before.
         start_offset = max(one.log.log_start_offset for one in seen.replicas[view.index].values())

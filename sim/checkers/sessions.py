@@ -6,7 +6,7 @@ time that is lost, or as a position that nobody has.
 """
 
 from broker.broker import Broker
-from broker.fetch_session import FollowerSession
+from broker.fetch_session import FollowerSession, FollowerSessions
 from broker.fetcher import RowState
 from broker.partition import TopicPartition
 from sim.checkers.observer import Observer
@@ -43,24 +43,33 @@ class SessionsAgree(Property):
 
     name = "D-4 SessionsAgree"
 
+    def __init__(self) -> None:
+        #: {process: its sessions and how many rows they have, when all rows were looked at}
+        self._looked: dict[str, list[tuple[tuple[int, int], int]]] = {}
+
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
         assert broker.node is not None
         sessions = broker.node.core.fetch_path._sessions
-        for key, rows in sessions._by_key.items():
-            for replica_id, row in rows.items():
-                present = sessions._sessions[replica_id]
-                if present.rows.get(key) is not row:
-                    seen.broken(
-                        self,
-                        seen.place(*key),
-                        f"{broker.name} keeps a row of a former session of {replica_id}",
-                    )
+        held = [(session.identity, len(session.rows)) for session in sessions._sessions.values()]
+        if held != self._looked.get(broker.process.name):
+            self._looked[broker.process.name] = held
+            self._look_for_former(seen, broker, sessions)
         for session in sessions._sessions.values():
             if session.parked is not None:
                 follower = seen.world.broker(session.replica_id)
                 if follower is not None and _runs(follower):
                     assert follower.node is not None
                     self._compare(seen, broker, session, follower.node.core)
+
+    def _look_for_former(
+        self, seen: Observer, broker: SimBroker, sessions: FollowerSessions[TopicPartition]
+    ) -> None:
+        for key, rows in sessions._by_key.items():
+            for replica_id, row in rows.items():
+                present = sessions._sessions[replica_id]
+                if present.rows.get(key) is not row:
+                    story = f"{broker.name} keeps a row of a former session of {replica_id}"
+                    seen.broken(self, seen.place(*key), story)
 
     def _compare(
         self, seen: Observer, leader: SimBroker, session: FollowerSession[TopicPartition], follower: Broker

@@ -121,8 +121,9 @@ class OpenProposalsAreSent(Property):
         is_asked = Purpose.ALTER_PARTITION in link._calls.values()
         under_way = (link.alter._in_flight or {}) if is_asked else {}
         for key, replica in core.partitions.items():
-            leadership, place = replica.leadership, seen.place(*key)
+            leadership = replica.leadership
             proposal = None if leadership is None else leadership.proposal
+            place = None if proposal is None else seen.place(*key)
             if proposal is None or place is None:
                 continue
             known = under_way.get(key), link.alter._waiting.get(key)
