@@ -3,6 +3,7 @@
 Owns the order of a run and its report. A run is a function of its seed and shape: equal inputs, equal hash.
 """
 
+import gc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -101,10 +102,25 @@ def run(
     plan: Plan | None = None,
     sink: Callable[[str], object] | None = None,
 ) -> Result:
-    """One run with `seconds` of load under faults, drawn from a seed or read from a tape."""
+    """One run with `seconds` of load under faults, drawn from a seed or read from a tape.
+
+    The cycle collector rests meanwhile, but for the loop's own collections (`sim.loop`).
+    """
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _played(choices, shape, seconds, plan or Plan(), sink)
+    finally:
+        if was_collecting:
+            gc.enable()
+
+
+def _played(
+    choices: Choices, shape: Shape, seconds: float, plan: Plan, sink: Callable[[str], object] | None
+) -> Result:
     world = World(shape, choices, sink)
     world.loop.steps_max = int(_HANDLES_BESIDE_LOAD + _HANDLES_A_SECOND * seconds)
-    faults = Faults(world, plan or Plan())
+    faults = Faults(world, plan)
     observer = Observer(world, all_properties())
     violation = None
     history: checks.History | None = None
