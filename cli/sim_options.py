@@ -46,6 +46,12 @@ _OPTIONS = (
     click.option(
         "--fault-gap-ms", type=click.IntRange(10), default=1000, show_default=True, help="Mean gap."
     ),
+    click.option(
+        "--reference",
+        is_flag=True,
+        help="The cluster as these options say, all faults, 20 acknowledged batches a simulated second: no "
+        "seed adds brokers, topics or readers. Speed is measured with it.",
+    ),
 )
 
 
@@ -68,4 +74,5 @@ def recipe_of(given: dict[str, Any]) -> Any:
         seconds=given.pop("seconds"),
         gap_ms=given.pop("fault_gap_ms"),
         band=given.pop("band"),
+        is_reference=given.pop("reference"),
     )

@@ -66,6 +66,8 @@ _REMAKES_ONE_IN = 5
 _ASKER_ONE_IN = 4
 #: stories in which handles take time
 _STRAINED_ONE_IN = 3
+#: most that a producer of the reference load waits: four of them write a little more than 20 batches a second
+_REFERENCE_GAP_MS = 300
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
 
 
@@ -106,12 +108,17 @@ class Recipe:
     band: str = "budget"
     #: the base as it is, and only the faults that every plan has
     is_plain: bool = False
+    #: the base as it is, with all faults, and no more load than is asked of it: what speed is measured at
+    is_reference: bool = False
 
     def story(self, seed: str) -> Story:
         """What this seed plays."""
         choices = Choices(seed)
         shape = shape_of(seed, self.base)
-        shape = shape if self.is_plain else _with_more(shape, choices)
+        if self.is_reference:
+            shape = replace(shape, send_gap_ms=_REFERENCE_GAP_MS, producers_alike=True)
+        elif not self.is_plain:
+            shape = _with_more(shape, choices)
         shape = replace(shape, **BANDS[self.band])
         stream = choices.stream("mix")
         mix = MIXES[stream.draw(len(MIXES))]
@@ -140,7 +147,8 @@ class Recipe:
             "--fault-gap-ms": (self.gap_ms, usual.gap_ms),
         }
         changed = "".join(f" {name} {value}" for name, (value, normal) in given.items() if value != normal)
-        return f"holdfast sim run --seed {shlex.quote(seed)}{changed}"
+        load = " --reference" if self.is_reference else ""
+        return f"holdfast sim run --seed {shlex.quote(seed)}{load}{changed}"
 
 
 def _with_more(shape: Shape, choices: Choices) -> Shape:
@@ -156,7 +164,14 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
 
 
 def recipe(
-    brokers: int, voters: int, partitions: int, producers: int, seconds: float, gap_ms: int, band: str
+    brokers: int,
+    voters: int,
+    partitions: int,
+    producers: int,
+    seconds: float,
+    gap_ms: int,
+    band: str,
+    is_reference: bool = False,
 ) -> Recipe:
     """From the options of the command line; as many replicas and as high a min ISR as brokers allow."""
     replicas = min(3, brokers)
@@ -168,4 +183,4 @@ def recipe(
         min_isr=min(2, replicas),
         producers=producers,
     )
-    return Recipe(base, seconds, gap_ms, band)
+    return Recipe(base, seconds, gap_ms, band, is_reference=is_reference)

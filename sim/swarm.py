@@ -4,15 +4,17 @@ Owns what is checked beside the properties (a second play of some seeds, draw by
 failing seed. Spark spreads the same work over machines, see `sim.spark_engine`.
 """
 
+import gc
 import gzip
 import os
 import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Iterable, Iterator
 from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from sim import shrink
@@ -48,35 +50,62 @@ def play_seed(recipe: Recipe, seed: int) -> Row:
     return row_of(seed, story, result, defect, wall, cpu)
 
 
-def play_seeds(recipe: Recipe, seeds: Sequence[int], jobs: int, until: float | None = None) -> Iterator[Row]:
-    """The rows of seeds as they come, from `jobs` processes.
+def play_seeds(recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | None = None) -> Iterator[Row]:
+    """The rows of seeds as they come, from `jobs` processes at a time.
 
+    Each seed has a process of its own: nothing of an earlier story is in it, whatever ends the process is in
+    the row of that seed, and no time goes into taking a world apart.
     `until`: no seed is begun after that instant of the monotonic clock.
     """
-    # Fresh interpreters: nothing of this process, its threads included, is in them.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_job)
+    # Forked from a server that has imported everything and has nothing of this process, its threads included.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["__main__", __name__])
     left = iter(seeds)
-    running: set[Future[Row]] = set()
+    running: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
         while True:
-            while len(running) < 2 * jobs and (until is None or time.monotonic() < until):
+            while len(running) < jobs and (until is None or time.monotonic() < until):
                 seed = next(left, None)
                 if seed is None:
                     break
-                running.add(pool.submit(play_seed, recipe, seed))
+                ours, theirs = context.Pipe(duplex=False)
+                begun = context.Process(target=_play_alone, args=(theirs, recipe, seed), daemon=True)
+                begun.start()
+                theirs.close()
+                running[ours] = seed, begun
             if not running:
                 return
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=lambda future: future.result().seed):
-                yield future.result()
+            for told in wait(list(running)):
+                assert isinstance(told, Connection)
+                seed, process = running.pop(told)
+                yield _row_from(told, process, recipe, seed)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for told, (_, process) in running.items():
+            process.kill()
+            process.join()
+            told.close()
 
 
-def _begin_job() -> None:
+def _row_from(told: Connection, process: BaseProcess, recipe: Recipe, seed: int) -> Row:
+    with told:
+        try:
+            row = told.recv()
+            assert isinstance(row, Row)
+        except EOFError:
+            process.join()
+            defect = f"its process ended with {process.exitcode} before it was played"
+            return broken_row(seed, recipe.story(str(seed)), defect)
+        process.join()
+        return row
+
+
+def _play_alone(tell: Connection, recipe: Recipe, seed: int) -> None:
     """A signal from the keyboard ends the parent, which ends us; a parent that was killed does so too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    gc.disable()  # the process ends before it pays
+    tell.send(play_seed(recipe, seed))
+    tell.close()
 
 
 def _end_with_parent() -> None:

@@ -73,8 +73,9 @@ class Shape:
     replicas: int = 3
     min_isr: int = 2
     producers: int = 4
-    #: most that a producer waits between two sends; one in four waits less
+    #: most that a producer waits between two sends; unless all are alike, one in four waits less
     send_gap_ms: int = 350
+    producers_alike: bool = False
     #: those beyond the first have sizes of their own, drawn
     topics: int = 1
     readers: int = 1
@@ -323,7 +324,8 @@ class World:
                 max_block_ms=5_000,
             )
             longest_ms = self.shape.send_gap_ms
-            gap_ms = (longest_ms, longest_ms, longest_ms, min(100, longest_ms))[work.draw(4)]
+            shortest_ms = longest_ms if self.shape.producers_alike else min(100, longest_ms)
+            gap_ms = (longest_ms, longest_ms, longest_ms, shortest_ms)[work.draw(4)]
             echo = self.choices.stream("echo") if self.shape.strained else None
             program = clients.producer(self.load, name, work, config, gap_ms, echo)
             self.producer_machines[name] = self.start_client(name, program).machine

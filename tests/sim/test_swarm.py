@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import os
 import time
 from collections import Counter
 from dataclasses import asdict, replace
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,21 @@ from sim.fault_names import FAULT_NAMES
 from sim.nodes import SimBroker
 from sim.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
 from sim.runs import page, with_run
-from sim.story import _BAND_WEIGHTS, BANDS, Recipe
+from sim.story import _BAND_WEIGHTS, BANDS, Recipe, Story
 from sim.swarm import keep_seed, play_seed, play_seeds
 from sim.world import Shape
 
 SMALL = ("--seconds", "1", "--voters", "1", "--partitions", "1", "--producers", "1", "--fault-gap-ms", "400")
 RECIPE = Recipe(Shape(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)
+
+
+class EndsAtOne(Recipe):
+    """For these tests: whoever plays seed 1 ends."""
+
+    def story(self, seed: str) -> Story:
+        if seed == "1" and parent_process() is not None:
+            os._exit(9)
+        return super().story(seed)
 
 
 class NoBrokerEnds(Property):
@@ -68,6 +79,16 @@ def test_a_story_is_a_function_of_its_seed_and_bands_change_its_shape_and_what_t
         assert all(getattr(story.shape, name) == value for name, value in changes.items())
         assert band in story.told()
     assert tuple(BANDS) == BAND_OPTIONS
+
+
+def test_the_reference_load_is_one_cluster_whose_seeds_decide_only_what_befalls_it() -> None:
+    stories = [Recipe(is_reference=True).story(str(seed)) for seed in range(60)]
+    usual = [Recipe().story(str(seed)) for seed in range(60)]
+    assert [story.plan for story in stories] == [story.plan for story in usual]
+    shapes = {replace(story.shape, every_write=False) for story in stories}
+    gap_ms = stories[0].shape.send_gap_ms
+    assert shapes == {replace(Shape(), send_gap_ms=gap_ms, producers_alike=True)}
+    assert "--seed 7 --reference" in Recipe(is_reference=True).command("7")
 
 
 # --- rows ----------------------------------------------------------------------------------------------
@@ -138,6 +159,16 @@ def test_what_is_kept_of_a_failing_seed_is_a_tape_a_page_and_every_event(
 def test_seeds_in_other_processes_give_the_same_rows() -> None:
     there = sorted(play_seeds(RECIPE, range(1, 4), jobs=2), key=lambda row: row.seed)
     assert [untimed(row) for row in there] == [untimed(play_seed(RECIPE, seed)) for seed in range(1, 4)]
+
+
+def test_a_seed_that_ends_its_process_is_a_row_and_others_go_on() -> None:
+    """As one does that needs more memory than there is."""
+    first, second = sorted(
+        play_seeds(EndsAtOne(RECIPE.base, 1.0, 400), (1, 2), jobs=1), key=lambda row: row.seed
+    )
+    assert first.is_broken
+    assert "its process ended with 9 before" in str(first.defect)
+    assert untimed(second) == untimed(play_seed(RECIPE, 2))
 
 
 def test_no_seed_is_begun_after_the_time_is_up() -> None:
