@@ -86,12 +86,12 @@ class ReplicasRefineModel(Property):
         problem = None
         if view.registration is not before.registration:
             problem = self._took(seen, view, before)
-        leadership = view.leadership
+        leadership, late = view.leadership, self._late_row(view, before)
         if self._loaded is view:
             self._loaded = None
         elif problem is None:
             if leadership is None:
-                problem = self._followed(seen, view, before, appended)
+                problem = self._followed(seen, view, before, appended, late)
             elif leadership is before.leadership:
                 problem = self._led(view, leadership, before, appended)
             else:
@@ -235,11 +235,15 @@ class ReplicasRefineModel(Property):
     # --- followers -------------------------------------------------------------------------------------
 
     def _followed(
-        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+        self,
+        seen: Observer,
+        view: ReplicaView,
+        before: Before,
+        appended: Sequence[BatchMark],
+        late: PartitionRegistration | None,
     ) -> str | None:
         cut = view.history.cut
         rows = [row for row in (before.registration, view.registration) if row is not None]
-        late = self._late_row(view, before)
         if late is not None:
             rows.insert(0, late)
         if appended or cut:
@@ -259,13 +263,12 @@ class ReplicasRefineModel(Property):
 
     def _late_row(self, view: ReplicaView, before: Before) -> PartitionRegistration | None:
         """The registration under which something was begun that waits for the log, for a roll before all: the
-        model has done it by then."""
+        model has done it by then. It may have led since, and lead no more."""
         place, node = (view.index, view.broker.node_id), view.broker.node
-        is_waiting = node is not None and view.replica.key in node.server._logs._waiting
         late = self._late.pop(place, None)
         if late is None and view.registration is not before.registration:
             late = before.registration
-        if late is not None and is_waiting:
+        if late is not None and node is not None and view.replica.key in node.server._logs._waiting:
             self._late[place] = late
         return late
 

@@ -359,6 +359,36 @@ def test_what_it_was_told_may_come_true_after_the_epoch_when_it_waits_for_the_lo
 
 
 @pytest.mark.parametrize(
+    ("waits", "problem"), [(True, ""), (False, "follows nobody")], ids=["late", "out of nothing"]
+)
+def test_what_was_copied_may_come_after_an_epoch_that_it_led_meanwhile_when_it_waits_for_the_log(
+    waits: bool, problem: str
+) -> None:
+    """It rolls for seconds; meanwhile it is elected, and fenced. Seed 14325 as it was before."""
+
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        reached(scene, one, 2)
+        view = follows(view_of(scene, 2, THEIRS[:3]))
+        waiting = {view.replica.key} if waits else set()
+        view.broker.node = SimpleNamespace(  # type: ignore[assignment]
+            server=SimpleNamespace(_logs=SimpleNamespace(_waiting=waiting))
+        )
+        was = before(view)
+        scene.ghost.row = row(leader=2, leader_epoch=6, partition_epoch=21)
+        leads(view, 6, start_offset=None, partition_epoch=21)
+        one.replica_changed(scene.seen, view, was, [])
+        was = before(view)
+        scene.ghost.row = row(leader=None, leader_epoch=7, isr=(), partition_epoch=22)
+        follows(view, 7, leader=None, isr=(), partition_epoch=22)
+        one.replica_changed(scene.seen, view, was, [])
+        waiting.clear()
+        return view, before(view), grow(view, THEIRS[3:])
+
+    assert problem in told(step)
+    assert bool(told(step)) is bool(problem)
+
+
+@pytest.mark.parametrize(
     ("own", "problem"), [(THEIRS[:3], ""), (DIVERGED, "its leader has")], ids=["a prefix", "diverged"]
 )
 def test_a_follower_believes_in_nothing_that_diverges_r82(own: list[BatchMark], problem: str) -> None:
