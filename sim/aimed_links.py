@@ -38,6 +38,7 @@ class AimedLinks:
             "late_copy": self._late_copy,
             "stale_answer": self._stale_answer,
             "late_voters": self._late_voters,
+            "late_session": self._late_session,
         }
 
     # --- who -------------------------------------------------------------------------------------------
@@ -137,6 +138,37 @@ class AimedLinks:
         self._late_metadata_of(leader, late_ms, _LAG_MS + away_ms + between(stream, 500, 2_000))
         self._cut(leader, others)
         self._hands.later(_LAG_MS + away_ms, lambda: self._mend(leader, others))
+        return True
+
+    # --- fetches ---------------------------------------------------------------------------------------
+
+    def _late_session(self, stream: Stream) -> bool:
+        """A follower asks its leader for a session, and loses the connection while that is under way. It has
+        the next session on another one when the first request arrives (A-15)."""
+        found = self._led(stream)
+        if found is None:
+            return False
+        _, leader, others = found
+        up = [b for b in others if b.is_up]
+        follower = up[stream.draw(len(up))]
+        late_ms = between(stream, 400, 1_500)
+        lost_ms = between(stream, 20, late_ms - 200)
+
+        def fetches() -> list[SimConnection]:
+            return self._connections(follower.machine.host, f"broker-{follower.node_id}", [leader])
+
+        def lose() -> None:
+            for connection in fetches():
+                connection.abort()
+
+        def hold() -> None:
+            for connection in fetches():
+                connection.late_ns = late_ms * _MS
+            self._hands.later(lost_ms, lose)
+
+        lose()
+        # what is said first on a connection is another question: there is time to see it
+        self._once(lambda: any(not connection.is_closing for connection in fetches()), hold, 1_000, 1)
         return True
 
     # --- proposals -------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ AIMED_FAULTS = (
     "late_copy",
     "stale_answer",
     "late_voters",
+    "late_session",
     "lull",
     "refuse_join",
     "figure_eight",

@@ -7,9 +7,9 @@ not the mutant's own stumbling (a TypeError says that the mutant is broken, not 
 import json
 import re
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -50,9 +50,16 @@ def is_sound(mutant: Mutant, seed: str) -> bool:
     return play(mutant.setting.story(seed)).violation is None
 
 
-def hunt(name: str, seeds: Sequence[str]) -> Verdict:
-    """Play seeds until one kills the mutant. Raises: AssertionError when the mutant itself stumbles."""
+def hunt(name: str, seeds: Sequence[str], known: Verdict | None = None) -> Verdict:
+    """Play seeds until one kills the mutant; first the one that has killed it before, if that is `known`.
+
+    Raises: AssertionError when the mutant itself stumbles.
+    """
     mutant = MUTANTS[name]
+    if known is not None and known.seed is not None:
+        again = hunt(name, (known.seed,))
+        if again.is_killed:
+            return replace(again, tried=known.tried)
     for tried, seed in enumerate(seeds, 1):
         violation = violation_of(mutant, seed)
         if violation is None:
@@ -63,14 +70,16 @@ def hunt(name: str, seeds: Sequence[str]) -> Verdict:
     return Verdict(name, len(seeds), None, "", "")
 
 
-def hunts(names: Sequence[str], seeds: Sequence[str], jobs: int) -> Iterator[Verdict]:
+def hunts(
+    names: Sequence[str], seeds: Sequence[str], jobs: int, known: Mapping[str, Verdict]
+) -> Iterator[Verdict]:
     """As `hunt`, from several processes, as they come."""
     if jobs == 1:
         for name in names:
-            yield hunt(name, seeds)
+            yield hunt(name, seeds, known.get(name))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(hunt, name, seeds) for name in names]):
+        for future in as_completed([pool.submit(hunt, name, seeds, known.get(name)) for name in names]):
             yield future.result()
 
 

@@ -71,7 +71,15 @@ ALL_EMPTY = Setting(
 #: beyond the budget operators elect whoever is there, again and again
 GIVEN_UP = Setting(
     band="over-budget",
-    faults={"elect_unclean": 8, "crumble": 6, "kill_all_brokers": 4, "kill_broker": 3, "power_broker": 3},
+    faults={
+        "elect_unclean": 8,
+        "crumble": 6,
+        "kill_all_brokers": 4,
+        "power_leader": 4,
+        "kill_broker": 3,
+        "power_broker": 3,
+        "change_strategy": 3,
+    },
     shape={"recovery_manager": True},
     gap_ms=250,
     seconds=30,

@@ -30,6 +30,11 @@ ASKED_AGAIN = Setting(
     faults={"kill_active": 4, "clog": 3, "late_metadata": 3, "pause_broker": 3, "kill_broker": 2, "stall": 2},
     gap_ms=500,
 )
+#: the next proposal is made while the call with the last one is lost with its controller
+FLAPPING = Setting(
+    faults={"flap_isr": 4, "kill_active": 5, "stall": 3, "isolate_leader": 3, "late_metadata": 2},
+    gap_ms=500,
+)
 #: leaders come and go, and come again; those that stay have a new epoch when a replica leaves
 MOVING_LEADERS = Setting(
     faults={
@@ -52,7 +57,7 @@ NEW_TOPICS = Setting(
     gap_ms=400,
 )
 #: some connections are overtaken by the next ones between the same two
-STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "clog": 3}, gap_ms=500)
+STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "late_session": 4}, gap_ms=500)
 
 
 def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
@@ -95,7 +100,7 @@ def forgets_proposals_that_failed(original: Any, self: Any, now_ms: Any) -> None
     "retry",
     breaks="R45",
     by="R45",
-    setting=ASKED_AGAIN,
+    setting=FLAPPING,
 )
 def older_proposals_replace_newer(original: Any, self: Any, proposals: Any, now_ms: Any) -> None:
     """A proposal that is to be sent again takes the place of the newer one that waits."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.fetch_path import FetchPath
 from broker.partition import Partition
 from controller.proposal_order import ProposalOrder
 from controller.unclean_recovery import UncleanRecovery, Verdict
@@ -73,6 +74,23 @@ def test_a_broker_answers_for_its_log_while_it_follows_a_former_leader(
 
     monkeypatch.setattr(UncleanRecovery, "take_log_info", take)
     play("stale_answer", met, replace(SHAPE, over_budget=True))
+
+
+def test_a_session_is_asked_for_by_a_request_that_the_next_one_has_overtaken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[object] = []
+    original = FetchPath.follower_request
+
+    def follower_request(self: FetchPath, reply_to: object, request: Any, now_ms: int) -> Any:
+        session = self._sessions.get(request.replica_id)
+        if request.session_epoch == 0 and session is not None:
+            if (request.broker_epoch, request.session_id) < session.identity:
+                met.append(request)
+        return original(self, reply_to, request, now_ms)
+
+    monkeypatch.setattr(FetchPath, "follower_request", follower_request)
+    play("late_session", met)
 
 
 def test_a_stale_answer_is_not_played_where_nothing_may_be_lost() -> None:
