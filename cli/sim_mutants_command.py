@@ -28,9 +28,14 @@ PAGE = _DOCS / "mutants.md"
     "--seeds", type=click.IntRange(1), default=30, show_default=True, help="Tried with each mutant."
 )
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--recorded",
+    is_flag=True,
+    help="Just those that the record knows a killing seed of: by that, or else by another one.",
+)
 @click.option("--write", is_flag=True, help="Renew docs/mutants.json and docs/mutants.md of this checkout.")
 @output
-def mutants(only: tuple[str, ...], seeds: int, jobs: int, write: bool, output: str) -> None:
+def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write: bool, output: str) -> None:
     """Break one rule at a time and play seeds until a property notices.
 
     Exit 1 when nobody notices a mutant that is not known to be masked: that is a defect of the simulator.
@@ -42,8 +47,12 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, write: bool, output: s
     if unknown:
         raise click.UsageError(f"no mutant {unknown[0]}; there are: {', '.join(MUTANTS)}")
     names = [name for name in MUTANTS if not only or name in only]
+    known: dict[str, Verdict] = {}
+    if recorded:
+        known = {name: one for name, one in hunt.load(RECORD).items() if one.is_killed}
+        names = [name for name in names if name in known]
     found: dict[str, Verdict] = {}
-    for verdict in hunt.hunts(names, [str(seed) for seed in range(1, seeds + 1)], jobs):
+    for verdict in hunt.hunts(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
         found[verdict.mutant] = verdict
         _tell(verdict, MUTANTS[verdict.mutant].masked, output)
         if write:

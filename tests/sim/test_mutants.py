@@ -2,12 +2,18 @@
 
 import ast
 import inspect
+import json
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from broker.partition import Partition
+from cli import sim_mutants_command
+from cli.sim_command import command
 from cli.sim_mutants_command import PAGE, RECORD
 from sim.mutants import hunt
 from sim.mutants.mutant import Mutant, Patch
@@ -91,3 +97,22 @@ def _replay(name: str) -> None:
     violation = hunt.violation_of(MUTANTS[name], seed)
     again = f"seed {seed} does not kill {name} any more: `holdfast sim mutants --only {name} --write`"
     assert violation is not None, again
+
+
+@pytest.mark.usefixtures("failures_logged")
+def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    record = tmp_path / "mutants.json"
+    former = {name: replace(VERDICTS[name], tried=7) for name in ("no-gate", "votes-twice")}
+    former["votes-twice"] = replace(former["votes-twice"], seed="1")  # which does not
+    hunt.save(record, former)
+    monkeypatch.setattr(sim_mutants_command, "RECORD", record)
+    monkeypatch.setattr(sim_mutants_command, "PAGE", tmp_path / "mutants.md")
+    ran = CliRunner().invoke(command, ["mutants", "--recorded", "--write", "--output", "json"])
+    assert ran.exit_code == 0, ran.output
+    told = {row["mutant"]: row for row in map(json.loads, ran.stdout.splitlines())}
+    found = hunt.load(record)
+    assert told.keys() == found.keys() == former.keys()
+    assert (found["no-gate"].seed, found["no-gate"].tried) == (former["no-gate"].seed, 7)
+    assert found["votes-twice"].tried == int(found["votes-twice"].seed or 0) > 1
