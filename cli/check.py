@@ -12,16 +12,13 @@ import click
 from cli.asking import Asking, ask
 from cli.options import INT32_MAX, Answer, bootstrap
 from cli.outlook import Surroundings
-from client.errors import TimedOut
+from cli.present import present_cluster
 from controller.can_stop import Severity, Verdict, can_stop
 from protocol.errors import ErrorCode
-from protocol.messages.metadata import DescribeClusterResponse
 
 _WORDS = {Severity.OK: "OK", Severity.WARN: "WARNING", Severity.CRIT: "CRITICAL", Severity.UNKNOWN: "UNKNOWN"}
 #: Most names in the one line for Nagios; JSON has all of them.
 _NAMES_MAX = 10
-#: Between looks at a node that has not heard of everything yet.
-_POLL_MS = 100
 
 
 class _WrongUsage(click.UsageError):
@@ -77,7 +74,7 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
 
     async def act(asking: Asking) -> None:
         nonlocal verdict
-        cluster = await _present_cluster(asking)
+        cluster = await present_cluster(asking)
         if all(row.broker_id != broker_id for row in cluster.brokers):
             code = ErrorCode.BROKER_ID_NOT_REGISTERED.name
             message = f"broker {broker_id} is not registered"
@@ -89,25 +86,6 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
     ask(given, answer, act)
     click.echo(_FORMS[form](broker_id, verdict, [error["message"] for error in answer.errors]))
     raise SystemExit(int(verdict.severity))
-
-
-async def _present_cluster(asking: Asking) -> DescribeClusterResponse:
-    """The cluster as of all that the controllers had committed when this began. Raises: ClientError.
-
-    A node that was paused or cut off answers all the same, and from before it may well be that all is well.
-    """
-    deadline_ms = asking.clock.now_ms() + asking.timeout_ms
-    committed = (await asking.admin.describe_quorum(timeout_ms=asking.timeout_ms)).high_watermark
-    while True:
-        cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
-        if cluster.metadata_offset >= committed:
-            return cluster
-        if asking.clock.now_ms() + _POLL_MS >= deadline_ms:
-            raise TimedOut(
-                f"the node that was asked knows metadata up to offset {cluster.metadata_offset} only, "
-                f"{committed} is committed: ask another one"
-            )
-        await asking.clock.sleep(_POLL_MS)
 
 
 def nagios(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str:

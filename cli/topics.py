@@ -18,6 +18,7 @@ from cli.options import (
     whole_number,
 )
 from cli.outlook import outlook, outlook_as_json, outlook_lines
+from cli.present import warn_of_old
 from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
 from client.admin import CreatedTopic
 from client.admin_partitions import NewPartitions
@@ -285,6 +286,8 @@ async def _list(asking: Asking, topic: str | None, given: dict[str, Any]) -> lis
 
 
 async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+    if given["durability"]:
+        await warn_of_old(asking)
     names = await _names(asking, topic)
     if names == []:
         names = await _chosen_names(asking, topic, given["if_exists"])

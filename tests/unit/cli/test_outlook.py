@@ -13,6 +13,7 @@ from client.errors import RowError, TimedOut
 from client.metadata_cache import TopicPartition
 from client.replica_log import ReplicaLog
 from protocol.errors import ErrorCode
+from protocol.messages.quorum import DescribeQuorumResponse
 from protocol.messages.topics import DescribedPartition
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, partition, topic
@@ -208,3 +209,30 @@ def test_leaders_that_do_not_answer_hide_nothing_else(holdfast: Run, admin: Fake
     assert result.exit_code == 0
     assert result.stdout.split()[-1] == "OK"
     assert result.stderr == "warning: high watermarks of leaders are not shown: no leader\n"
+
+
+def test_metadata_from_before_what_is_committed_is_shown_with_a_warning(
+    holdfast: Run, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a broker that was paused or cut off; there may be no other."""
+    admin.add(topic(led(1, (1, 2, 3))))
+    admin.logs = dict.fromkeys((1, 2, 3), log(80, 80))
+
+    async def ahead(*, timeout_ms: float = 0) -> DescribeQuorumResponse:
+        return DescribeQuorumResponse(0, None, 101, 1, admin.cluster.metadata_offset + 1, (), ())
+
+    monkeypatch.setattr(admin, "describe_quorum", ahead)
+    result = holdfast("topics", "--describe", "--durability", "--timeout-ms", "50")
+    assert result.exit_code == 0
+    assert result.stdout.split()[-1] == "OK"
+    known = "the node that was asked knows metadata up to offset 50 only, 51 is committed"
+    assert result.stderr == f"warning: what is told here may be old: {known}: ask another one\n"
+
+
+def test_without_a_quorum_the_view_is_what_one_node_knows(holdfast: Run, admin: FakeAdmin) -> None:
+    admin.add(topic(led(1, (1, 2, 3))))
+    admin.logs = dict.fromkeys((1, 2, 3), log(80, 80))
+    admin.refuses["describe_quorum"] = TimedOut("no active controller")
+    result = holdfast("topics", "--describe", "--durability")
+    assert (result.exit_code, result.stdout.split()[-1]) == (0, "OK")
+    assert result.stderr == "warning: what is told here may be old: no active controller\n"
