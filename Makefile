@@ -19,14 +19,14 @@ demo-compose: $(VENV)/.have-spark ## the demo against containers, killed with `d
 	$(BIN)/holdfast demo --driver compose $(ARGS)
 
 test: $(VENV)/.have-dev $(VENV)/.have-spark ## the whole test suite, Spark and processes included
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n logical --dist loadgroup $(ARGS)
 
 check: $(VENV)/.have-dev ## format, lint, types, layers, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(PACKAGES) tests
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+	$(BIN)/python -m pytest -m "$(FAST)" -n logical --dist worksteal $(ARGS)
 
 bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limits
 	$(BIN)/python -m bench.produce $(ARGS)

@@ -99,6 +99,7 @@ def _replay(name: str) -> None:
     assert violation is not None, again
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("failures_logged")
 def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

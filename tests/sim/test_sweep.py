@@ -76,6 +76,7 @@ class Deadly(Change):
         return os._exit, (1,)
 
 
+@pytest.mark.slow
 def test_a_change_that_takes_its_process_along_is_killed_and_the_others_are_judged() -> None:
     one, two, three = changes_of("client.backoff")[:3]
     deadly = Deadly(two.module, two.number, two.line, two.function, two.text)
@@ -102,6 +103,7 @@ def test_what_no_story_does_has_no_effect() -> None:
     assert finding.outcome in ("no effect", "not reached")
 
 
+@pytest.mark.slow
 def test_the_command_tells_of_each_change_and_how_many_there_were() -> None:
     words = ["sweep", "--count", "2", "--module", "client.backoff", "--seeds", "1"]
     done = CliRunner().invoke(command, words)
