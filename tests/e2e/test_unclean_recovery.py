@@ -203,7 +203,7 @@ def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_st
         assert len(produce(drill.cluster.bootstrap_servers, "tailless", 20, first=first).acked) == 20
     folders = [drill.cluster.data_folder(node) for node in drill.cluster.brokers]
     stored = [folder / HIGH_WATERMARK_CHECKPOINT for folder in folders]
-    wait_until(lambda: all("tailless 0 200\n" in path.read_text() for path in stored))
+    wait_until(lambda: all(path.exists() and "tailless 0 200\n" in path.read_text() for path in stored))
     decision, lost = drill.cut_logs("tailless")
     assert 200 > lost > 0
     assert decision["predicted_loss"] == lost <= decision["most_lost"]
