@@ -67,7 +67,7 @@ _ASKER_ONE_IN = 4
 #: stories in which handles take time
 _STRAINED_ONE_IN = 3
 #: most that a producer of the reference load waits: four of them write a little more than 20 batches a second
-_REFERENCE_GAP_MS = 300
+_REFERENCE_GAP_MS = 280
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
 
 

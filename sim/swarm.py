@@ -53,13 +53,13 @@ def play_seed(recipe: Recipe, seed: int) -> Row:
 def play_seeds(recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | None = None) -> Iterator[Row]:
     """The rows of seeds as they come, from `jobs` processes at a time.
 
-    Each seed has a process of its own: nothing of an earlier story is in it, whatever ends the process is in
+    Each seed has a process of its own: no other seed's story is in it, whatever ends the process is in
     the row of that seed, and no time goes into taking a world apart.
     `until`: no seed is begun after that instant of the monotonic clock.
     """
     # Forked from a server that has imported everything and has nothing of this process, its threads included.
     context = get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__])
+    context.set_forkserver_preload(["__main__", __name__, "sim.warm"])
     left = iter(seeds)
     running: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
