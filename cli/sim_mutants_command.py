@@ -49,8 +49,10 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write:
     names = [name for name in MUTANTS if not only or name in only]
     known: dict[str, Verdict] = {}
     if recorded:
-        known = {name: one for name, one in hunt.load(RECORD).items() if one.is_killed}
-        names = [name for name in names if name in known]
+        known = hunt.load(RECORD)
+        names = [name for name in names if name in known and not (MUTANTS[name].masked or MUTANTS[name].gap)]
+        if not names:
+            raise click.UsageError("the record has no killing seed of these: leave out --recorded")
     found: dict[str, Verdict] = {}
     for verdict in hunt.hunts(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
         found[verdict.mutant] = verdict

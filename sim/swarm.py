@@ -59,7 +59,7 @@ def play_seeds(recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | N
     """
     # Forked from a server that has imported everything and has nothing of this process, its threads included.
     context = get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__, "sim.warm"])
+    context.set_forkserver_preload([__name__, "sim.warm"])
     left = iter(seeds)
     running: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
@@ -91,7 +91,7 @@ def _row_from(told: Connection, process: BaseProcess, recipe: Recipe, seed: int)
         try:
             row = told.recv()
             assert isinstance(row, Row)
-        except EOFError:
+        except (EOFError, OSError):  # before its row, or within it
             process.join()
             defect = f"its process ended with {process.exitcode} before it was played"
             return broken_row(seed, recipe.story(str(seed)), defect)

@@ -20,15 +20,6 @@ settings.register_profile("fuzz", parent=patient, derandomize=False, max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that start clusters, or Spark, follow each other in one worker of `make test`; others fill the
-    cores beside them."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if {"e2e", "spark"} & item.keywords.keys():
-                item.add_marker(pytest.mark.xdist_group("machine"))
-
-
 class _Failures(logging.Handler):
     """Keeps what tasks and event loops report as broken: exceptions that nobody awaited."""
 

@@ -304,7 +304,9 @@ class ReplicasRefineModel(Property):
         if leader is None or leader.leadership is None or leader.history.start_offset:
             return None
         if leader.leadership.leader_epoch != row.leader_epoch:
-            return None  # it does not lead any more; nobody has what it had
+            # it does not lead any more; nobody has what it had, and nothing later came from it
+            is_of_its_time = all(batch.leader_epoch <= row.leader_epoch for batch in appended)
+            return None if is_of_its_time else "appends what a later leader has written"
         theirs, own = leader.history.batches, view.history.batches
         if view.history.cut:
             problem = self._cut(view, theirs, own[: len(own) - len(appended)])

@@ -51,6 +51,7 @@ class SessionsAgree(Property):
         assert broker.node is not None
         sessions = broker.node.core.fetch_path._sessions
         held = [(session.identity, len(session.rows)) for session in sessions._sessions.values()]
+        held.append(((-1, -1), sum(map(len, sessions._by_key.values()))))
         if held != self._looked.get(broker.process.name):
             self._looked[broker.process.name] = held
             self._look_for_former(seen, broker, sessions)

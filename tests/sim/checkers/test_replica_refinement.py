@@ -388,6 +388,27 @@ def test_what_was_copied_may_come_after_an_epoch_that_it_led_meanwhile_when_it_w
     assert bool(told(step)) is bool(problem)
 
 
+def test_what_waits_for_the_log_is_no_excuse_for_what_a_later_leader_has_not_written() -> None:
+    def step(scene: Scene, one: ReplicasRefineModel) -> tuple[ReplicaView, Before, list[BatchMark]]:
+        reached(scene, one, 2)
+        view = follows(view_of(scene, 2, THEIRS[:3]))
+        view.broker.node = SimpleNamespace(  # type: ignore[assignment]
+            server=SimpleNamespace(_logs=SimpleNamespace(_waiting={view.replica.key}))
+        )
+        was = before(view)
+        scene.ghost.row = row(leader=2, leader_epoch=6, partition_epoch=21)
+        leads(view, 6, start_offset=None, partition_epoch=21)
+        one.replica_changed(scene.seen, view, was, [])
+        was = before(view)
+        scene.ghost.row = row(leader_epoch=8, partition_epoch=23)
+        follows(view, 8, partition_epoch=23)
+        leads(view_of(scene, 1, THEIRS), 8, start_offset=4, partition_epoch=23)
+        one.replica_changed(scene.seen, view, was, [])
+        return view, before(view), grow(view, [mark(3, 8, crc=77)])
+
+    assert "appends" in told(step)
+
+
 @pytest.mark.parametrize(
     ("own", "problem"), [(THEIRS[:3], ""), (DIVERGED, "its leader has")], ids=["a prefix", "diverged"]
 )
