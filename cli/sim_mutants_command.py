@@ -31,7 +31,7 @@ PAGE = _DOCS / "mutants.md"
 @click.option(
     "--recorded",
     is_flag=True,
-    help="Just those that the record knows a killing seed of: by that, or else by another one.",
+    help="Just those of the record that are not masked, each first by the seed that killed it before.",
 )
 @click.option("--write", is_flag=True, help="Renew docs/mutants.json and docs/mutants.md of this checkout.")
 @output
@@ -52,7 +52,7 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write:
         known = hunt.load(RECORD)
         names = [name for name in names if name in known and not (MUTANTS[name].masked or MUTANTS[name].gap)]
         if not names:
-            raise click.UsageError("the record has no killing seed of these: leave out --recorded")
+            raise click.UsageError("the record has none of these, or they are masked: leave out --recorded")
     found: dict[str, Verdict] = {}
     for verdict in hunt.hunts(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
         found[verdict.mutant] = verdict

@@ -319,11 +319,11 @@ async def _watch(asking: Asking, action: str, topic: str | None, given: dict[str
     while True:
         answer = Answer(asking.answer.command)
         text: list[str] = []
+        if given["output"] == "text":
+            click.clear()  # before it asks: warnings stay to be seen
         try:
             text = await _act(asking._replace(answer=answer), action, topic, given)
         except ClientError as error:
             answer.refused(error)
-        if given["output"] == "text":
-            click.clear()
         answer.show(given["output"], "\n".join((*text, "")))
         await asking.clock.sleep(given["watch"] * 1000)

@@ -149,8 +149,7 @@ class AimedLinks:
         if found is None:
             return False
         _, leader, others = found
-        up = [b for b in others if b.is_up]
-        follower = up[stream.draw(len(up))]
+        follower = _running(others, stream)
         late_ms = between(stream, 400, 1_500)
         lost_ms = between(stream, 20, late_ms - 200)
 
@@ -181,8 +180,7 @@ class AimedLinks:
         if found is None:
             return False
         place, leader, others = found
-        up = [b for b in others if b.is_up]
-        follower = up[stream.draw(len(up))]
+        follower = _running(others, stream)
         late_ms, asks_ms = between(stream, 2_000, 4_000), between(stream, 0, 500)
         controllers, boots = self._world.controllers, leader.boots
 
@@ -354,3 +352,9 @@ def _is_fetching(voter: SimController, leader: SimController) -> bool:
         return False
     fetcher = server.driver._node._member.fetcher
     return fetcher.target_id == leader.node_id and server.driver._node.leader_id == leader.node_id
+
+
+def _running(brokers: list[SimBroker], stream: Stream) -> SimBroker:
+    """One of those that run; there is one."""
+    up = [broker for broker in brokers if broker.is_up]
+    return up[stream.draw(len(up))]

@@ -107,6 +107,7 @@ def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     record = tmp_path / "mutants.json"
     former = {name: replace(VERDICTS[name], tried=7) for name in ("no-gate", "votes-twice")}
     former["votes-twice"] = replace(former["votes-twice"], seed="1")  # which does not
+    former["stops-without-flush"] = hunt.Verdict("stops-without-flush", 30, None, "", "")  # not killed then
     hunt.save(record, former)
     monkeypatch.setattr(sim_mutants_command, "RECORD", record)
     monkeypatch.setattr(sim_mutants_command, "PAGE", tmp_path / "mutants.md")
@@ -117,3 +118,6 @@ def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     assert told.keys() == found.keys() == former.keys()
     assert (found["no-gate"].seed, found["no-gate"].tried) == (former["no-gate"].seed, 7)
     assert found["votes-twice"].tried == int(found["votes-twice"].seed or 0) > 1
+    assert found["stops-without-flush"].is_killed
+    refused = CliRunner().invoke(command, ["mutants", "--recorded", "--only", "wins-without-majority"])
+    assert refused.exit_code == 2

@@ -3,10 +3,11 @@
 import gzip
 import json
 import os
+import struct
 import time
 from collections import Counter
 from dataclasses import asdict, replace
-from multiprocessing import parent_process
+from multiprocessing import Pipe, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,19 @@ def test_a_seed_that_ends_its_process_is_a_row_and_others_go_on() -> None:
     assert first.is_broken
     assert "its process ended with 9 before" in str(first.defect)
     assert untimed(second) == untimed(play_seed(RECIPE, 2))
+
+
+def test_a_row_that_is_cut_off_half_way_is_its_seeds_and_ends_nothing_else() -> None:
+    """As when who writes it is killed, and it is longer than a pipe has room for."""
+    process = get_context("forkserver").Process(target=int)
+    process.start()
+    process.join()
+    ours, theirs = Pipe(duplex=False)
+    os.write(theirs.fileno(), struct.pack("!i", 100) + b"ten bytes ")
+    theirs.close()
+    row = swarm._row_from(ours, process, RECIPE, 3)
+    assert row.is_broken
+    assert (row.seed, ours.closed) == (3, True)
 
 
 def test_no_seed_is_begun_after_the_time_is_up() -> None:

@@ -161,3 +161,17 @@ def test_a_leader_need_not_have_told_of_its_high_watermark_d4() -> None:
     pair = Pair.at_rest()
     pair.row.sent_high_watermark = -1
     assert not pair.is_broken()
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_row_stays_behind_though_another_one_takes_its_place_in_one_step_d4(forgets: bool) -> None:
+    pair = Pair.at_rest()
+    assert not pair.is_broken()
+    all_sessions, other = pair.path._sessions, TopicPartition(pair.key.topic_id, 7)
+    if forgets:
+        all_sessions.forget(pair.session, pair.key)
+    else:
+        del pair.session.rows[pair.key]
+    pair.source.rows.clear()
+    all_sessions.list_row(pair.session, other, 3, 5, 100)
+    assert pair.is_broken() is not forgets
