@@ -168,11 +168,7 @@ class Aimed:
     def _cut(self, ones: list[SimBroker], others: list[SimBroker], for_ms: int) -> None:
         """Brokers do not reach each other; clients and controllers reach both."""
         network = self._world.network
-        for one in ones:
-            for other in others:
-                if one is not other:
-                    network.cut(one.machine.host, other.machine.host)
-                    network.cut(other.machine.host, one.machine.host)
+        network.cut([one.machine.host for one in ones], [other.machine.host for other in others])
         self._hands.later(for_ms, network.heal)
 
     def _cut_pair(self, stream: Stream) -> bool:

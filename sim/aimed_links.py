@@ -73,16 +73,13 @@ class AimedLinks:
     # --- links -----------------------------------------------------------------------------------------
 
     def _cut(self, one: SimNode, others: Iterable[SimNode]) -> None:
-        for other in others:
-            self._world.network.cut(one.machine.host, other.machine.host)
-            self._world.network.cut(other.machine.host, one.machine.host)
+        self._world.network.cut([one.machine.host], [other.machine.host for other in others])
 
     def _mend(self, one: SimNode, others: Iterable[SimNode]) -> None:
         """These links only, and what they held arrives at once."""
         network, host = self._world.network, one.machine.host
         hosts = [other.machine.host for other in others]
-        for other in hosts:
-            network.link(host, other).is_cut = network.link(other, host).is_cut = False
+        network.uncut(host, hosts)
         for connection in list(network.connections):
             ends = connection.host, connection.other.host
             if host in ends and (ends[0] in hosts or ends[1] in hosts):

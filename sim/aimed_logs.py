@@ -54,13 +54,12 @@ class AimedLogs:
 
     def _part(self, one: Host, other: Host) -> None:
         """They do not reach each other."""
-        self._world.network.cut(one, other)
-        self._world.network.cut(other, one)
+        self._world.network.cut([one], [other])
 
     def _reach(self, one: Host, other: Host) -> None:
         """They reach each other again; other cuts stay."""
         network = self._world.network
-        network.link(one, other).is_cut = network.link(other, one).is_cut = False
+        network.uncut(one, [other])
         for connection in network.connections:
             if {connection.host, connection.other.host} == {one, other}:
                 connection.release(0)
@@ -79,8 +78,8 @@ class AimedLogs:
             return False
         place, _, leader = found
         network, platter, boots = self._world.network, leader.machine.platter, leader.boots
-        for client in self._world.clients:
-            network.cut(client.machine.host, leader.machine.host)
+        clients = [client.machine.host for client in self._world.clients]
+        network.cut(clients, [leader.machine.host], one_way=True)
         burst_ms = between(stream, 500, 3_000)
 
         def look(left_ms: int) -> None:

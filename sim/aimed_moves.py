@@ -45,10 +45,8 @@ class AimedMoves:
         leaves = leavers[stream.draw(len(leavers))]
         if not self._operations.be_content_with_one(place):
             return False
-        for other in world.brokers:
-            if other is not stays:
-                world.network.cut(stays.machine.host, other.machine.host)
-                world.network.cut(other.machine.host, stays.machine.host)
+        others = [broker.machine.host for broker in world.brokers if broker is not stays]
+        world.network.cut([stays.machine.host], others)
         self._hands.later(3_000 + _GONE_MS, world.network.heal)
         move = partial(self._move, stream, place, stays, leaves)
         self._hands.once(lambda: stays.node_id not in self._isr(place), move, 3_000, every_ms=_LOOK_MS)

@@ -63,6 +63,12 @@ def partition_at(place: int) -> TopicPartition:
     return TopicPartition(topic_name(place // PLACES_PER_TOPIC), place % PLACES_PER_TOPIC)
 
 
+def name_at(place: int) -> str:
+    """For people, as nodes log it."""
+    partition = partition_at(place)
+    return f"{partition.topic}-{partition.partition}"
+
+
 class Polled(NamedTuple):
     """A record as a consumer got it."""
 

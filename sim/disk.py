@@ -158,6 +158,13 @@ class Platter:
     def hang(self, duration_ns: int) -> None:
         """Complete nothing for so long; appends and reads of the cache go on."""
         self._hangs_until_ns = self.loop.now_ns + duration_ns
+        self.trace.add("hang", f"{self.name} {duration_ns / 1e6:g} ms")
+
+    def be_slow(self, more_ns: int | None) -> None:
+        """Flushes take up to so much longer from now on; None: as long as ever."""
+        if more_ns is not None or self.flush_more_ns != self.usual_more_ns:
+            self.trace.add("slow", f"{self.name} {(more_ns or 0) / 1e6:g} ms")
+        self.flush_more_ns = self.usual_more_ns if more_ns is None else more_ns
 
     # --- used by files and disks -----------------------------------------------------------------------
 

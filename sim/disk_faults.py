@@ -32,13 +32,10 @@ class DiskFaults:
 
     def slow(self, stream: Stream) -> bool:
         node = self._node(stream)
-        node.machine.platter.flush_more_ns = between(stream, 5, 200) * _MS
-        self._at(between(stream, 500, 5_000), lambda: self.normal_speed(node))
+        platter = node.machine.platter
+        platter.be_slow(between(stream, 5, 200) * _MS)
+        self._at(between(stream, 500, 5_000), lambda: platter.be_slow(None))
         return True
-
-    @staticmethod
-    def normal_speed(node: SimNode) -> None:
-        node.machine.platter.flush_more_ns = node.machine.platter.usual_more_ns
 
     def hang(self, stream: Stream) -> bool:
         self._node(stream).machine.platter.hang(between(stream, 100, 4_000) * _MS)

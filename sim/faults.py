@@ -166,7 +166,7 @@ class Faults:
         world.network.heal()
         for node in world.nodes:
             node.machine.platter.forget_faults()
-            DiskFaults.normal_speed(node)
+            node.machine.platter.be_slow(None)
             if node.state is State.PAUSED:
                 node.resume()
             elif node.state is State.DOWN and node.name not in self._returning:
@@ -197,8 +197,7 @@ class Faults:
         if name is not None:
             self._world.trace.add("fault", name)
             self._stream = self._world.choices.stream(f"fault.{self._played}")
-            if self._table[name]():
-                self.counts[name] = self.counts.get(name, 0) + 1
+            self._count(name, self._table[name]())
         self._played += 1
         self._next()
 
@@ -214,8 +213,13 @@ class Faults:
             is_played = node.is_up and self._at_nodes[what](node)
         else:
             is_played = self._table[name]()
+        self._count(name, is_played)
+
+    def _count(self, name: str, is_played: bool) -> None:
         if is_played:
             self.counts[name] = self.counts.get(name, 0) + 1
+        else:
+            self._world.trace.add("skipped", name)
 
     def _pick(self) -> str | None:
         """A fault by its weight; None, the simplest choice, very rarely."""
@@ -432,11 +436,7 @@ class Faults:
     ) -> bool:
         """Cut every link from one side to the other for a while."""
         network = self._world.network
-        for one in ones:
-            for other in others:
-                network.cut(one, other)
-                if not one_way:
-                    network.cut(other, one)
+        network.cut(ones, others, one_way=one_way)
         self._at(between(self._stream, at_least_ms, 5_000), network.heal)
         return True
 
@@ -511,9 +511,10 @@ class Faults:
 
     def _clog(self) -> bool:
         """Nothing that is sent into a link arrives before a while has passed."""
-        links = self._world.network.links()
-        _, _, link = links[self._stream.draw(len(links))]
-        link.clogged_until_ns = self._world.loop.now_ns + between(self._stream, 50, 3_000) * _MS
+        network = self._world.network
+        links = network.links()
+        source, target, _ = links[self._stream.draw(len(links))]
+        network.clog(source, target, between(self._stream, 50, 3_000) * _MS)
         return True
 
     # --- clocks ----------------------------------------------------------------------------------------

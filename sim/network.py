@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 from math import log
 from zlib import crc32
 
@@ -211,6 +212,7 @@ class SimConnection:
 
     def stall(self, until_ns: int) -> None:
         """Segments were lost: what is under way to the other end, and what follows, arrives no sooner."""
+        self.network.trace_fault("stall", self, f"{(until_ns - self.network.loop.now_ns) / 1e6:g} ms")
         self._arrivals_due = deque((max(due_ns, until_ns), what) for due_ns, what in self._arrivals_due)
         self._last_arrival_ns = max(self._last_arrival_ns, until_ns)
 
@@ -310,6 +312,7 @@ class SimConnection:
 
     def reset(self) -> None:
         """Both ends lose the connection, as when a machine on the way forgot it."""
+        self.network.trace_fault("reset", self)
         for end in (self, self._other):
             end._arrivals_due.clear()
             end._held.clear()
@@ -427,12 +430,36 @@ class SimNetwork:
 
     # --- faults ----------------------------------------------------------------------------------------
 
-    def cut(self, source: Host, target: Host) -> None:
-        """Nothing gets from one to the other; the way back stays."""
-        self.link(source, target).is_cut = True
+    def cut(self, ones: Sequence[Host], others: Sequence[Host], *, one_way: bool = False) -> None:
+        """Nothing gets from the ones to the others; with `one_way` the way back stays. Who is on both sides
+        reaches itself."""
+        for one, other in product(ones, others):
+            if one is not other:
+                self.link(one, other).is_cut = True
+                if not one_way:
+                    self.link(other, one).is_cut = True
+        if ones and others:
+            self._tell_links("cut", ones, "->" if one_way else "<->", others)
+
+    def uncut(self, one: Host, others: Sequence[Host]) -> None:
+        """These links work again, both ways. What they hold is for the caller to release."""
+        for other in others:
+            self.link(one, other).is_cut = self.link(other, one).is_cut = False
+        self._tell_links("mended", [one], "<->", others)
+
+    def clog(self, source: Host, target: Host, duration_ns: int) -> None:
+        """Nothing that is sent this way arrives before so long has passed."""
+        self.link(source, target).clogged_until_ns = self.loop.now_ns + duration_ns
+        self._trace.add("clog", f"{source.name} -> {target.name} {duration_ns / 1e6:g} ms")
+
+    def _tell_links(self, kind: str, ones: Sequence[Host], way: str, others: Sequence[Host]) -> None:
+        names, far = (" ".join(host.name for host in hosts) for hosts in (ones, others))
+        self._trace.add(kind, f"{names} {way} {far}")
 
     def heal(self) -> None:
         """Undo all cuts and clogs. What was held comes late, each connection after a delay of its own."""
+        if any(link.is_cut or link.clogged_until_ns > self.loop.now_ns for _, _, link in self.links()):
+            self._trace.add("mended", "all links")
         for _, _, link in self.links():
             link.is_cut = False
             link.clogged_until_ns = 0
@@ -479,6 +506,10 @@ class SimNetwork:
     def reads_before_reset(self) -> bool:
         """What had arrived unread before a reset is read, as Linux lets it be, unless a write fails first."""
         return self.stream.draw(2) == 1
+
+    def trace_fault(self, kind: str, end: SimConnection, *more: str) -> None:
+        """Something befalls a connection."""
+        self._trace.add(kind, " ".join((f"{end.host.name} -> {end.other.host.name}", *more)))
 
     def trace_arrival(self, end: SimConnection, what: bytes | End) -> None:
         if isinstance(what, bytes):

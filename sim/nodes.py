@@ -155,12 +155,14 @@ class SimNode:
 
     def set_wall(self, shift_ms: int) -> None:
         """The machine's wall clock is off by so much from now on."""
+        self._around.trace.add("clock", f"{self.name} off by {shift_ms / 3_600_000:g} h")
         self.wall_shift_ms = shift_ms
         if self._clock is not None:
             self._clock.wall_shift_ms = shift_ms
 
     def set_drift(self, drift_ppm: int) -> None:
         """The machine's clock runs faster by so much from now on."""
+        self._around.trace.add("clock", f"{self.name} faster by {drift_ppm / 10_000:g} %")
         self.drift_ppm = drift_ppm
         if self._clock is not None:
             self._clock.set_drift(drift_ppm)

@@ -244,8 +244,7 @@ def _table(world: World) -> list[str]:
     """Every replica with its log, and every partition as committed."""
     lines = []
     for index, row in world.partitions():
-        name = clients.partition_at(index)
-        lines.append(f"  {name.topic}-{name.partition} {row}")
+        lines.append(f"  {clients.name_at(index)} {row}")
         for broker, replica in liveness.replicas_of(world, index):
             lines.append(
                 f"    {broker.name} {replica.role.value} epoch {replica.leader_epoch} "

@@ -155,7 +155,7 @@ def test_a_host_that_came_back_resets_connections_of_its_former_life(two: Two) -
 
 def test_a_cut_holds_bytes_back_and_they_arrive_in_order_after_the_heal(two: Two) -> None:
     two.connect()
-    two.network.cut(two.client, two.server)
+    two.network.cut([two.client], [two.server])
     two.write(b"a")
     two.pass_time(1_000)
     two.write(b"b")
@@ -169,7 +169,7 @@ def test_a_cut_holds_bytes_back_and_they_arrive_in_order_after_the_heal(two: Two
 
 def test_a_one_way_cut_leaves_the_way_back(two: Two) -> None:
     two.connect()
-    two.network.cut(two.client, two.server)
+    two.network.cut([two.client], [two.server], one_way=True)
     assert two.far.connection is not None
     two.server_process.call(two.far.connection.write, [b"back"])
     two.pass_time(10)
@@ -180,7 +180,7 @@ def test_a_one_way_cut_leaves_the_way_back(two: Two) -> None:
 
 def test_an_end_that_a_cut_held_back_arrives_after_the_heal(two: Two) -> None:
     two.connect()
-    two.network.cut(two.server, two.client)
+    two.network.cut([two.server], [two.client])
     kill(two)
     two.pass_time(1_000)
     assert two.near.lost == []
@@ -190,7 +190,7 @@ def test_an_end_that_a_cut_held_back_arrives_after_the_heal(two: Two) -> None:
 
 
 def test_an_attempt_outlives_a_short_cut(two: Two) -> None:
-    two.network.cut(two.client, two.server)
+    two.network.cut([two.client], [two.server])
     two.loop.at_ns(two.loop.now_ns + 300 * MS, two.loop.kernel, two.network.heal)
     assert two.connect().peer == f"server:{PORT}"
 
