@@ -19,6 +19,9 @@ from cli.sim_model_command import parse_seeds
 from cli.sim_options import recipe_of, story_options
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from sim.artifact import Artifact
     from sim.rows import Row
     from sim.story import Recipe
 
@@ -206,20 +209,21 @@ def _record(total: dict[str, Any]) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
 def replay(file: str) -> None:
     """Play a kept run again from its tape. Exit 1 when a property is violated."""
-    from sim.artifact import BadArtifact, commit, load
+    from sim.artifact import BadArtifact, commit
     from sim.recording import record
     from sim.swarm import page_of
 
     try:
-        kept = load(Path(file))
+        kept, as_it_was = _kept(Path(file))
     except BadArtifact as error:
         raise click.UsageError(str(error)) from error
-    recording = record(kept.story, kept.tape)
-    result = recording.result
-    if result.violation is None:
-        click.echo(result.as_text())
-    else:
-        click.echo(page_of(recording, f"holdfast sim replay {file}"))
+    with as_it_was:
+        recording = record(kept.story, kept.tape)
+        result = recording.result
+        if result.violation is None:
+            click.echo(result.as_text())
+        else:
+            click.echo(page_of(recording, f"holdfast sim replay {file}", kept.mutant))
     if result.trace_hash == kept.trace_hash:
         click.echo("the same run as the one that was kept", err=True)
     else:
@@ -247,7 +251,7 @@ def shrink(file: str, replays: int, to: str | None) -> None:
 
     Exit 1 when it does not fail any more.
     """
-    from sim.artifact import BadArtifact, load, save
+    from sim.artifact import BadArtifact, save
     from sim.recording import record
     from sim.shrink import NotFailing
     from sim.shrink import shrink as make_smaller
@@ -256,14 +260,28 @@ def shrink(file: str, replays: int, to: str | None) -> None:
     path = Path(file)
     target = path.with_suffix(".small.json") if to is None else Path(to)
     try:
-        kept = load(path)
+        kept, as_it_was = _kept(path)
         if kept.violation is None:
             raise BadArtifact(f"{file} is a run in which every property held")
-        small = make_smaller(kept, replays, lambda line: click.echo(line, err=True))
     except BadArtifact as error:
         raise click.UsageError(str(error)) from error
-    except NotFailing as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    save(small, target)
-    click.echo(page_of(record(small.story, small.tape), f"holdfast sim replay {target}"))
+    with as_it_was:
+        try:
+            small = make_smaller(kept, replays, lambda line: click.echo(line, err=True))
+        except NotFailing as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(1)
+        save(small, target)
+        page = page_of(record(small.story, small.tape), f"holdfast sim replay {target}", small.mutant)
+    click.echo(page)
+
+
+def _kept(path: Path) -> "tuple[Artifact, AbstractContextManager[None]]":
+    """A kept run, and the code that it was a run of: with its mutant. Raises: BadArtifact."""
+    from sim.artifact import BadArtifact, load
+    from sim.mutants.table import MUTANTS, broken_by
+
+    kept = load(path)
+    if kept.mutant and kept.mutant not in MUTANTS:
+        raise BadArtifact(f"{path} is a run with the mutant {kept.mutant}, which this version does not have")
+    return kept, broken_by(kept.mutant)

@@ -41,6 +41,8 @@ class Artifact:
     steps: int
     commit: str
     python: str
+    #: the name of the mutant that was in the code; empty: none
+    mutant: str = ""
 
     @property
     def property_name(self) -> str | None:
@@ -57,10 +59,17 @@ def name_of(violation: str | None) -> str | None:
     return None if violation is None else violation.split(maxsplit=1)[0].rstrip(":") if violation else "bug"
 
 
-def artifact_of(story: Story, tape: Tape, result: Result) -> Artifact:
+def artifact_of(story: Story, tape: Tape, result: Result, mutant: str = "") -> Artifact:
     """The run that just ended."""
     return Artifact(
-        story, tape, result.violation, result.trace_hash, result.handles, commit(), platform.python_version()
+        story=story,
+        tape=tape,
+        violation=result.violation,
+        trace_hash=result.trace_hash,
+        steps=result.handles,
+        commit=commit(),
+        python=platform.python_version(),
+        mutant=mutant,
     )
 
 
@@ -96,6 +105,7 @@ def save(artifact: Artifact, path: Path) -> None:
         "steps": artifact.steps,
         "commit": artifact.commit,
         "python": artifact.python,
+        "mutant": artifact.mutant,
         "tape": {label: _packed(values) for label, values in sorted(artifact.tape.items())},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,6 +136,7 @@ def load(path: Path) -> Artifact:
             steps=row["steps"],
             commit=row["commit"],
             python=row["python"],
+            mutant=row.get("mutant", ""),
         )
     except (OSError, ValueError, TypeError, KeyError, zlib.error) as error:
         raise BadArtifact(f"{path} is no run of the simulator: {error!r}") from error

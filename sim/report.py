@@ -3,23 +3,36 @@
 Owns the words and what fits on one page. Plays nothing and decides nothing.
 """
 
+import inspect
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
 from typing import Any
 
 from sim.artifact import Artifact, name_of
+from sim.checkers.all import PROPERTIES
+from sim.checks import RULES
+from sim.clients import name_at
+from sim.loop import START_NS
 from sim.recording import Recording, first_event_that_differs
 from sim.rows import Row
 
 _WIDTH = 160
 _EVENTS = 40
-_STORY = 30
+_STORY = 40
+#: lines of what is told of a violation
+_TOLD = 5
 _WAITING = 16
 _ERRORS = 6
-#: kinds of events that tell what befell the cluster
+#: kinds of events that tell what befell the cluster: processes, links, clocks, disks, operators
 _BEFALLS = frozenset(
-    ("fault", "point", "kill", "power", "boot", "exit", "stop", "pause", "resume", "truncate", "heal")
+    "fault skipped point heal act kill power boot exit stop pause resume cut clog stall reset mended clock "
+    "hang slow flip restore dirfault dirmended diskfault truncate".split()
 )
+#: as properties name the partition that they speak of
+_PARTITION = re.compile(r" partition ([0-9]+): ")
 
 
 def failure_page(
@@ -33,24 +46,58 @@ def failure_page(
     result, story = recording.result, recording.story
     lines = [
         f"{name_of(result.violation)} violated by seed {story.seed}",
-        f"  {result.violation}",
+        *_indented(wrap(str(result.violation), _WIDTH - 2)[:_TOLD]),
+        *_meaning(str(result.violation)),
         f"  again:   {again}",
         f"  at:      step {result.handles}, {result.simulated_seconds:.6f} simulated seconds",
         f"  trace:   {result.trace_hash}",
-        f"  code:    commit {kept.commit}, Python {kept.python}",
+        f"  code:    commit {kept.commit}, Python {kept.python}" + _broken(kept.mutant),
         f"  band:    {story.told()}",
     ]
     if defect is not None:
         lines.append(f"  DEFECT OF THE SIMULATOR: a second play of this story parts from the first: {defect}")
     lines += ["replicas:", *result.replicas]
     lines += _parting(recording.events, neighbour)
-    befell = [line for line in recording.events if line.split(" ", 2)[1] in _BEFALLS]
-    lines += [f"what befell it ({min(_STORY, len(befell))} of {len(befell)}):", *_indented(befell[-_STORY:])]
+    befell = _befell(recording.events, str(result.violation))
+    head = f"what befell it, at which second (the last {min(_STORY, len(befell))} of {len(befell)}):"
+    lines += [head, *_indented(befell[-_STORY:])]
     lines += [f"last {_EVENTS} events:", *_indented(recording.events[-_EVENTS:])]
     lines += ["waiting:", *_waiting(result.pending)]
     if result.errors:
         lines += ["errors logged:", *_indented(result.errors[-_ERRORS:])]
     return "\n".join(line[:_WIDTH] for line in lines)
+
+
+def _meaning(violation: str) -> list[str]:
+    """What the property says, and where it is checked; nothing for what has no class or function."""
+    known: dict[str, Any] = {one.__name__: one for one in PROPERTIES} | RULES
+    found = next((known[word] for word in violation.replace(":", " ").split()[:2] if word in known), None)
+    if found is None:
+        return []
+    place = f"{found.__module__.replace('.', '/')}.py, {found.__name__}"
+    return [f"  says:    {' '.join((inspect.getdoc(found) or '').split())}", f"  checked: {place}"]
+
+
+def _befell(events: Sequence[str], violation: str) -> list[str]:
+    """What happened to the cluster, and to the partition in question; in seconds from the beginning. The same
+    thing several times at one instant is one line."""
+    found = _PARTITION.search(violation)
+    decided = f" holdfast.controller: {name_at(int(found[1]))}: " if found else None
+    kept = [
+        line.split(" ", 1)
+        for line in events
+        if line.split(" ", 2)[1] in _BEFALLS or (decided is not None and decided in line)
+    ]
+    lines = []
+    for (when, what), same in groupby(kept):
+        count = len(list(same))
+        times = f" ({count} times)" if count > 1 else ""
+        lines.append(f"{(int(when) - START_NS) / 1e9:9.6f} {what}{times}")
+    return lines
+
+
+def _broken(mutant: str) -> str:
+    return f", broken on purpose by the mutant {mutant}" if mutant else ""
 
 
 def _parting(events: Sequence[str], neighbour: tuple[str, list[str]] | None) -> list[str]:

@@ -60,7 +60,7 @@ class Shrinker:
             return False
         if not may_grow and result.handles > _GROWS_AT_MOST * self.best.steps:
             return False
-        self.best = artifact_of(story, recording.tape, result)
+        self.best = artifact_of(story, recording.tape, result, self.best.mutant)
         self.tell(f"{self.replays} replays: {what}; {_size_told(self.best)}")
         return True
 

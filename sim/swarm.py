@@ -131,9 +131,12 @@ def keep_seed(recipe: Recipe, seed: str, folder: Path | None) -> str:
     return page
 
 
-def page_of(recording: Recording, again: str) -> str:
-    """The page about a recorded run that failed; plays it once more, and neighbours of it."""
-    kept = artifact_of(recording.story, recording.tape, recording.result)
+def page_of(recording: Recording, again: str, mutant: str = "") -> str:
+    """The page about a recorded run that failed; plays it once more, and neighbours of it.
+
+    `mutant`: the name of the one that is in the code meanwhile.
+    """
+    kept = artifact_of(recording.story, recording.tape, recording.result, mutant)
     # From the tape in both cases: the seed's generators are not part of the comparison then.
     defect = difference(_as_replayed(recording), record(recording.story, recording.tape))
     neighbour = shrink.passing_neighbour(kept, _NEIGHBOURS)

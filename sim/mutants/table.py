@@ -1,5 +1,8 @@
 """All mutants: importing the modules that define them fills the table."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sim.mutants import (
     answering,
     clients,
@@ -16,7 +19,7 @@ from sim.mutants import (
 )
 from sim.mutants.mutant import MUTANTS
 
-__all__ = ["MUTANTS", "PARTS"]
+__all__ = ["MUTANTS", "PARTS", "broken_by"]
 
 _MODULES = (
     replication,
@@ -57,3 +60,13 @@ PARTS = dict(
 # In the order of the parts, whichever module was imported first.
 for _one in sorted(MUTANTS.values(), key=lambda one: list(PARTS).index(one.part)):
     MUTANTS[_one.name] = MUTANTS.pop(_one.name)
+
+
+@contextmanager
+def broken_by(name: str) -> Iterator[None]:
+    """Production code with this mutant in it, inside; as it is when the name is empty. Raises: KeyError."""
+    if not name:
+        yield
+        return
+    with MUTANTS[name].applied():
+        yield

@@ -15,6 +15,7 @@ from broker.partition import Partition
 from cli import sim_mutants_command
 from cli.sim_command import command
 from cli.sim_mutants_command import PAGE, RECORD
+from sim.artifact import load
 from sim.mutants import hunt
 from sim.mutants.mutant import Mutant, Patch
 from sim.mutants.page import page
@@ -121,3 +122,37 @@ def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     assert found["stops-without-flush"].is_killed
     refused = CliRunner().invoke(command, ["mutants", "--recorded", "--only", "wins-without-majority"])
     assert refused.exit_code == 2
+
+
+@pytest.mark.usefixtures("failures_logged")
+def test_a_mutant_is_shown_by_its_seed_kept_and_replayed_as_it_was(tmp_path: Path) -> None:
+    kept = tmp_path / "run.json"
+    ran = CliRunner().invoke(command, ["run", "--mutant", "shows-uncommitted", "--keep", str(kept)])
+    assert ran.exit_code == 1, ran.output
+    seed = VERDICTS["shows-uncommitted"].seed
+    assert f"again:   holdfast sim run --seed {seed} --mutant shows-uncommitted" in ran.output
+    assert "broken on purpose by the mutant shows-uncommitted" in ran.output
+    again = CliRunner().invoke(command, ["replay", str(kept)])
+    assert (again.exit_code, "the same run" in again.output) == (1, True), again.output
+    small = CliRunner().invoke(command, ["shrink", str(kept), "--replays", "1"])
+    assert small.exit_code == 0, small.output
+    assert load(tmp_path / "run.small.json").mutant == "shows-uncommitted"
+    kept.write_text(kept.read_text().replace('"shows-uncommitted"', '"of-yesterday"'))
+    for verb in ("replay", "shrink"):
+        refused = CliRunner().invoke(command, [verb, str(kept)])
+        assert (refused.exit_code, "of-yesterday, which this version" in refused.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--mutant", "no-gates"], "no mutant no-gates; there are: gate-by"),
+        (["--mutant", "no-gate", "--fault-gap-ms", "50"], "leave out --fault-gap-ms"),
+        (["--mutant", "serves-any-epoch"], "no seed is known"),
+        ([], "which --seed?"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_the_reason(arguments: list[str], told: str) -> None:
+    refused = CliRunner().invoke(command, ["run", *arguments])
+    assert refused.exit_code == 2
+    assert told in refused.output

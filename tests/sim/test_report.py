@@ -93,15 +93,19 @@ def test_a_folder_without_rows_and_rows_of_another_version_are_refused(tmp_path:
 
 STORY: Story = Recipe().story("7")
 EVENTS = [
-    "1 boot b1.1",
-    "2 fault kill_leader",
-    "3 kill b1.1",
-    *[f"{number} net 1 b2 100 77" for number in range(4, 60)],
+    "1000000000000 boot b1.1",
+    "1001000000000 fault kill_leader",
+    "1001000000000 kill b1.1",
+    "1001500000000 stall b2 -> c101 900 ms",
+    "1001500000000 stall b2 -> c101 900 ms",
+    "1002000000000 log c101.1 INFO holdfast.controller: t-0: leader 1@0 -> none@1",
+    "1002000000000 log c101.1 INFO holdfast.controller: t-1: leader 1@0 -> none@1",
+    *[f"{number} net 1 b2 100 77" for number in range(1_002_000_000_001, 1_002_000_000_060)],
 ]
 RESULT = Result(
     seed="7",
     shape=STORY.shape,
-    violation="I-8 partition 0: record 3 is gone",
+    violation="I-8 LeaderCandidateCompleteness partition 0: record 3 is gone",
     trace_hash="feedbeef",
     simulated_seconds=2.5,
     handles=4321,
@@ -125,8 +129,11 @@ RECORDING = Recording(STORY, RESULT, {}, {}, EVENTS)
 def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
     page = failure_page(KEPT, RECORDING, "holdfast sim run --seed 7", ("without fault 1", [EVENTS[0]]), None)
     lines = page.splitlines()
-    assert lines[:2] == ["I-8 violated by seed 7", "  I-8 partition 0: record 3 is gone"]
+    told = "  I-8 LeaderCandidateCompleteness partition 0: record 3 is gone"
+    assert lines[:2] == ["I-8 violated by seed 7", told]
     for part in (
+        "says:    Whoever may be elected has everything below the true high watermark.",
+        "checked: sim/checkers/logs.py, LeaderCandidateCompleteness",
         "again:   holdfast sim run --seed 7",
         "step 4321, 2.500000 simulated seconds",
         "feedbeef",
@@ -136,13 +143,19 @@ def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
     ):
         assert part in page, part
     at = lines.index("passes without fault 1; first event that differs is number 1:")
-    assert lines[at + 1 : at + 3] == ["  2 fault kill_leader", "  (its end)"]
+    assert lines[at + 1 : at + 3] == [f"  {EVENTS[1]}", "  (its end)"]
 
 
-def test_the_page_tells_the_faults_apart_from_the_last_events() -> None:
+def test_the_page_tells_what_befell_the_cluster_and_the_partition_apart_from_the_last_events() -> None:
     lines = failure_page(KEPT, RECORDING, "again", None, None).splitlines()
-    at = lines.index("what befell it (3 of 3):")
-    assert lines[at + 1 : at + 4] == [f"  {event}" for event in EVENTS[:3]]
+    at = lines.index("what befell it, at which second (the last 5 of 5):")
+    assert lines[at + 1 : at + 6] == [
+        "   0.000000 boot b1.1",
+        "   1.000000 fault kill_leader",
+        "   1.000000 kill b1.1",
+        "   1.500000 stall b2 -> c101 900 ms (2 times)",
+        "   2.000000 log c101.1 INFO holdfast.controller: t-0: leader 1@0 -> none@1",
+    ]
     at = lines.index("last 40 events:")
     assert lines[at + 1 : at + 41] == [f"  {event}" for event in EVENTS[-40:]]
     assert any(line.startswith("no neighbour passes") for line in lines)
@@ -155,6 +168,21 @@ def test_waiting_tasks_are_told_by_the_place_where_they_wait() -> None:
         "  raft/driver.py:20 tick: c101.1",
         "  broker/server.py:10 serve: b1.1, b2.1 (2)",
     ]
+
+
+def test_a_long_violation_is_told_on_several_lines_and_a_rule_of_the_history_is_explained_too() -> None:
+    told = f"doubled: 1 rows, e.g. {'a row of many words ' * 20}".strip()
+    recording = replace(RECORDING, result=replace(RESULT, violation=told))
+    lines = failure_page(replace(KEPT, violation=told), recording, "again", None, None).splitlines()
+    assert lines[0] == "doubled violated by seed 7"
+    at = next(number for number, line in enumerate(lines) if line.startswith("  says:"))
+    assert " ".join(line.strip() for line in lines[1:at]) == told
+    assert lines[at + 1] == "  checked: sim/checks.py, doubled"
+
+
+def test_a_page_about_a_mutant_says_so() -> None:
+    page = failure_page(replace(KEPT, mutant="no-gate"), RECORDING, "again", None, None)
+    assert "code:    commit c0ffee, Python 3.11.7, broken on purpose by the mutant no-gate" in page
 
 
 def test_two_plays_that_differ_are_told_as_a_defect_of_the_simulator() -> None:
