@@ -2,7 +2,8 @@
 
 Owns the named streams. A stream draws only for its own purpose, so one more draw of the network moves nothing
 in the schedule. Zero is always the simplest choice: first in line, no fault, least delay. A tape that ends
-goes on with zeros, so a tape may be cut and edited freely (verification §3.3, §3.7).
+goes on with zeros, and among equals with each in turn (a partition that nobody writes to would be a failure
+of its own), so a tape may be cut and edited freely (verification §3.3, §3.7).
 """
 
 import random
@@ -15,7 +16,10 @@ class Stream(Protocol):
     """Choices of one kind."""
 
     def draw(self, bound: int) -> int:
-        """An integer in [0, bound)."""
+        """An integer in [0, bound), zero the simplest."""
+
+    def draw_alike(self, bound: int) -> int:
+        """As `draw`, but none is simpler than another: behind the end of a tape they come in turn."""
 
 
 class SeededStream:
@@ -29,6 +33,8 @@ class SeededStream:
 
     def draw(self, bound: int) -> int:
         return int(self._random() * bound)
+
+    draw_alike = draw
 
 
 class RecordedStream:
@@ -47,16 +53,20 @@ class RecordedStream:
         self.values.append(value)
         return value
 
+    draw_alike = draw
+
 
 class ReplayedStream:
     """Reads what was drawn; a value that an edit made too large is taken modulo its bound."""
 
-    __slots__ = ("_values", "position")
+    __slots__ = ("_turns", "_values", "position")
 
     def __init__(self, values: "array[int]") -> None:
         self._values = values
         #: so many were read
         self.position = 0
+        #: so many choices among equals were made behind the end
+        self._turns = 0
 
     def draw(self, bound: int) -> int:
         position = self.position
@@ -65,6 +75,12 @@ class ReplayedStream:
         self.position = position + 1
         value = self._values[position]
         return value if value < bound else value % bound
+
+    def draw_alike(self, bound: int) -> int:
+        if self.position < len(self._values):
+            return self.draw(bound)
+        self._turns += 1
+        return self._turns % bound
 
 
 #: {label: values}: all that a run was free to choose

@@ -186,7 +186,7 @@ def producer(
             try:
                 for _ in range(between(work, 1, 3)):
                     pseq, value = ledger.next_value(40 + work.draw(200))
-                    place = load.places[work.draw(len(load.places))]
+                    place = load.places[work.draw_alike(len(load.places))]
                     if place in load.resting:
                         continue
                     topic, index = partition_at(place)

@@ -18,6 +18,7 @@ from sim.clients import name_at
 from sim.loop import START_NS
 from sim.recording import Recording, first_event_that_differs
 from sim.rows import Row
+from sim.shrink import Neighbour
 
 _WIDTH = 160
 _EVENTS = 40
@@ -39,10 +40,10 @@ def failure_page(
     kept: Artifact,
     recording: Recording,
     again: str,
-    neighbour: tuple[str, list[str]] | None,
+    neighbour: Neighbour | None,
     defect: str | None,
 ) -> str:
-    """One page. `again`: how to play it; `neighbour`: a run that passes, in words, and its events."""
+    """One page. `again`: how to play it; `neighbour`: a run that gets past the place where this one fails."""
     result, story = recording.result, recording.story
     lines = [
         f"{name_of(result.violation)} violated by seed {story.seed}",
@@ -84,32 +85,39 @@ def _befell(events: Sequence[str], violation: str) -> list[str]:
     found = _PARTITION.search(violation)
     decided = f" holdfast.controller: {name_at(int(found[1]))}: " if found else None
     kept = [
-        line.split(" ", 1)
+        line
         for line in events
         if line.split(" ", 2)[1] in _BEFALLS or (decided is not None and decided in line)
     ]
     lines = []
-    for (when, what), same in groupby(kept):
+    for line, same in groupby(kept):
         count = len(list(same))
-        times = f" ({count} times)" if count > 1 else ""
-        lines.append(f"{(int(when) - START_NS) / 1e9:9.6f} {what}{times}")
+        lines.append(_at_second(line) + (f" ({count} times)" if count > 1 else ""))
     return lines
+
+
+def _at_second(event: str) -> str:
+    """The event with its time in seconds from the beginning."""
+    when, what = event.split(" ", 1)
+    return f"{(int(when) - START_NS) / 1e9:9.6f} {what}"
 
 
 def _broken(mutant: str) -> str:
     return f", broken on purpose by the mutant {mutant}" if mutant else ""
 
 
-def _parting(events: Sequence[str], neighbour: tuple[str, list[str]] | None) -> list[str]:
-    """Where a run that passes goes another way."""
+def _parting(events: Sequence[str], neighbour: Neighbour | None) -> list[str]:
+    """Where a run that gets past this place goes another way."""
     if neighbour is None:
-        return ["no neighbour passes: leaving out any one of the last faults changes nothing"]
-    words, others = neighbour
-    found = first_event_that_differs(list(events), others)
+        return ["no neighbour: leaving out any one of the last faults changes nothing"]
+    faults = [line for line in events if line.split(" ", 2)[1] == "fault"]
+    end = "passes" if neighbour.fails_at_s is None else f"does not fail before {neighbour.fails_at_s:.6f}"
+    head = f"without {_at_second(faults[neighbour.fault]).strip()} it {end}"
+    found = first_event_that_differs(list(events), neighbour.events)
     if found is None:
-        return [f"passes {words}, by the same events"]
+        return [f"{head}, by the same events"]
     number, here, there = found
-    return [f"passes {words}; first event that differs is number {number}:", *_indented([here, there])]
+    return [f"{head}; the first event that differs is number {number}:", *_indented([here, there])]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ first come, first served. Every try is a replay of an edited tape, in which zero
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,8 @@ _COUNTS = ("topics", "partitions", "producers", "readers")
 _SHORTEST_S = 0.5
 #: a run of least delays gets more done in its time; by more than this much it is no simpler
 _GROWS_AT_MOST = 1.5
+#: a run without one of the faults that fails so much later got past the place
+_PAST_S = 1.0
 
 
 @dataclass(slots=True)
@@ -163,18 +165,29 @@ def without_gaps(tape: Tape) -> Tape:
     return {**moved, _FAULTS: kept}
 
 
-def passing_neighbour(artifact: Artifact, budget: int) -> tuple[str, list[str]] | None:
-    """The run without one of its last faults, when that passes: (in words, its events)."""
-    for number, tape in _neighbours(artifact.tape, budget):
-        recording = record(artifact.story, tape)
-        if recording.result.violation is None:
-            return f"without fault {number}", recording.events
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A failing run without one of its faults, which gets past the place where that fails."""
+
+    #: of the faults that were played, counted from 0
+    fault: int
+    events: list[str]
+    #: the simulated second at which it fails too; None: never
+    fails_at_s: float | None
+
+
+def passing_neighbour(artifact: Artifact, failed_at_s: float, budget: int) -> Neighbour | None:
+    """The run without the last fault that it needed to fail at that second. Behind it no faults are played,
+    but when all is healed the same thing may still come to light."""
+    played = played_faults(artifact.tape)
+    for fault in reversed(range(max(0, len(played) - budget), len(played))):
+        recording = record(artifact.story, without_faults(artifact.tape, [played[fault]]))
+        result = recording.result
+        if result.violation is None:
+            return Neighbour(fault, recording.events, None)
+        if result.simulated_seconds > failed_at_s + _PAST_S:
+            return Neighbour(fault, recording.events, result.simulated_seconds)
     return None
-
-
-def _neighbours(tape: Tape, count: int) -> Iterator[tuple[int, Tape]]:
-    for number in reversed(played_faults(tape)[-count:] if count else []):
-        yield number, without_faults(tape, [number])
 
 
 def _size(artifact: Artifact) -> tuple[int, float, tuple[int, ...], int, int, int]:

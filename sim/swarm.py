@@ -28,7 +28,7 @@ from sim.story import Recipe
 TWICE_ONE_IN = 100
 #: of a traceback
 _LINES_OF_ERROR = 4
-#: replays that look for a neighbour of a failing run which passes
+#: replays that look for a neighbour of a failing run which gets past it
 _NEIGHBOURS = 6
 
 
@@ -139,7 +139,7 @@ def page_of(recording: Recording, again: str, mutant: str = "") -> str:
     kept = artifact_of(recording.story, recording.tape, recording.result, mutant)
     # From the tape in both cases: the seed's generators are not part of the comparison then.
     defect = difference(_as_replayed(recording), record(recording.story, recording.tape))
-    neighbour = shrink.passing_neighbour(kept, _NEIGHBOURS)
+    neighbour = shrink.passing_neighbour(kept, recording.result.simulated_seconds, _NEIGHBOURS)
     return failure_page(kept, recording, again, neighbour, defect)
 
 

@@ -29,6 +29,15 @@ def test_an_edited_tape_goes_on_with_the_simplest_choice() -> None:
     assert [net.draw(10), net.draw(8), net.draw(10), edited.stream("sched").draw(3)] == [5, 100 % 8, 0, 0]
 
 
+def test_among_equals_each_has_its_turn_behind_the_end_of_a_tape() -> None:
+    work = Choices("7", tape={"work": array("Q", [2, 9])}).stream("work")
+    assert [work.draw_alike(3) for _ in range(6)] == [2, 9 % 3, 1, 2, 0, 1]
+    assert work.draw(3) == 0
+    seeded, recording = Choices("7").stream("work"), Choices("7", record=True)
+    assert [seeded.draw(9) for _ in range(9)] == [recording.stream("work").draw_alike(9) for _ in range(9)]
+    assert len(recording.tape()["work"]) == 9
+
+
 def test_the_tape_of_a_replay_holds_what_was_read_of_it() -> None:
     replayed = Choices("7", tape={"net": array("Q", [5, 100]), "disk": array("Q", [1])})
     replayed.stream("net").draw(10)

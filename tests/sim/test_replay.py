@@ -50,6 +50,13 @@ def test_the_command_tells_a_run_that_is_the_same_from_another(kept: Artifact, t
     assert "that was commit ffffffffffff" in other.output
 
 
+def test_a_tape_may_end_early_and_a_story_without_choices_keeps_every_promise() -> None:
+    """Once all was written to the first partition then, and the others were found to be dead."""
+    story = replace(SHORT, shape=replace(SHORT.shape, partitions=3, topics=2))
+    result = play(story, {})
+    assert result.violation is None, result.as_text()
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

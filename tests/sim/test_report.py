@@ -12,6 +12,7 @@ from sim.recording import Recording
 from sim.report import HEADS, cells, failure_page, summary
 from sim.rows import BadRows, Row, broken_row, read_rows, sums, to_line
 from sim.run import Result
+from sim.shrink import Neighbour
 from sim.story import Recipe, Story
 
 ROW = Row(
@@ -127,7 +128,7 @@ RECORDING = Recording(STORY, RESULT, {}, {}, EVENTS)
 
 
 def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
-    page = failure_page(KEPT, RECORDING, "holdfast sim run --seed 7", ("without fault 1", [EVENTS[0]]), None)
+    page = failure_page(KEPT, RECORDING, "holdfast sim run --seed 7", Neighbour(0, [EVENTS[0]], None), None)
     lines = page.splitlines()
     told = "  I-8 LeaderCandidateCompleteness partition 0: record 3 is gone"
     assert lines[:2] == ["I-8 violated by seed 7", told]
@@ -142,7 +143,9 @@ def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
         "  b1.1 ERROR gone",
     ):
         assert part in page, part
-    at = lines.index("passes without fault 1; first event that differs is number 1:")
+    at = lines.index(
+        "without 1.000000 fault kill_leader it passes; the first event that differs is number 1:"
+    )
     assert lines[at + 1 : at + 3] == [f"  {EVENTS[1]}", "  (its end)"]
 
 
@@ -158,7 +161,7 @@ def test_the_page_tells_what_befell_the_cluster_and_the_partition_apart_from_the
     ]
     at = lines.index("last 40 events:")
     assert lines[at + 1 : at + 41] == [f"  {event}" for event in EVENTS[-40:]]
-    assert any(line.startswith("no neighbour passes") for line in lines)
+    assert any(line.startswith("no neighbour:") for line in lines)
 
 
 def test_waiting_tasks_are_told_by_the_place_where_they_wait() -> None:
@@ -191,6 +194,6 @@ def test_two_plays_that_differ_are_told_as_a_defect_of_the_simulator() -> None:
     assert "stream net: 3 and 4 draws" in page
 
 
-def test_a_neighbour_that_passes_by_the_same_events_is_told_so() -> None:
-    page = failure_page(KEPT, RECORDING, "again", ("without fault 1", EVENTS), None)
-    assert "passes without fault 1, by the same events" in page
+def test_a_neighbour_that_fails_later_or_by_the_same_events_is_told_so() -> None:
+    page = failure_page(KEPT, RECORDING, "again", Neighbour(0, EVENTS, 9.25), None)
+    assert "fault kill_leader it does not fail before 9.250000, by the same events" in page

@@ -73,11 +73,27 @@ def test_a_run_that_does_not_fail_any_more_is_not_shrunk(
 
 def test_the_neighbour_that_passes_lacks_the_fault_that_decides(failing: Artifact) -> None:
     one_kill = shrink(failing, 20)
-    found = passing_neighbour(one_kill, 3)
+    found = passing_neighbour(one_kill, 1.0, 3)
     assert found is not None
-    words, events = found
-    assert words == f"without fault {played_faults(one_kill.tape)[0]}"
-    assert not any(" kill b" in event for event in events)
+    assert (found.fault, found.fails_at_s) == (0, None)
+    assert not any(" kill b" in event for event in found.events)
+
+
+def test_a_neighbour_may_fail_too_but_not_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = replace(STORY, seconds=8.0, plan=Plan(gap_ms=2_500, only=("kill_broker",)))
+    monkeypatch.setattr(sim_run, "all_properties", list)
+    whole = record(story)  # with the kills behind the one that will be too many
+    monkeypatch.setattr(sim_run, "all_properties", lambda: [NoBrokerEnds()])
+    failing = record(story, whole.tape).result
+    kept = artifact_of(story, whole.tape, failing)
+    count = len(played_faults(whole.tape))
+    assert count > 2
+    found = passing_neighbour(kept, failing.simulated_seconds, count)
+    assert found is not None
+    assert found.fault == 0
+    assert found.fails_at_s is not None
+    assert passing_neighbour(kept, found.fails_at_s - 0.5, count) is None, "half a second is as soon"
+    assert passing_neighbour(kept, failing.simulated_seconds, count - 1) is None, "the others come later"
 
 
 def test_a_fault_is_left_out_by_its_number_and_the_others_draw_what_they_drew() -> None:
