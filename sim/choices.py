@@ -137,6 +137,12 @@ def one_in(stream: Stream, count: int) -> bool:
     return count > 0 and stream.draw(count) == count - 1
 
 
+def evenly(stream: Stream, low: int, high: int) -> int:
+    """An integer in [low, high], none simpler than another: of what should go on as usual behind the end of a
+    tape."""
+    return low + stream.draw_alike(high - low + 1)
+
+
 def between(stream: Stream, low: int, high: int) -> int:
     """An integer in [low, high]; low is the simplest."""
     return low + stream.draw(high - low + 1)

@@ -12,7 +12,7 @@ from client.consumer import Consumer, ConsumerConfig
 from client.errors import ClientError
 from client.producer import Producer, ProducerConfig
 from runtime.api import Runtime
-from sim.choices import Stream, between, one_in
+from sim.choices import Stream, evenly, one_in
 from sim.clients import REMADE, Load
 
 _PARTITIONS_MAX = 3
@@ -32,7 +32,7 @@ def remaker(load: Load, work: Stream, replicas: int) -> Callable[[Runtime], obje
             await _attempt(
                 admin.create_topic(REMADE, count, replicas, configs=_CONFIGS, timeout_ms=_TIMEOUT_MS)
             )
-            await runtime.clock.sleep(between(work, 300, 5_000))
+            await runtime.clock.sleep(evenly(work, 300, 5_000))
             await _attempt(admin.delete_topic(REMADE, timeout_ms=_TIMEOUT_MS))
             await runtime.clock.sleep(work.draw(300) if one_in(work, 2) else 0)
         admin.close()
@@ -50,7 +50,7 @@ def churning_producer(load: Load, work: Stream, acks: int) -> Callable[[Runtime]
         producer = Producer(runtime, config)
         await producer.start()
         while not load.is_over:
-            await runtime.clock.sleep(5 + work.draw(200))
+            await runtime.clock.sleep(evenly(work, 5, 204))
             index = work.draw(_PARTITIONS_MAX)
             await _attempt(producer.send(REMADE, bytes(20 + work.draw(200)), partition=index))
         await producer.close(timeout_ms=10_000)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from client.consumer import Consumer, ConsumerConfig
 from client.errors import ClientError
 from runtime.api import Clock, Runtime
-from sim.choices import Stream, between, one_in
+from sim.choices import Stream, between, evenly, one_in
 from sim.clients import Load, Polled, partition_at, polled_of
 
 _POLLS_MAX = 40
@@ -92,14 +92,14 @@ class _Walk:
         consumer.assign(partition_at(place) for place in places)
         for place in places:
             self._begin(place, None if self._goes_to_end else 0)
-        for _ in range(between(work, 5, _POLLS_MAX)):
+        for _ in range(evenly(work, 5, _POLLS_MAX)):
             if load.is_read:
                 return
             if one_in(work, 4):
                 self._move(places[work.draw(len(places))])
             if one_in(work, 30):  # what it has fetched ahead may be deleted meanwhile
                 await self._clock.sleep(between(work, 300, 4_000))
-            for record in await consumer.poll(max_records=1 + work.draw(50), timeout_ms=300):
+            for record in await consumer.poll(max_records=evenly(work, 1, 50), timeout_ms=300):
                 polled = polled_of(record)
                 self._now[polled.partition].polled.append(polled)
                 self._read[polled.partition] = max(self._read.get(polled.partition, 0), polled.offset + 1)
