@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,18 @@ def test_a_mutant_is_shown_by_its_seed_kept_and_replayed_as_it_was(tmp_path: Pat
     for verb in ("replay", "shrink"):
         refused = CliRunner().invoke(command, [verb, str(kept)])
         assert (refused.exit_code, "of-yesterday, which this version" in refused.output) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("failures_logged")
+def test_the_page_that_the_documentation_reads_is_the_one_that_is_shown() -> None:
+    text = (PAGE.parent / "simulation.md").read_text(encoding="utf-8")
+    (name,) = re.findall("--mutant ([a-z-]+)", text)
+    (neighbour,) = re.findall("`(without [^`]* it passes)`", text)
+    ran = CliRunner().invoke(command, ["run", "--mutant", name])
+    assert neighbour in ran.output
+    for event in ("power b3", "boot b3.2", "kill b2.1", "the session of broker 3 ended", "A-8 CleanIsTruth"):
+        assert event in ran.output, event
 
 
 @pytest.mark.parametrize(
