@@ -453,8 +453,8 @@ class SimNetwork:
         self._trace.add("clog", f"{source.name} -> {target.name} {duration_ns / 1e6:g} ms")
 
     def _tell_links(self, kind: str, ones: Sequence[Host], way: str, others: Sequence[Host]) -> None:
-        names, far = (" ".join(host.name for host in hosts) for hosts in (ones, others))
-        self._trace.add(kind, f"{names} {way} {far}")
+        far = [host.name for host in others if list(ones) != [host]]
+        self._trace.add(kind, f"{' '.join(host.name for host in ones)} {way} {' '.join(far)}")
 
     def heal(self) -> None:
         """Undo all cuts and clogs. What was held comes late, each connection after a delay of its own."""

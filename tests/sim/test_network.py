@@ -9,7 +9,7 @@ import pytest
 from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
 from sim.choices import Choices
 from sim.loop import Process, SimLoop, make_loop
-from sim.network import Host, ProcessNetwork, SimNetwork
+from sim.network import Host, ProcessNetwork, SimConnection, SimNetwork
 from sim.trace import Trace
 
 MS = 1_000_000
@@ -176,6 +176,30 @@ def test_a_one_way_cut_leaves_the_way_back(two: Two) -> None:
     assert two.near.received == b"back"
     with pytest.raises(ConnectTimeout):
         two.connect()
+
+
+def test_the_trace_tells_whom_a_fault_hits(two: Two) -> None:
+    two.connect()
+    told: list[str] = []
+    two.network._trace.listener = lambda kind, text: told.append(f"{kind} {text}")
+    two.network.cut([two.client], [two.client, two.server])
+    two.network.uncut(two.client, [two.server])
+    two.network.cut([two.server], [two.client], one_way=True)
+    two.network.heal()
+    two.network.heal()
+    two.network.clog(two.server, two.client, 250 * MS)
+    assert isinstance(two.near.connection, SimConnection)
+    two.near.connection.stall(two.loop.now_ns + 30 * MS)
+    two.near.connection.reset()
+    assert told == [
+        "cut client <-> server",
+        "mended client <-> server",
+        "cut server -> client",
+        "mended all links",
+        "clog server -> client 250 ms",
+        "stall client -> server 30 ms",
+        "reset client -> server",
+    ]
 
 
 def test_an_end_that_a_cut_held_back_arrives_after_the_heal(two: Two) -> None:
