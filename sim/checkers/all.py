@@ -85,6 +85,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.LegalRoles,
     quorum.QuorumEpochs,
     quorum.CommittedByMajority,
+    quorum.SupportIsEarned,
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,

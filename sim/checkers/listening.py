@@ -26,9 +26,13 @@ from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.fetch import FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
 from protocol.record_batch import BatchHeader
+from raft.effects import Answered, Received, Reply, SendFailed
+from raft.node import RaftNode
 from sim.checkers.marks import Marks
 from storage.producer_state import KeptBatch
 
@@ -41,6 +45,21 @@ class Judged(NamedTuple):
     result: AppendResult
     #: (its epoch, its last batches), None when it was not known
     known: tuple[int, tuple[KeptBatch, ...]] | None
+
+
+class Support(NamedTuple):
+    """A vote, or a pre-vote, that a voter has granted, and what it was when it was asked."""
+
+    candidate_id: int
+    is_pre_vote: bool
+    #: it leads itself
+    is_leader: bool
+    #: since the leader of its epoch answered a fetch; None when it has not, or a request has failed since
+    silent_ms: int | None
+    #: after so long it need not wait any longer
+    fetch_timeout_ms: int
+    #: the log of the candidate ends before its own
+    is_log_shorter: bool
 
 
 class Heard:
@@ -58,6 +77,7 @@ class Heard:
         "judged",
         "producer_ids",
         "rows",
+        "support",
         "warnings",
     )
 
@@ -85,6 +105,8 @@ class Heard:
         self.warnings: list[str] = []
         #: AlterPartition and registrations, with the image before and after them
         self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
+        #: votes and pre-votes that a voter has granted
+        self.support: list[Support] = []
 
 
 def listen_to_broker(core: Broker, heard: Heard) -> None:
@@ -192,3 +214,58 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
         return effects
 
     core.handle = listen  # type: ignore[method-assign]
+
+
+def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
+    """Note who is supported in an election, and how long ago the leader was heard."""
+    handle = voter.handle
+    #: (epoch, when), of the newest good answer to a fetch
+    leader_heard: tuple[int, int] | None = None
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        nonlocal leader_heard
+        request = event.request if type(event) is Received else None
+        if type(request) is VoteRequest:
+            asked = _asked_for_support(voter, request, leader_heard, now_ms)
+            effects = handle(event, now_ms)
+            if _is_granted(effects, event.token):
+                heard.support.append(asked)
+            return effects
+        effects = handle(event, now_ms)
+        if type(event) is Answered and type(event.response) is FetchResponse:
+            leader_heard = (voter.raft_epoch, now_ms) if _is_leaders(event.response, voter) else None
+        elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
+            leader_heard = None  # which may be evidence that the leader is gone (D9)
+        return effects
+
+    voter.handle = listen  # type: ignore[method-assign]
+
+
+def _asked_for_support(
+    voter: RaftNode, request: VoteRequest, leader_heard: tuple[int, int] | None, now_ms: int
+) -> Support:
+    own = voter.snapshot()
+    is_heard = leader_heard is not None and leader_heard[0] == own.raft_epoch
+    return Support(
+        candidate_id=request.candidate_id,
+        is_pre_vote=request.pre_vote,
+        is_leader=voter.is_leader,
+        silent_ms=now_ms - leader_heard[1] if leader_heard is not None and is_heard else None,
+        fetch_timeout_ms=voter._config.fetch_timeout_ms,
+        is_log_shorter=(request.last_epoch, request.last_epoch_end_offset)
+        < (own.last_epoch, own.log_end_offset),
+    )
+
+
+def _is_leaders(response: FetchResponse, voter: RaftNode) -> bool:
+    """The leader that the voter follows has answered."""
+    if response.error_code != ErrorCode.NONE or not response.partitions:
+        return False
+    row = response.partitions[0]
+    is_of_now = (row.leader_epoch, row.leader_id) == (voter.raft_epoch, voter.leader_id)
+    return is_of_now and row.error_code == ErrorCode.NONE
+
+
+def _is_granted(effects: list[Any], token: int) -> bool:
+    answers = [effect.response for effect in effects if type(effect) is Reply and effect.token == token]
+    return any(type(answer) is VoteResponse and answer.vote_granted for answer in answers)

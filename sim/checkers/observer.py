@@ -18,7 +18,7 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest
 from runtime.api import DiskError
 from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
-from sim.checkers.listening import Heard, listen_to_broker, listen_to_controller
+from sim.checkers.listening import Heard, listen_to_broker, listen_to_controller, listen_to_voter
 from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, has_ended_cleanly
 from sim.checkers.quorum_log import QuorumLog
@@ -82,6 +82,7 @@ class Observer:
         }
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
+        self._on_support = hooks("support_given")
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
         self._on_controller = hooks("controller_answered")
@@ -380,6 +381,8 @@ class Observer:
         core, driver = server.core, server.driver
         if "handle" not in vars(core):
             listen_to_controller(core, heard, self.marks)
+        if driver._node is not None and "handle" not in vars(driver._node):
+            listen_to_voter(driver._node, heard)
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         if heard.warnings:
@@ -390,6 +393,10 @@ class Observer:
             for hook in self._on_handled[type(handled[0])]:
                 hook(self, *handled)
         heard.handled.clear()
+        for support in heard.support:
+            for hook in self._on_support:
+                hook(self, node, support)
+        heard.support.clear()
         now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
         before = self._voters.get(node.node_id)
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:

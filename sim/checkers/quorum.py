@@ -4,6 +4,7 @@ from metadata.image import MetadataImage
 from raft.leadership import Leader
 from raft.member import Snapshot
 from sim.checkers.batches import marks
+from sim.checkers.listening import Support
 from sim.checkers.observer import Observer
 from sim.checkers.views import Property
 from sim.nodes import SimController, SimNode
@@ -106,6 +107,9 @@ class QuorumEpochs(Property):
         assert node.server is not None
         assert node.server.driver._node is not None
         state = node.server.driver._node._member.durable_state
+        voters = {None, *(one.node_id for one in seen.world.controllers)}
+        if not {state.voted_for, state.leader_id} <= voters:
+            seen.broken(self, None, f"{node.name} knows of no such voter: {state}")
         durable = self._durable.get(node.node_id, 0)
         if state.raft_epoch < durable:
             seen.broken(self, None, f"{node.name}: durable epoch {state.raft_epoch} after {durable}")
@@ -117,6 +121,24 @@ class QuorumEpochs(Property):
                 seen.broken(self, None, f"{story} (Q-9)")
         elif (node.node_id, state.raft_epoch) in self._votes:
             seen.broken(self, None, f"{node.name} has forgotten its vote in {state.raft_epoch} (Q-9)")
+
+
+class SupportIsEarned(Property):
+    """K4, K5: nobody supports a candidate whose log ends before its own. A leader grants no pre-vote, and
+    neither does a voter whose fetch its leader has just answered: who comes back from behind a cut disturbs
+    nobody."""
+
+    name = "K4 SupportIsEarned"
+
+    def support_given(self, seen: Observer, node: SimController, support: Support) -> None:
+        what = f"{node.name} supports {support.candidate_id} and"
+        if support.is_log_shorter:
+            seen.broken(self, None, f"{what} has a longer log")
+        if support.is_pre_vote and support.is_leader:
+            seen.broken(self, None, f"{what} leads itself")
+        silent_ms = support.silent_ms
+        if support.is_pre_vote and silent_ms is not None and silent_ms < support.fetch_timeout_ms:
+            seen.broken(self, None, f"{what} has heard its leader {silent_ms} ms ago")
 
 
 class VotesAreDurable(Property):

@@ -15,6 +15,13 @@ from sim.clients import partition_at
 from sim.nodes import SimController
 
 _UNCLEAN = tuple(reason for reason in ElectionReason if reason.is_unclean)
+#: somebody was asked for, or found by comparing logs
+_CHOSEN = (
+    CauseKind.PREFERRED_ASKED,
+    CauseKind.LEADER_BALANCE,
+    CauseKind.DESIGNATED,
+    CauseKind.LOGS_COMPARED,
+)
 _TOLD = re.compile(r"(\S+)-(\d+): .*elected as (\w+); records may be lost")
 
 
@@ -158,8 +165,9 @@ class LogsAreToldAsTheyAre(Property):
 
 class ReasonsAreTrue(Property):
     """R2, R5, R10: what a record says of why the partition has changed is so: who is elected has a reason and
-    nobody else, the sets of the ELR follow the rule that is named, and who was passed over could not lead.
-    People are shown it long afterwards (`holdfast explain`), and elections are counted by it."""
+    nobody else, the sets of the ELR follow the rule that is named, and those who were passed over are told,
+    all of them, with what kept them from leading. People are shown it long afterwards (`holdfast explain`),
+    and elections are counted by it."""
 
     name = "R2 ReasonsAreTrue"
     judges_rows = True
@@ -181,9 +189,24 @@ class ReasonsAreTrue(Property):
         wrong = [
             f"{replica} {why.name}" for replica, why in decision.rejected if not _is_so(change, replica, why)
         ]
+        passed_over = _passed_over(change)
+        if passed_over is not None and passed_over != {replica for replica, _ in decision.rejected}:
+            wrong.append(f"passed over were {sorted(passed_over)}")
         if is_elected != (decision.reason is not None) or not is_so[decision.sets_rule] or wrong:
             told = f"{decision.reason}, {decision.sets_rule}, {decision.rejected}"
             seen.broken(self, index, f"{before} -> {after} is explained by {told}, wrong is {wrong}")
+
+
+def _passed_over(change: Change) -> set[int] | None:
+    """Who comes before the leader by R12: the former one, then the order of assignment; all when nobody
+    leads. None where somebody else has said who shall lead."""
+    if change.decision.cause.kind in _CHOSEN:
+        return None
+    former, leader = change.before.leader, change.after.leader
+    order = [*(() if former is None else (former,)), *change.after.replicas]
+    if leader is None or change.is_unclean_election:
+        return set(order) - {leader}
+    return set(order[: order.index(leader)])
 
 
 def _is_so(change: Change, replica: int, why: Rejection) -> bool:
@@ -202,5 +225,17 @@ def _is_so(change: Change, replica: int, why: Rejection) -> bool:
             return is_leaving or (broker is not None and change.key in broker.offline_replicas)
         case Rejection.NOT_ASSIGNED:
             return replica not in change.after.replicas
-        case Rejection.NOT_IN_ISR | Rejection.NOT_ELIGIBLE | Rejection.UNCLEAN_SHUTDOWN:
-            return replica != change.after.leader
+        case Rejection.NOT_IN_ISR:
+            return replica not in change.after.isr
+        case Rejection.NOT_ELIGIBLE:
+            return replica != change.after.leader and _has_lost_seat(change, replica) is not True
+        case Rejection.UNCLEAN_SHUTDOWN:
+            return replica != change.after.leader and _has_lost_seat(change, replica) is not False
+
+
+def _has_lost_seat(change: Change, replica: int) -> bool | None:
+    """Whether it was in the last known ELR when somebody was elected; None where the record does not tell."""
+    if replica in change.after.last_known_elr:
+        return True
+    is_kept = change.decision.sets_rule is SetsRule.KEPT_BELOW_MIN_ISR
+    return False if is_kept else None

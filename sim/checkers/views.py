@@ -27,7 +27,7 @@ from sim.nodes import SimBroker, SimController, SimNode
 from storage.log import Log
 
 if TYPE_CHECKING:
-    from sim.checkers.listening import Judged
+    from sim.checkers.listening import Judged, Support
     from sim.checkers.observer import Observer
 
 #: Causes by which a broker counts as gone before its own record says so (R20, F26).
@@ -266,6 +266,9 @@ class Property:
 
     def voter_changed(self, seen: "Observer", node: SimController, voter: Snapshot) -> None:
         """After a step of a voter that changed its epoch, role, or what it knows to be committed."""
+
+    def support_given(self, seen: "Observer", node: SimController, support: "Support") -> None:
+        """A voter has granted a vote or a pre-vote."""
 
     # --- clients ---------------------------------------------------------------------------------------
 

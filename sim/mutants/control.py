@@ -113,6 +113,12 @@ def explains_by_the_other_rule(
     return sets, SetsRule.CLEARED_AT_MIN_ISR if rule is below else below
 
 
+@mutant(partition_change, "elect", breaks="R2", by="R2")
+def tells_of_nobody_passed_over(original: Any, candidates: Any, mode: Any) -> Any:
+    """The record does not say who could not lead, and why."""
+    return replace(original(candidates, mode), rejected=())
+
+
 @mutant(partition_change, "next_eligible", row=10, breaks="R5, R32", by="A-8 I-8 A-9", setting=BELOW_MIN_ISR)
 def unclean_stays_in_elr(
     original: Any,

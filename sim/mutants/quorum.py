@@ -98,7 +98,6 @@ def votes_twice(original: Any, state: Any, candidate_id: int, own: Any, candidat
     breaks="K5",
     by="Q-3 OwnBug Q-2 I-13",
     setting=STALE,
-    masked="a pre-vote asks the same question first (K4); the pair is elects-shorter-logs",
 )
 def votes_for_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
     """A vote does not depend on the candidate's log."""
@@ -130,9 +129,8 @@ def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, 
     election,
     "may_grant_pre_vote",
     breaks="K4",
-    by="L-4",
+    by="K4",
     setting=QUORUM,
-    masked="a pre-vote changes nothing: it only keeps elections rare",
 )
 def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) -> Any:
     """Every pre-vote is granted."""

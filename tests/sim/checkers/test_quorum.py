@@ -11,6 +11,7 @@ from raft.member import Snapshot
 from raft.quorum import QuorumState
 from raft.voter_calls import VoterCalls
 from sim.checkers import quorum
+from sim.checkers.listening import Support
 from sim.checkers.views import Property
 from sim.nodes import SimController
 from sim.world import FIRST_VOTER
@@ -172,3 +173,46 @@ def test_what_is_committed_is_on_a_majority_of_disks_q7(
         scene.property.metadata_committed(scene.seen)
 
     assert is_broken(quorum.CommittedByMajority(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, False),
+        ({"silent_ms": 2_000}, False),
+        ({"silent_ms": 1_999}, True),
+        ({"is_leader": True}, True),
+        ({"is_log_shorter": True}, True),
+        ({"is_pre_vote": False, "silent_ms": 5}, False),
+        ({"is_pre_vote": False, "is_leader": True}, False),
+        ({"is_pre_vote": False, "is_log_shorter": True}, True),
+    ],
+    ids=[
+        "nobody leads",
+        "long silent",
+        "heard before that",
+        "it leads",
+        "its log is longer",
+        "a vote in a later epoch",
+        "of one that led until then",
+        "a vote for a shorter log",
+    ],
+)
+def test_no_live_leader_is_voted_out_and_no_shorter_log_voted_for_k4_k5(
+    given: dict[str, Any], expected: bool
+) -> None:
+    usual = Support(102, True, False, None, 2_000, False)
+
+    def tell(scene: Scene) -> None:
+        voter = node(scene, 101, QuorumState(5))
+        scene.property.support_given(scene.seen, voter, usual._replace(**given))
+
+    assert is_broken(quorum.SupportIsEarned(), tell) is expected
+
+
+@pytest.mark.parametrize(("voter", "expected"), [(None, False), (102, False), (-1, True), (104, True)])
+def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        hears(scene, node(scene, 101, QuorumState(5, voted_for=voter)), says(101))
+
+    assert is_broken(quorum.QuorumEpochs(), tell) is expected

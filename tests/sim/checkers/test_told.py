@@ -184,7 +184,8 @@ def test_a_log_is_told_of_as_it_is_r66(told: tuple[int, int], epoch: int, expect
 
 
 BELOW, AT_MIN_ISR = SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.CLEARED_AT_MIN_ISR
-FENCED = Rejection.FENCED
+FENCED, UNCLEAN, NOT_IN_ISR = Rejection.FENCED, Rejection.UNCLEAN_SHUTDOWN, Rejection.NOT_IN_ISR
+NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_elr": (2,)}
 
 
 @pytest.mark.parametrize(
@@ -195,12 +196,24 @@ FENCED = Rejection.FENCED
         ({"isr": (1,), "elr": (2, 3)}, None, BELOW, (), False),
         ({"isr": (1,), "elr": (2, 3)}, None, AT_MIN_ISR, (), True),
         ({"isr": (1,), "elr": (2, 3)}, None, SetsRule.ELR_OFF, (), True),
-        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, (), False),
-        ({"leader": 2}, None, AT_MIN_ISR, (), True),
+        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED),), False),
+        ({"leader": 2}, None, AT_MIN_ISR, ((1, FENCED),), True),
         ({"isr": (1, 2)}, ElectionReason.ISR, AT_MIN_ISR, (), True),
-        ({"leader": None, "isr": (), "elr": (1, 2)}, None, BELOW, ((3, FENCED),), False),
-        ({"leader": None, "isr": (), "elr": (1, 2)}, None, BELOW, ((2, FENCED),), True),
-        ({"leader": 2}, ElectionReason.ISR, SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION, (), True),
+        (NOBODY, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), False),
+        (NOBODY, None, BELOW, ((1, FENCED), (2, FENCED), (3, FENCED)), True),
+        (NOBODY, None, BELOW, ((1, FENCED), (2, Rejection.NOT_ELIGIBLE), (3, FENCED)), True),
+        (NOBODY, None, BELOW, ((1, FENCED), (3, FENCED)), True),
+        (NOBODY | {"last_known_elr": ()}, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), True),
+        ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), False),
+        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
+        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED), (3, FENCED)), True),
+        (
+            {"leader": 2},
+            ElectionReason.ISR,
+            SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION,
+            ((1, FENCED),),
+            True,
+        ),
     ],
     ids=[
         "min ISR is reached",
@@ -211,8 +224,14 @@ FENCED = Rejection.FENCED
         "elected",
         "for no reason",
         "nobody was elected",
-        "fenced",
+        "fenced, and a seat that was lost",
         "not fenced",
+        "its seat was lost",
+        "nothing is said of one",
+        "no seat was lost",
+        "not in the ISR",
+        "in the ISR",
+        "one was not asked",
         "no unclean election",
     ],
 )
@@ -224,7 +243,7 @@ def test_what_a_record_says_of_why_is_so_r2(
     expected: bool,
 ) -> None:
     scene = Scene(ReasonsAreTrue())
-    made = change(row(), reason=reason, fenced=(3,), **given)
+    made = change(row(), reason=reason, fenced=(1, 3), **given)
     made = replace(made, decision=replace(made.decision, sets_rule=rule, rejected=rejected))
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, made))
     assert (said is not None) is expected, said
