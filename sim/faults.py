@@ -16,6 +16,7 @@ from sim.aimed_logs import AimedLogs
 from sim.aimed_moves import AimedMoves
 from sim.budget import Budget
 from sim.choices import between, one_in
+from sim.core import Core
 from sim.disk_faults import DiskFaults
 from sim.failing_dirs import FailingDirs
 from sim.fault_names import FAULT_NAMES, NODE_FAULTS, ONLY_IF_NAMED
@@ -62,6 +63,8 @@ class Faults:
         self._is_over = False
         #: machines whose restart is on its way
         self._returning: set[str] = set()
+        #: machines that stay away while a core is healed
+        self._away: set[str] = set()
         #: controllers that stay down
         self._lost_voters: set[str] = set()
         self._points = Points(world.trace)
@@ -156,23 +159,45 @@ class Faults:
         if not self._plan.script:
             self._next()
 
-    def heal(self) -> None:
-        """Everything works again: links, disks, processes. Machines that are down boot."""
+    def heal(self, core: Core | None = None) -> None:
+        """Everything works again: links, disks, processes. Machines that are down boot. With a core all that
+        is true of its machines only, and the others are away until the next call."""
         self._is_over = True
         self._points.disarm()
         world = self._world
         world.desk.clear()
-        world.trace.add("heal", "")
-        world.network.heal()
+        world.trace.add("heal", "" if core is None else " ".join(sorted(core.voters | core.brokers)))
+        away = [node for node in world.nodes if core is not None and not core.has(node)]
+        self._away = {node.name for node in away}
+        for node in away:
+            self._send_away(node)
+        self._heal_links()
         for node in world.nodes:
-            node.machine.platter.forget_faults()
-            node.machine.platter.be_slow(None)
-            if node.state is State.PAUSED:
-                node.resume()
-            elif node.state is State.DOWN and node.name not in self._returning:
-                node.boot()
+            if node not in away:
+                self._heal_node(node)
         for after_ms in range(0, 5_000, 500):  # also those that are just about to start
             self._at(after_ms, lambda: self._dirs.replace_disks(at_once=True))
+
+    def _send_away(self, node: SimNode) -> None:
+        """Without its process where that may end; else nobody reaches it."""
+        self.budget.update()
+        if node.state is not State.DOWN and self.budget.may_kill(node):
+            self.budget.killed(node)
+            node.kill()
+
+    def _heal_links(self) -> None:
+        network = self._world.network
+        network.heal()
+        away = [node.machine.host for node in self._world.nodes if node.name in self._away]
+        network.cut(away, [host for host in self._hosts() if host not in away])
+
+    def _heal_node(self, node: SimNode) -> None:
+        node.machine.platter.forget_faults()
+        node.machine.platter.be_slow(None)
+        if node.state is State.PAUSED:
+            node.resume()
+        elif node.state is State.DOWN and node.name not in self._returning:
+            node.boot()
 
     # --- the way of time -------------------------------------------------------------------------------
 
@@ -251,7 +276,7 @@ class Faults:
 
     def _return(self, node: SimNode) -> None:
         self._returning.discard(node.name)
-        if node.state is State.DOWN:
+        if node.state is State.DOWN and node.name not in self._away:
             node.boot()
 
     # --- who -------------------------------------------------------------------------------------------
@@ -437,7 +462,7 @@ class Faults:
         """Cut every link from one side to the other for a while."""
         network = self._world.network
         network.cut(ones, others, one_way=one_way)
-        self._at(between(self._stream, at_least_ms, 5_000), network.heal)
+        self._at(between(self._stream, at_least_ms, 5_000), self._heal_links)
         return True
 
     def _hosts(self) -> list[Host]:

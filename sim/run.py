@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from broker.partition import Partition
 from protocol.record_batch import CorruptBatch
-from sim import checks, clients, closing
+from sim import checks, clients, closing, core
 from sim.checkers import liveness
 from sim.checkers.all import all_properties
 from sim.checkers.bands import excuse_of_loss
@@ -130,6 +130,8 @@ def _played(
             world.start_load()
             faults.start()
             world.pass_time(seconds * 1000)
+            if shape.core_first:
+                _heal_a_core(world, faults)
             faults.heal()
             history = _quiesce_and_read(world)
             _judge(observer, history)
@@ -138,6 +140,15 @@ def _played(
         result = _result(world, faults, observer, history, violation)
         world.close()
     return result
+
+
+def _heal_a_core(world: World, faults: Faults) -> None:
+    """A part of the cluster works again, and must do without the rest. Raises: Violation."""
+    chosen = core.draw_core(world, world.choices.stream("core"))
+    faults.heal(chosen)
+    liveness.settle(world, core.wanted(chosen))
+    world.load.acknowledged.clear()
+    liveness.settle(world, core.wanted_of_writes(chosen))
 
 
 def _judge(observer: Observer, history: checks.History) -> None:

@@ -66,6 +66,8 @@ _REMAKES_ONE_IN = 5
 _ASKER_ONE_IN = 4
 #: stories in which handles take time
 _STRAINED_ONE_IN = 3
+#: those in which a part of the cluster is healed first
+_CORE_ONE_IN = 3
 #: most that a producer of the reference load waits: four of them write a little more than 20 batches a second
 _REFERENCE_GAP_MS = 280
 _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
@@ -160,6 +162,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
         asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,
+        core_first=choices.stream("shape.core").draw(_CORE_ONE_IN) == 1,
     )
 
 

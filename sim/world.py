@@ -107,6 +107,8 @@ class Shape:
     asks_controllers: bool = False
     #: handles take time, now and then
     strained: bool = False
+    #: a majority of the voters and some brokers are healed first, and must do without the others
+    core_first: bool = False
 
 
 def varied(shape: Shape, stream: Stream) -> Shape:

@@ -5,6 +5,7 @@ two steps.
 """
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from broker.partition import Partition, Role
 from sim.clients import partition_at
@@ -13,6 +14,8 @@ from sim.world import World
 
 #: virtual ms for each
 WITHIN_MS = 120_000
+#: its name, and whether it is so
+Wanted: TypeAlias = tuple[str, Callable[[World], bool]]
 
 
 def has_quorum_leader(world: World) -> bool:
@@ -112,19 +115,17 @@ def replicas_of(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
     return found
 
 
-BEFORE_THE_LOAD_ENDS: tuple[tuple[str, Callable[[World], bool]], ...] = (
+BEFORE_THE_LOAD_ENDS: tuple[Wanted, ...] = (
     ("L-8 the quorum has a leader", has_quorum_leader),
     ("L-1 every broker is back and unfenced", are_brokers_back),
     ("L-9 every partition has a leader", has_leaders),
 )
 #: since they were healed
-WHILE_THE_LOAD_GOES_ON: tuple[tuple[str, Callable[[World], bool]], ...] = (
+WHILE_THE_LOAD_GOES_ON: tuple[Wanted, ...] = (
     ("L-5 every producer and every partition is acknowledged again", are_writes_acknowledged),
 )
-AFTER_THE_LOAD: tuple[tuple[str, Callable[[World], bool]], ...] = (
-    ("L-5 every producer has its answers", have_answers),
-)
-AT_REST: tuple[tuple[str, Callable[[World], bool]], ...] = (
+AFTER_THE_LOAD: tuple[Wanted, ...] = (("L-5 every producer has its answers", have_answers),)
+AT_REST: tuple[Wanted, ...] = (
     ("L-7 every reassignment has ended", have_moves_ended),
     ("L-6 every replica is in sync and equal", are_replicas_equal),
     ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),
@@ -132,7 +133,7 @@ AT_REST: tuple[tuple[str, Callable[[World], bool]], ...] = (
 )
 
 
-def settle(world: World, wanted: tuple[tuple[str, Callable[[World], bool]], ...]) -> None:
+def settle(world: World, wanted: tuple[Wanted, ...]) -> None:
     """Wait for each in turn. Raises: Violation."""
     for name, holds in wanted:
         world.eventually(name, lambda holds=holds: holds(world), WITHIN_MS)  # type: ignore[misc]

@@ -6,7 +6,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 from typing import Any
 
 from protocol.messages.fetch import FetchResponse
-from raft import election, following, quorum
+from raft import election, following, leadership, quorum
 from raft.effects import Reply, Send
 from raft.leadership import Leader
 from raft.log_shape import LogShape
@@ -61,6 +61,10 @@ PARTED = Setting(
     },
     gap_ms=400,
 )
+
+
+#: a majority must do without the others
+CORE = Setting(shape={"core_first": True}, seconds=5.0)
 
 
 #: leaders of the quorum come and go, and what they said comes late
@@ -220,6 +224,18 @@ def leads_for_ever(original: Any, self: Any, raft_epoch: int, leader_id: int) ->
 def half_is_a_majority(original: Any, voter_count: int) -> Any:
     """Half of the voters, rounded down, make a majority."""
     return max(1, voter_count // 2)
+
+
+@mutant(Votes, "is_won", breaks="K5", by="L-8", setting=CORE)
+def needs_all_votes(original: Any, self: Any) -> Any:
+    """An election is won when all voters agree."""
+    return len(self._granted) == self._voter_count
+
+
+@mutant(leadership, "majority_offset", breaks="K12", by="L-8 L-1", setting=CORE)
+def commits_what_all_have(original: Any, offsets: Any) -> Any:
+    """A leader of the quorum commits what every voter has flushed."""
+    return min(offsets)
 
 
 @mutant(Leader, "committed_end", breaks="K12", by="K12 Q-3", setting=PARTED)
