@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 @click.option("--module", "names", multiple=True, metavar="NAME", help="Only this one, such as broker.roles.")
 @click.option("--seeds", type=click.IntRange(1), default=8, show_default=True, help="Stories for each.")
 @click.option("--band", default="budget", show_default=True, help="Which faults may add up to what.")
+@click.option("--like", default="", metavar="NAME", help="Play the stories in which this mutant shows.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @output
 def sweep(
-    count: int, draw: str, names: tuple[str, ...], seeds: int, band: str, jobs: int, output: str
+    count: int,
+    draw: str,
+    names: tuple[str, ...],
+    seeds: int,
+    band: str,
+    like: str,
+    jobs: int,
+    output: str,
 ) -> None:
     """Break one condition, bound or call of production code at a time, drawn from all, in ordinary stories.
 
@@ -33,8 +41,9 @@ def sweep(
     or shows what no property looks at.
     """
     from sim.mutants import mechanical
-    from sim.mutants.sweep import drawn
+    from sim.mutants.sweep import Stories, drawn
     from sim.mutants.sweep import sweep as swept
+    from sim.mutants.table import MUTANTS
     from sim.story import BANDS
 
     known = mechanical.modules()
@@ -43,9 +52,11 @@ def sweep(
         raise click.UsageError(f"no module {unknown[0]}; there are: {', '.join(known)}")
     if band not in BANDS:
         raise click.UsageError(f"no band {band}; there are: {', '.join(BANDS)}")
+    if like and like not in MUTANTS:
+        raise click.UsageError(f"no mutant {like}; docs/mutants.md has them")
     changes = drawn(names or known, count, draw)
     outcomes: Counter[str] = Counter()
-    for finding in swept(changes, [str(seed) for seed in range(1, seeds + 1)], band, jobs):
+    for finding in swept(changes, [str(seed) for seed in range(1, seeds + 1)], Stories(band, like), jobs):
         outcomes[finding.outcome] += 1
         _tell(finding, output)
     if output != "json":

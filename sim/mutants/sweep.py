@@ -18,9 +18,10 @@ from types import CodeType
 from sim.choices import Choices
 from sim.mutants.hunt import first_line
 from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of, path_of
+from sim.mutants.table import MUTANTS
 from sim.recording import play
 from sim.run import Result
-from sim.story import Recipe
+from sim.story import Recipe, Story
 
 #: a change that has had no effect on so many stories is not looked at further
 _PATIENCE = 4
@@ -52,6 +53,22 @@ class Finding:
         return "no effect" if self.tried else "not reached"
 
 
+@dataclass(frozen=True, slots=True)
+class Stories:
+    """What is played with a change."""
+
+    band: str = "budget"
+    #: the name of a mutant: stories in which that shows; without one, ordinary ones of the band
+    like: str = ""
+
+    def story(self, seed: str) -> Story:
+        """Of one seed."""
+        return MUTANTS[self.like].setting.story(seed) if self.like else Recipe(band=self.band).story(seed)
+
+
+USUAL = Stories()
+
+
 class Endless(KeyboardInterrupt):
     """A story took too long. A KeyboardInterrupt, since nodes take care of all other errors."""
 
@@ -63,19 +80,19 @@ def drawn(names: Sequence[str], count: int, seed: str) -> list[Change]:
     return [left.pop(stream.draw(len(left))) for _ in range(min(count, len(left)))]
 
 
-def judge(change: Change, seeds: Sequence[str], band: str = "budget") -> Finding | None:
+def judge(change: Change, seeds: Sequence[str], stories: Stories = USUAL) -> Finding | None:
     """Play until a seed notices, or has had no effect for long. None: the change cannot be made."""
-    if not any(_played(seed, band).reaches(change) for seed in seeds):
+    if not any(_played(seed, stories).reaches(change) for seed in seeds):
         return Finding(change, 0, 0)
     tried = differed = 0
     for seed in seeds:
-        usual = _played(seed, band).result
+        usual = _played(seed, stories).result
         if usual.violation is not None:
             continue
         tried += 1
         try:
             with applied(change):
-                result = _bounded(seed, band)
+                result = _bounded(seed, stories)
         except NotExchangeable:
             return None
         except Endless:
@@ -90,13 +107,13 @@ def judge(change: Change, seeds: Sequence[str], band: str = "budget") -> Finding
     return Finding(change, tried, differed)
 
 
-def sweep(changes: Sequence[Change], seeds: Sequence[str], band: str, jobs: int) -> Iterator[Finding]:
+def sweep(changes: Sequence[Change], seeds: Sequence[str], stories: Stories, jobs: int) -> Iterator[Finding]:
     """As `judge`, from several processes, as they come; those that cannot be made are left out. A change that
     takes its whole process along, such as one that grows without end, is killed like others."""
     left = list(changes)
     while left:
         with _pool(jobs) as pool:
-            asked = {pool.submit(judge, change, seeds, band): change for change in left}
+            asked = {pool.submit(judge, change, seeds, stories): change for change in left}
             for future in as_completed(asked):
                 if isinstance(future.exception(), BrokenProcessPool):
                     break
@@ -107,16 +124,16 @@ def sweep(changes: Sequence[Change], seeds: Sequence[str], band: str, jobs: int)
         # Those that were being played when one of them ended its process, each by itself.
         suspects, left = left[:jobs], left[jobs:]
         for change in suspects:
-            finding = _alone(change, seeds, band)
+            finding = _alone(change, seeds, stories)
             if finding is not None:
                 yield finding
 
 
-def _alone(change: Change, seeds: Sequence[str], band: str) -> Finding | None:
+def _alone(change: Change, seeds: Sequence[str], stories: Stories) -> Finding | None:
     with _pool(1) as pool:
         pool.submit(int).result()  # who cannot start at all, for want of memory or files, says nothing of it
         try:
-            return pool.submit(judge, change, seeds, band).result()
+            return pool.submit(judge, change, seeds, stories).result()
         except BrokenProcessPool:
             return Finding(change, len(seeds), 1, "one of them", "its process ended")
 
@@ -144,8 +161,8 @@ class _Usual:
 
 
 @cache
-def _played(seed: str, band: str) -> _Usual:
-    story = Recipe(band=band).story(seed)
+def _played(seed: str, stories: Stories) -> _Usual:
+    story = stories.story(seed)
     if sys.version_info < (3, 12):
         return _Usual(play(story), None)
     lines: set[tuple[str, int]] = set()
@@ -166,11 +183,11 @@ def _played(seed: str, band: str) -> _Usual:
         watch.free_tool_id(watch.COVERAGE_ID)
 
 
-def _bounded(seed: str, band: str) -> Result:
+def _bounded(seed: str, stories: Stories) -> Result:
     former = signal.signal(signal.SIGVTALRM, _interrupt)
     signal.setitimer(signal.ITIMER_VIRTUAL, _CPU_SECONDS_MAX)
     try:
-        return play(Recipe(band=band).story(seed))
+        return play(stories.story(seed))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cli.sim_command import command
 from sim.mutants import mechanical
 from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of
-from sim.mutants.sweep import drawn, judge, sweep
+from sim.mutants.sweep import USUAL, Stories, drawn, judge, sweep
 
 
 def named(module: str, function: str, text: str) -> Change:
@@ -80,7 +80,7 @@ class Deadly(Change):
 def test_a_change_that_takes_its_process_along_is_killed_and_the_others_are_judged() -> None:
     one, two, three = changes_of("client.backoff")[:3]
     deadly = Deadly(two.module, two.number, two.line, two.function, two.text)
-    found = list(sweep([one, deadly, three], ["1"], "budget", jobs=2))
+    found = list(sweep([one, deadly, three], ["1"], USUAL, jobs=2))
     assert {finding.change.number for finding in found} == {one.number, two.number, three.number}
     assert [finding.outcome for finding in found if finding.text == "its process ended"] == ["killed"]
 
@@ -93,7 +93,7 @@ def cannot_start() -> None:
 def test_processes_that_cannot_even_start_kill_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sim.mutants.sweep._bound", cannot_start)
     with pytest.raises(BrokenProcessPool):
-        list(sweep(changes_of("client.backoff")[:2], ["1"], "budget", jobs=1))
+        list(sweep(changes_of("client.backoff")[:2], ["1"], USUAL, jobs=1))
 
 
 def test_what_no_story_does_has_no_effect() -> None:
@@ -114,7 +114,22 @@ def test_the_command_tells_of_each_change_and_how_many_there_were() -> None:
     assert sum(int(part.split()[0]) for part in total.split(", ")) == 2
 
 
-def test_a_module_that_is_not_there_is_refused() -> None:
-    done = CliRunner().invoke(command, ["sweep", "--module", "broker.brokr"])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--module", "broker.brokr"], "no module broker.brokr; there are: "),
+        (["--band", "wide"], "no band wide; there are: "),
+        (["--like", "nobody"], "no mutant nobody; docs/mutants.md has them"),
+    ],
+)
+def test_what_is_not_there_is_refused(words: list[str], told: str) -> None:
+    done = CliRunner().invoke(command, ["sweep", *words])
     assert done.exit_code == 2
-    assert "no module broker.brokr; there are: " in done.output
+    assert told in done.output
+
+
+def test_a_rule_that_ordinary_stories_hardly_need_shows_in_those_of_its_like() -> None:
+    change = named("raft.quorum", "Votes.is_won", "off by one")
+    finding = judge(change, ["1", "2"], Stories(like="needs-all-votes"))
+    assert finding is not None
+    assert (finding.outcome, finding.text[:3]) == ("killed", "L-8")
