@@ -14,6 +14,9 @@ from sim.choices import Stream, between
 from sim.nodes import SimBroker, SimNode
 from sim.world import World
 
+#: longer than a leader waits for voters that are away (K7)
+CALM_MS = 4_000
+
 
 @dataclass(frozen=True, slots=True)
 class Core:
@@ -58,6 +61,12 @@ def wanted(core: Core) -> tuple[Wanted, ...]:
 def wanted_of_writes(core: Core) -> tuple[Wanted, ...]:
     """Since it leads."""
     return (("L-5 the core acknowledges what it can", partial(_acknowledges, core)),)
+
+
+def leader_epoch(world: World) -> int | None:
+    """Of the quorum; None while nobody leads."""
+    leader = world.active_controller()
+    return None if leader is None or leader.server is None else leader.server.driver.raft_epoch
 
 
 def _has_leader(core: Core, world: World) -> bool:

@@ -148,7 +148,13 @@ def _heal_a_core(world: World, faults: Faults) -> None:
     faults.heal(chosen)
     liveness.settle(world, core.wanted(chosen))
     world.load.acknowledged.clear()
+    epoch = core.leader_epoch(world)
     liveness.settle(world, core.wanted_of_writes(chosen))
+    world.pass_time(core.CALM_MS)
+    if core.leader_epoch(world) != epoch:
+        raise Violation(
+            f"L-8 the core keeps its leader: epoch {core.leader_epoch(world)} after {epoch} without a fault"
+        )
 
 
 def _judge(observer: Observer, history: checks.History) -> None:

@@ -86,6 +86,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.QuorumEpochs,
     quorum.CommittedByMajority,
     quorum.SupportIsEarned,
+    quorum.LeadersStepDown,
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,

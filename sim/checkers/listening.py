@@ -26,10 +26,16 @@ from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
-from protocol.messages.fetch import FetchResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
+from protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    QuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from protocol.record_batch import BatchHeader
 from raft.effects import Answered, Received, Reply, SendFailed
 from raft.node import RaftNode
@@ -75,6 +81,7 @@ class Heard:
         "heartbeats",
         "is_called",
         "judged",
+        "overdue",
         "producer_ids",
         "rows",
         "support",
@@ -107,6 +114,8 @@ class Heard:
         self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
         #: votes and pre-votes that a voter has granted
         self.support: list[Support] = []
+        #: a voter that leads and should not any more, and why
+        self.overdue: list[str] = []
 
 
 def listen_to_broker(core: Broker, heard: Heard) -> None:
@@ -217,8 +226,9 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
 
 
 def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
-    """Note who is supported in an election, and how long ago the leader was heard."""
+    """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
     handle = voter.handle
+    followers = _Followers(voter)
     #: (epoch, when), of the newest good answer to a fetch
     leader_heard: tuple[int, int] | None = None
 
@@ -230,15 +240,55 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
             effects = handle(event, now_ms)
             if _is_granted(effects, event.token):
                 heard.support.append(asked)
-            return effects
-        effects = handle(event, now_ms)
-        if type(event) is Answered and type(event.response) is FetchResponse:
-            leader_heard = (voter.raft_epoch, now_ms) if _is_leaders(event.response, voter) else None
-        elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
-            leader_heard = None  # which may be evidence that the leader is gone (D9)
+        else:
+            effects = handle(event, now_ms)
+            if type(event) is Answered and type(event.response) is FetchResponse:
+                leader_heard = (voter.raft_epoch, now_ms) if _is_leaders(event.response, voter) else None
+            elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
+                leader_heard = None  # which may be evidence that the leader is gone (D9)
+        if voter.is_leader:
+            response = event.response if type(event) is Answered else None
+            heard.overdue += followers.why_overdue(request or response, now_ms)
         return effects
 
     voter.handle = listen  # type: ignore[method-assign]
+
+
+_TELL_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, QuorumEpochResponse)
+
+
+class _Followers:
+    """When the other voters have asked a leader for its log."""
+
+    def __init__(self, voter: RaftNode) -> None:
+        self._voter = voter
+        config = voter._config
+        self._others = [one for one in config.voters if one != config.node_id]
+        #: so many of them and the leader are a majority
+        self._needed = (len(self._others) + 1) // 2
+        #: clocks stand still within a handle, and may run a tenth fast between two
+        self._patience_ms = config.check_quorum_timeout_ms * 11 // 10
+        self._epoch = -1
+        self._asked_ms: dict[int, int] = {}
+
+    def why_overdue(self, message: object, now_ms: int) -> list[str]:
+        """Why it should not lead any more, after what it has just been asked, or answered."""
+        epoch = self._voter.raft_epoch
+        if epoch != self._epoch:
+            self._epoch, self._asked_ms = epoch, dict.fromkeys(self._others, now_ms)
+        told = -1
+        if isinstance(message, FetchRequest):
+            if message.replica_id in self._asked_ms:
+                told = message.partitions[0].current_leader_epoch
+                self._asked_ms[message.replica_id] = now_ms
+        elif isinstance(message, _TELL_EPOCHS) and not getattr(message, "pre_vote", False):
+            told = message.raft_epoch
+        found = [f"leads epoch {epoch} and has heard of {told}"] if told > epoch else []
+        if self._needed:
+            silent_ms = now_ms - sorted(self._asked_ms.values(), reverse=True)[self._needed - 1]
+            if silent_ms > self._patience_ms:
+                found.append(f"leads epoch {epoch}, and no majority has asked for its log for {silent_ms} ms")
+        return found
 
 
 def _asked_for_support(

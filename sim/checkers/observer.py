@@ -83,6 +83,7 @@ class Observer:
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_support = hooks("support_given")
+        self._on_overdue = hooks("leader_overdue")
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
         self._on_controller = hooks("controller_answered")
@@ -397,6 +398,10 @@ class Observer:
             for hook in self._on_support:
                 hook(self, node, support)
         heard.support.clear()
+        for why in heard.overdue:
+            for hook in self._on_overdue:
+                hook(self, node, why)
+        heard.overdue.clear()
         now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
         before = self._voters.get(node.node_id)
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:

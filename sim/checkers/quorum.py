@@ -141,6 +141,16 @@ class SupportIsEarned(Property):
             seen.broken(self, None, f"{what} has heard its leader {silent_ms} ms ago")
 
 
+class LeadersStepDown(Property):
+    """K3, K7: who hears of a later epoch leads no more, and neither does a leader whose log no majority has
+    asked for within one and a half fetch timeouts: nobody waits for one that can commit nothing."""
+
+    name = "K7 LeadersStepDown"
+
+    def leader_overdue(self, seen: Observer, node: SimController, why: str) -> None:
+        seen.broken(self, None, f"{node.name} {why}")
+
+
 class VotesAreDurable(Property):
     """Q-9: who leads was voted for by a majority that has its epoch on disk."""
 

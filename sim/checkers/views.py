@@ -270,6 +270,9 @@ class Property:
     def support_given(self, seen: "Observer", node: SimController, support: "Support") -> None:
         """A voter has granted a vote or a pre-vote."""
 
+    def leader_overdue(self, seen: "Observer", node: SimController, why: str) -> None:
+        """A voter leads after an event that should have ended that."""
+
     # --- clients ---------------------------------------------------------------------------------------
 
     def consumed(self, seen: "Observer", polled: Polled) -> None:

@@ -188,10 +188,8 @@ def leads_again_after_restart(original: Any, self: Any) -> Any:
     Member,
     "learn",
     breaks="K3",
-    by="L-4 OwnBug Q-1",
+    by="K7",
     setting=LATE_VOTERS,
-    masked="its check-quorum ends it before long (K7), and nobody follows it meanwhile; the pair is "
-    "leads-for-ever",
 )
 def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
     """A leader does not step down when it hears of a later epoch."""
@@ -230,6 +228,13 @@ def half_is_a_majority(original: Any, voter_count: int) -> Any:
 def needs_all_votes(original: Any, self: Any) -> Any:
     """An election is won when all voters agree."""
     return len(self._granted) == self._voter_count
+
+
+@mutant(Leader, "check_quorum_deadline_ms", breaks="K7", by="L-8", setting=CORE)
+def wants_all_to_fetch(original: Any, self: Any, timeout_ms: int) -> Any:
+    """A leader resigns unless all other voters fetch from it."""
+    seen_ms = [max(self.elected_at_ms, progress.last_fetch_ms) for progress in self.voters.values()]
+    return min(seen_ms) + timeout_ms if seen_ms else None
 
 
 @mutant(leadership, "majority_offset", breaks="K12", by="L-8 L-1", setting=CORE)
@@ -280,9 +285,8 @@ async def quorum_flush_covers_completion(original: Any, self: Any) -> Any:
     Leader,
     "check_quorum_deadline_ms",
     breaks="K7",
-    by="L-4",
+    by="K7",
     setting=PARTED,
-    masked="a leader that nobody follows commits nothing; the bound keeps its time short, for availability",
 )
 def never_checks_quorum(original: Any, self: Any, timeout_ms: int) -> Any:
     """A leader without followers stays one."""

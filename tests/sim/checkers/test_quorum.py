@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
+from protocol.messages.fetch import FetchPartition, FetchRequest
+from protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    QuorumEpochResponse,
+    VoteRequest,
+)
+from raft.effects import Answered, Received, Tick
 from raft.leadership import Leader
 from raft.member import Snapshot
 from raft.quorum import QuorumState
 from raft.voter_calls import VoterCalls
 from sim.checkers import quorum
-from sim.checkers.listening import Support
+from sim.checkers.listening import Heard, Support, listen_to_voter
 from sim.checkers.views import Property
 from sim.nodes import SimController
 from sim.world import FIRST_VOTER
@@ -216,3 +224,62 @@ def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -
         hears(scene, node(scene, 101, QuorumState(5, voted_for=voter)), says(101))
 
     assert is_broken(quorum.QuorumEpochs(), tell) is expected
+
+
+class Leading:
+    """A voter that leads epoch 5 of three."""
+
+    raft_epoch = 5
+    is_leader = True
+
+    def __init__(self) -> None:
+        self._config = SimpleNamespace(
+            voters=(101, 102, 103), node_id=101, check_quorum_timeout_ms=3_000, fetch_timeout_ms=2_000
+        )
+
+    def handle(self, event: Any, now_ms: int) -> list[Any]:
+        """It goes on, whatever it hears."""
+        return []
+
+
+def fetch(voter: int, epoch: int = 5) -> Received:
+    """Of another voter."""
+    row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
+    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,)))
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([(0, Tick()), (3_300, Tick())], None),
+        ([(0, Tick()), (3_301, Tick())], "no majority has asked for its log for 3301 ms"),
+        ([(0, Tick()), (2_000, fetch(103)), (5_300, Tick())], None),
+        ([(0, Tick()), (2_000, fetch(7)), (5_300, Tick())], "5300 ms"),
+        ([(0, fetch(102, 6))], "leads epoch 5 and has heard of 6"),
+        ([(0, fetch(7, 6))], None),
+        ([(0, Received(1, BeginQuorumEpochRequest("c", 102, 6, 101)))], "heard of 6"),
+        ([(0, Received(1, EndQuorumEpochRequest("c", 102, 4, ())))], None),
+        ([(0, Answered(1, QuorumEpochResponse(0, None, 6, 102)))], "heard of 6"),
+        ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, False)))], "heard of 6"),
+        ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, True)))], None),
+    ],
+)
+def test_a_leader_that_should_step_down_is_overdue_k3_k7(
+    events: list[tuple[int, Any]], expected: str | None
+) -> None:
+    voter: Any = Leading()
+    voter.snapshot = lambda: says(101, "Leader")
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    for now_ms, event in events:
+        voter.handle(event, now_ms)
+    assert (expected is None) is (heard.overdue == [])
+    assert expected is None or expected in heard.overdue[0]
+
+
+def test_an_overdue_leader_is_a_violation_k7() -> None:
+    def tell(scene: Scene) -> None:
+        voter = node(scene, 101, QuorumState(5))
+        scene.property.leader_overdue(scene.seen, voter, "leads epoch 5 and has heard of 6")
+
+    assert is_broken(quorum.LeadersStepDown(), tell)
