@@ -228,14 +228,22 @@ def _is_so(change: Change, replica: int, why: Rejection) -> bool:
         case Rejection.NOT_IN_ISR:
             return replica not in change.after.isr
         case Rejection.NOT_ELIGIBLE:
-            return replica != change.after.leader and _has_lost_seat(change, replica) is not True
+            return not _is_in_sync(change) and _has_lost_seat(change, replica) is not True
         case Rejection.UNCLEAN_SHUTDOWN:
-            return replica != change.after.leader and _has_lost_seat(change, replica) is not False
+            return not _is_in_sync(change) and _has_lost_seat(change, replica) is not False
+
+
+def _is_in_sync(change: Change) -> bool:
+    """Whether the ISR surely had members when somebody was elected; the elected one joins it otherwise, and
+    without ELR the last one stays (F7)."""
+    if change.after.leader is None:
+        return change.image.elr_enabled and bool(change.after.isr)
+    return change.decision.reason in (None, ElectionReason.ISR, ElectionReason.PREFERRED)
 
 
 def _has_lost_seat(change: Change, replica: int) -> bool | None:
     """Whether it was in the last known ELR when somebody was elected; None where the record does not tell."""
     if replica in change.after.last_known_elr:
         return True
-    is_kept = change.decision.sets_rule is SetsRule.KEPT_BELOW_MIN_ISR
-    return False if is_kept else None
+    is_whole = change.decision.sets_rule in (SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.ELR_OFF)
+    return False if is_whole else None

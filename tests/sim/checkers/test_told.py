@@ -207,6 +207,15 @@ NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_
         ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), False),
         ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
         ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED), (3, FENCED)), True),
+        ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, Rejection.NOT_ELIGIBLE),), True),
+        (
+            {"leader": 2, "isr": (2,), "elr": (3,)},
+            ElectionReason.ELR,
+            BELOW,
+            ((1, Rejection.NOT_ELIGIBLE),),
+            False,
+        ),
+        ({"leader": 2, "isr": (2,), "elr": (3,)}, ElectionReason.ELR, BELOW, ((1, UNCLEAN),), True),
         (
             {"leader": 2},
             ElectionReason.ISR,
@@ -232,6 +241,9 @@ NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_
         "not in the ISR",
         "in the ISR",
         "one was not asked",
+        "others are in the ISR",
+        "nobody was in the ISR",
+        "nobody was, and no seat was lost",
         "no unclean election",
     ],
 )
