@@ -214,6 +214,8 @@ def _is_so(change: Change, replica: int, why: Rejection) -> bool:
     broker = change.image.brokers.get(replica)
     cause = change.decision.cause
     is_leaving = replica == cause.broker_id and cause.kind in DEPARTURES
+    if replica not in change.after.replicas:
+        return why is Rejection.NOT_ASSIGNED
     match why:
         case Rejection.UNREGISTERED:
             return broker is None or is_leaving
@@ -224,7 +226,10 @@ def _is_so(change: Change, replica: int, why: Rejection) -> bool:
         case Rejection.LOG_DIR_FAILED:
             return is_leaving or (broker is not None and change.key in broker.offline_replicas)
         case Rejection.NOT_ASSIGNED:
-            return replica not in change.after.replicas
+            return False
+    if not change.is_active(replica):
+        return False
+    match why:
         case Rejection.NOT_IN_ISR:
             return replica not in change.after.isr
         case Rejection.NOT_ELIGIBLE:

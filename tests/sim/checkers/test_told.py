@@ -186,6 +186,7 @@ def test_a_log_is_told_of_as_it_is_r66(told: tuple[int, int], epoch: int, expect
 BELOW, AT_MIN_ISR = SetsRule.KEPT_BELOW_MIN_ISR, SetsRule.CLEARED_AT_MIN_ISR
 FENCED, UNCLEAN, NOT_IN_ISR = Rejection.FENCED, Rejection.UNCLEAN_SHUTDOWN, Rejection.NOT_IN_ISR
 NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_elr": (2,)}
+HERE: dict[str, Any] = {"leader": 2, "fenced": (3,)}
 
 
 @pytest.mark.parametrize(
@@ -204,18 +205,27 @@ NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_
         (NOBODY, None, BELOW, ((1, FENCED), (2, Rejection.NOT_ELIGIBLE), (3, FENCED)), True),
         (NOBODY, None, BELOW, ((1, FENCED), (3, FENCED)), True),
         (NOBODY | {"last_known_elr": ()}, None, BELOW, ((1, FENCED), (2, UNCLEAN), (3, FENCED)), True),
-        ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), False),
-        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
-        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED), (3, FENCED)), True),
-        ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, Rejection.NOT_ELIGIBLE),), True),
+        (HERE | {"isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), False),
+        ({"leader": 2, "isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
+        ({"leader": 2, "replicas": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED),), True),
         (
-            {"leader": 2, "isr": (2,), "elr": (3,)},
+            {"leader": 2, "replicas": (2, 3), "isr": (2, 3)},
+            ElectionReason.ISR,
+            AT_MIN_ISR,
+            ((1, Rejection.NOT_ASSIGNED),),
+            False,
+        ),
+        (HERE, ElectionReason.ISR, AT_MIN_ISR, ((1, NOT_IN_ISR),), True),
+        ({"leader": 2}, ElectionReason.ISR, AT_MIN_ISR, ((1, FENCED), (3, FENCED)), True),
+        (HERE | {"isr": (2, 3)}, ElectionReason.ISR, AT_MIN_ISR, ((1, Rejection.NOT_ELIGIBLE),), True),
+        (
+            HERE | {"isr": (2,), "elr": (3,)},
             ElectionReason.ELR,
             BELOW,
             ((1, Rejection.NOT_ELIGIBLE),),
             False,
         ),
-        ({"leader": 2, "isr": (2,), "elr": (3,)}, ElectionReason.ELR, BELOW, ((1, UNCLEAN),), True),
+        (HERE | {"isr": (2,), "elr": (3,)}, ElectionReason.ELR, BELOW, ((1, UNCLEAN),), True),
         (
             {"leader": 2},
             ElectionReason.ISR,
@@ -239,6 +249,9 @@ NOBODY: dict[str, Any] = {"leader": None, "isr": (), "elr": (1, 3), "last_known_
         "nothing is said of one",
         "no seat was lost",
         "not in the ISR",
+        "not in the ISR, but fenced is what counts",
+        "fenced, but no replica is what counts",
+        "no replica",
         "in the ISR",
         "one was not asked",
         "others are in the ISR",
@@ -255,7 +268,7 @@ def test_what_a_record_says_of_why_is_so_r2(
     expected: bool,
 ) -> None:
     scene = Scene(ReasonsAreTrue())
-    made = change(row(), reason=reason, fenced=(1, 3), **given)
+    made = change(row(), reason=reason, **{"fenced": (1, 3)} | given)
     made = replace(made, decision=replace(made.decision, sets_rule=rule, rejected=rejected))
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, made))
     assert (said is not None) is expected, said
