@@ -17,7 +17,7 @@ from sim.checkers.observer import Observer
 from sim.choices import Choices
 from sim.faults import Faults, Plan
 from sim.loop import START_NS
-from sim.nodes import SimBroker
+from sim.nodes import SimBroker, SimController
 from sim.world import Shape, Violation, World, logs_of
 
 #: a run that takes more handles than this is one that never rests: a busy cluster has a quarter of that. The
@@ -258,7 +258,7 @@ def _result(
 
 
 def _table(world: World) -> list[str]:
-    """Every replica with its log, and every partition as committed."""
+    """Every replica with its log, every partition as committed, every process, and what voters are."""
     lines = []
     for index, row in world.partitions():
         lines.append(f"  {clients.name_at(index)} {row}")
@@ -268,7 +268,18 @@ def _table(world: World) -> list[str]:
                 f"end {replica.log.log_end_offset} flushed {replica.log.flushed_offset} "
                 f"hwm {replica.high_watermark}"
             )
-    lines += [
-        f"  {node.name} {node.state.value} exit {node.exit_code} boots {node.boots}" for node in world.nodes
-    ]
+    for node in world.nodes:
+        role = f" {_voter(node)}" if isinstance(node, SimController) else ""
+        lines.append(f"  {node.name} {node.state.value} exit {node.exit_code} boots {node.boots}{role}")
     return lines
+
+
+def _voter(node: SimController) -> str:
+    """What it believed when it was looked at, or when its process ended."""
+    voter = None if node.server is None else node.server.driver.snapshot()
+    if voter is None:
+        return "unknown to itself"
+    return (
+        f"{voter.role.lower()} epoch {voter.raft_epoch} leader {voter.leader_id} end {voter.log_end_offset} "
+        f"flushed {voter.flushed_offset} committed {voter.high_watermark}"
+    )

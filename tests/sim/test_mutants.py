@@ -133,6 +133,7 @@ def test_a_mutant_is_shown_by_its_seed_kept_and_replayed_as_it_was(tmp_path: Pat
     seed = VERDICTS["shows-uncommitted"].seed
     assert f"again:   holdfast sim run --seed {seed} --mutant shows-uncommitted" in ran.output
     assert "broken on purpose by the mutant shows-uncommitted" in ran.output
+    assert re.search(r"  c10[123] running exit None boots 1 leader epoch \d+ leader (\d+) end", ran.output)
     again = CliRunner().invoke(command, ["replay", str(kept)])
     assert (again.exit_code, "the same run" in again.output) == (1, True), again.output
     small = CliRunner().invoke(command, ["shrink", str(kept), "--replays", "1"])
