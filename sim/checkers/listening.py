@@ -37,7 +37,7 @@ from protocol.messages.quorum import (
     VoteResponse,
 )
 from protocol.record_batch import BatchHeader
-from raft.effects import Answered, Received, Reply, SendFailed
+from raft.effects import Answered, Received, Reply, Send, SendFailed
 from raft.node import RaftNode
 from sim.checkers.marks import Marks
 from storage.producer_state import KeptBatch
@@ -231,9 +231,11 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
     followers = _Followers(voter)
     #: (epoch, when), of the newest good answer to a fetch
     leader_heard: tuple[int, int] | None = None
+    #: of its newest fetch: an answer to an older one, before it knew its leader, says nothing
+    fetch_id = -1
 
     def listen(event: Any, now_ms: int) -> list[Any]:
-        nonlocal leader_heard
+        nonlocal leader_heard, fetch_id
         request = event.request if type(event) is Received else None
         if type(request) is VoteRequest:
             asked = _asked_for_support(voter, request, leader_heard, now_ms)
@@ -243,9 +245,13 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
         else:
             effects = handle(event, now_ms)
             if type(event) is Answered and type(event.response) is FetchResponse:
-                leader_heard = (voter.raft_epoch, now_ms) if _is_leaders(event.response, voter) else None
+                is_heard = event.request_id == fetch_id and _is_leaders(event.response, voter)
+                leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
             elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
                 leader_heard = None  # which may be evidence that the leader is gone (D9)
+        for effect in effects:
+            if type(effect) is Send and type(effect.request) is FetchRequest:
+                fetch_id = effect.request_id
         if voter.is_leader:
             response = event.response if type(event) is Answered else None
             heard.overdue += followers.why_overdue(request or response, now_ms)

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.fetch import FetchPartition, FetchRequest
+from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     QuorumEpochResponse,
     VoteRequest,
+    VoteResponse,
 )
-from raft.effects import Answered, Received, Tick
+from raft.effects import Answered, Received, Reply, Send, SendFailed, SendFailure, Tick
 from raft.leadership import Leader
 from raft.member import Snapshot
 from raft.quorum import QuorumState
@@ -226,6 +227,89 @@ def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -
     assert is_broken(quorum.QuorumEpochs(), tell) is expected
 
 
+def fetch(voter: int, epoch: int = 5) -> Received:
+    """Of a voter."""
+    row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
+    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,)))
+
+
+class Following:
+    """A voter that follows 102 in epoch 5, has asked it in its fetch 8, and grants every pre-vote."""
+
+    raft_epoch, leader_id, is_leader = 5, 102, False
+    _config = SimpleNamespace(
+        voters=(101, 102, 103), node_id=101, check_quorum_timeout_ms=3_000, fetch_timeout_ms=2_000
+    )
+
+    def snapshot(self) -> Snapshot:
+        """Its log ends at 10."""
+        return says(101, leader_id=102)
+
+    def handle(self, event: Any, now_ms: int) -> list[Any]:
+        """Fetches at the first tick."""
+        if isinstance(event, Received) and isinstance(event.request, VoteRequest):
+            return [Reply(event.token, VoteResponse(0, None, 5, 102, True))]
+        return [Send(8, 102, fetch(101).request, 500)] if isinstance(event, Tick) else []
+
+
+def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchResponse:
+    """To a fetch."""
+    row = FetchPartitionResponse(bytes(16), 0, error_code, 0, 0, 1, None, leader_id, epoch, memoryview(b""))
+    return FetchResponse(0, None, (row,))
+
+
+PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
+
+
+@pytest.mark.parametrize(
+    ("events", "silent_ms"),
+    [
+        ([(0, Tick()), (5, Answered(8, answer())), (12, PRE_VOTE)], 7),
+        ([(0, Tick()), (5, Answered(7, answer())), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer(103))), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer(epoch=4))), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer(error_code=6))), (12, PRE_VOTE)], None),
+        (
+            [
+                (0, Tick()),
+                (5, Answered(8, answer())),
+                (6, SendFailed(8, SendFailure.REFUSED)),
+                (12, PRE_VOTE),
+            ],
+            None,
+        ),
+        (
+            [
+                (0, Tick()),
+                (5, Answered(8, answer())),
+                (6, Received(2, EndQuorumEpochRequest("c", 102, 5, ()))),
+                (12, PRE_VOTE),
+            ],
+            None,
+        ),
+    ],
+    ids=[
+        "heard",
+        "an older fetch",
+        "another leader",
+        "a former epoch",
+        "an error",
+        "it is gone",
+        "it resigns",
+    ],
+)
+def test_a_leader_is_heard_when_it_has_answered_the_newest_fetch_k4(
+    events: list[tuple[int, Any]], silent_ms: int | None
+) -> None:
+    voter: Any = Following()
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    for now_ms, event in events:
+        voter.handle(event, now_ms)
+    assert [one.silent_ms for one in heard.support] == [silent_ms]
+    assert not heard.support[0].is_log_shorter
+
+
 class Leading:
     """A voter that leads epoch 5 of three."""
 
@@ -240,12 +324,6 @@ class Leading:
     def handle(self, event: Any, now_ms: int) -> list[Any]:
         """It goes on, whatever it hears."""
         return []
-
-
-def fetch(voter: int, epoch: int = 5) -> Received:
-    """Of another voter."""
-    row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
-    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,)))
 
 
 @pytest.mark.parametrize(
