@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from metadata.partition import PartitionRegistration
+from sim.checkers import liveness
 from sim.checkers.liveness import Wanted
 from sim.choices import Stream, between
 from sim.nodes import SimBroker, SimNode
@@ -70,12 +71,7 @@ def leader_epoch(world: World) -> int | None:
 
 
 def _has_leader(core: Core, world: World) -> bool:
-    leader = world.active_controller()
-    return leader is not None and all(
-        node.server is not None and node.server.driver.leader_id == leader.node_id
-        for node in world.controllers
-        if core.has(node)
-    )
+    return liveness.follow_one_leader(world, filter(core.has, world.controllers))
 
 
 def _are_brokers_ready(core: Core, world: World) -> bool:
@@ -85,7 +81,9 @@ def _are_brokers_ready(core: Core, world: World) -> bool:
 def _leads(core: Core, world: World) -> bool:
     rows = world.partitions()
     return bool(rows) and all(
-        _is_led(core, world, place, row) for place, row in rows if _electable(core, world, row)
+        bool(_members(core, world, (row.leader,))) and liveness.is_led(world, place, row)
+        for place, row in rows
+        if _electable(core, world, row)
     )
 
 
@@ -104,17 +102,11 @@ def _acknowledges(core: Core, world: World) -> bool:
     return bool(rows) and (not load.writers or acknowledged >= asked)
 
 
-def _is_led(core: Core, world: World, place: int, row: PartitionRegistration) -> bool:
-    leader = world.broker(row.leader)
-    replica = None if leader is None or not core.has(leader) else world.replica(leader, place)
-    return replica is not None and replica.is_serving and replica.leader_epoch == row.leader_epoch
-
-
 def _electable(core: Core, world: World, row: PartitionRegistration) -> bool:
     """One of the core has everything: it leads once all of the ISR that are away are fenced (R11). Whoever
     else may lead is for recovery to say, which may wait for more."""
     return bool(_members(core, world, row.isr + row.elr))
 
 
-def _members(core: Core, world: World, ids: Sequence[int]) -> list[SimBroker]:
+def _members(core: Core, world: World, ids: Sequence[int | None]) -> list[SimBroker]:
     return [broker for broker in world.brokers if broker.node_id in ids and core.has(broker)]

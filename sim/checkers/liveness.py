@@ -4,12 +4,13 @@ Owns the list, in the order in which a cluster comes to rest, and the time that 
 two steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from broker.partition import Partition, Role
+from metadata.partition import PartitionRegistration
 from sim.clients import partition_at
-from sim.nodes import SimBroker
+from sim.nodes import SimBroker, SimController
 from sim.world import World
 
 #: virtual ms for each
@@ -20,10 +21,14 @@ Wanted: TypeAlias = tuple[str, Callable[[World], bool]]
 
 def has_quorum_leader(world: World) -> bool:
     """One voter leads, has applied its log, and all others follow it."""
+    return follow_one_leader(world, world.controllers)
+
+
+def follow_one_leader(world: World, voters: Iterable[SimController]) -> bool:
+    """These voters know who leads and has applied its log."""
     leader = world.active_controller()
     return leader is not None and all(
-        node.server is not None and node.server.driver.leader_id == leader.node_id
-        for node in world.controllers
+        node.server is not None and node.server.driver.leader_id == leader.node_id for node in voters
     )
 
 
@@ -35,12 +40,14 @@ def are_brokers_back(world: World) -> bool:
 def has_leaders(world: World) -> bool:
     """Every partition is led by somebody who knows it."""
     rows = world.partitions()
-    for index, row in rows:
-        leader = next((broker for broker in world.brokers if broker.node_id == row.leader), None)
-        replica = None if leader is None else world.replica(leader, index)
-        if replica is None or not replica.is_serving or replica.leader_epoch != row.leader_epoch:
-            return False
-    return bool(rows)
+    return bool(rows) and all(is_led(world, index, row) for index, row in rows)
+
+
+def is_led(world: World, index: int, row: PartitionRegistration) -> bool:
+    """Its leader runs, and serves it in its epoch."""
+    leader = world.broker(row.leader)
+    replica = None if leader is None else world.replica(leader, index)
+    return replica is not None and replica.is_serving and replica.leader_epoch == row.leader_epoch
 
 
 def are_writes_acknowledged(world: World) -> bool:
