@@ -112,7 +112,9 @@ def _parting(events: Sequence[str], neighbour: Neighbour | None) -> list[str]:
         return ["no neighbour: leaving out any one of the last faults changes nothing"]
     faults = [line for line in events if line.split(" ", 2)[1] == "fault"]
     end = "passes" if neighbour.fails_at_s is None else f"does not fail before {neighbour.fails_at_s:.6f}"
-    head = f"without {_at_second(faults[neighbour.fault]).strip()} it {end}"
+    # a tape that was edited by hand may name faults that are none
+    told = _at_second(faults[neighbour.fault]).strip() if neighbour.fault < len(faults) else "one of them"
+    head = f"without {told} it {end}"
     found = first_event_that_differs(list(events), neighbour.events)
     if found is None:
         return [f"{head}, by the same events"]

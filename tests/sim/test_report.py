@@ -197,3 +197,5 @@ def test_two_plays_that_differ_are_told_as_a_defect_of_the_simulator() -> None:
 def test_a_neighbour_that_fails_later_or_by_the_same_events_is_told_so() -> None:
     page = failure_page(KEPT, RECORDING, "again", Neighbour(0, EVENTS, 9.25), None)
     assert "fault kill_leader it does not fail before 9.250000, by the same events" in page
+    page = failure_page(KEPT, RECORDING, "again", Neighbour(1, EVENTS, None), None)
+    assert "without one of them it passes, by the same events" in page
