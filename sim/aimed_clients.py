@@ -11,7 +11,7 @@ from sim.admin_acts import Operations
 from sim.aimed import Hands
 from sim.budget import Budget
 from sim.choices import Stream, between, one_in
-from sim.network import SimConnection
+from sim.connections import SimConnection
 from sim.nodes import SimBroker
 from sim.world import World
 

@@ -11,7 +11,7 @@ from rpc.channel import Channel
 from sim.admin_acts import Operations
 from sim.aimed import Hands
 from sim.choices import Stream, between
-from sim.network import Host, SimConnection
+from sim.connections import Host, SimConnection
 from sim.nodes import SimBroker, SimController, SimNode
 from sim.world import World
 

@@ -14,7 +14,7 @@ from sim.aimed import Hands
 from sim.budget import Budget
 from sim.choices import Stream, between
 from sim.clients import partition_at
-from sim.network import Host
+from sim.connections import Host
 from sim.nodes import SimBroker
 from sim.points import Points
 from sim.world import World

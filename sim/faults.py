@@ -16,11 +16,11 @@ from sim.aimed_logs import AimedLogs
 from sim.aimed_moves import AimedMoves
 from sim.budget import Budget
 from sim.choices import between, one_in
+from sim.connections import Host
 from sim.core import Core
 from sim.disk_faults import DiskFaults
 from sim.failing_dirs import FailingDirs
 from sim.fault_names import FAULT_NAMES, NODE_FAULTS, ONLY_IF_NAMED
-from sim.network import Host
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.points import POINTS, Points
 from sim.world import World

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from runtime.api import Runtime
 from runtime.tasks import HeldTasks
 from sim.choices import Stream
+from sim.connections import Host
 from sim.disk import Platter, ProcessDisk
 from sim.loop import Handle, Process, SimLoop
-from sim.network import Host, ProcessNetwork, SimNetwork
+from sim.network import ProcessNetwork, SimNetwork
 
 _MS = 1_000_000
 _EPOCH_MS = 1_700_000_000_000

@@ -8,8 +8,9 @@ import pytest
 
 from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
 from sim.choices import Choices
+from sim.connections import Host, SimConnection
 from sim.loop import Process, SimLoop, make_loop
-from sim.network import Host, ProcessNetwork, SimConnection, SimNetwork
+from sim.network import ProcessNetwork, SimNetwork
 from sim.trace import Trace
 
 MS = 1_000_000
