@@ -57,10 +57,12 @@ class Support(NamedTuple):
     """A vote, or a pre-vote, that a voter has granted, and what it was when it was asked."""
 
     candidate_id: int
+    #: that it was asked in
+    raft_epoch: int
     is_pre_vote: bool
     #: it leads itself
     is_leader: bool
-    #: since the leader of its epoch answered a fetch; None when it has not, or a request has failed since
+    #: since the leader of that epoch answered a fetch; None when it has not, or a request has failed since
     silent_ms: int | None
     #: after so long it need not wait any longer
     fetch_timeout_ms: int
@@ -301,9 +303,11 @@ def _asked_for_support(
     voter: RaftNode, request: VoteRequest, leader_heard: tuple[int, int] | None, now_ms: int
 ) -> Support:
     own = voter.snapshot()
-    is_heard = leader_heard is not None and leader_heard[0] == own.raft_epoch
+    # who hears of a later epoch follows nobody in it, whoever tells (K3)
+    is_heard = leader_heard is not None and leader_heard[0] == max(own.raft_epoch, request.raft_epoch)
     return Support(
         candidate_id=request.candidate_id,
+        raft_epoch=request.raft_epoch,
         is_pre_vote=request.pre_vote,
         is_leader=voter.is_leader,
         silent_ms=now_ms - leader_heard[1] if leader_heard is not None and is_heard else None,

@@ -126,7 +126,7 @@ class QuorumEpochs(Property):
 class SupportIsEarned(Property):
     """K4, K5: nobody supports a candidate whose log ends before its own. A leader grants no pre-vote, and
     neither does a voter whose fetch its leader has just answered: who comes back from behind a cut disturbs
-    nobody."""
+    nobody. Epochs are not made by asking: the candidate is in the one it asks in, or further."""
 
     name = "K4 SupportIsEarned"
 
@@ -139,6 +139,12 @@ class SupportIsEarned(Property):
         silent_ms = support.silent_ms
         if support.is_pre_vote and silent_ms is not None and silent_ms < support.fetch_timeout_ms:
             seen.broken(self, None, f"{what} has heard its leader {silent_ms} ms ago")
+        candidate = next(one for one in seen.world.controllers if one.node_id == support.candidate_id)
+        own = None if candidate.server is None else candidate.server.driver.snapshot()
+        if own is not None and own.raft_epoch < support.raft_epoch:
+            seen.broken(
+                self, None, f"{what} is asked in epoch {support.raft_epoch}, its own is {own.raft_epoch}"
+            )
 
 
 class LeadersStepDown(Property):

@@ -3,6 +3,7 @@
 Owns wrong functions only; each docstring says which rule is gone.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from protocol.messages.fetch import FetchResponse
@@ -14,6 +15,7 @@ from raft.log_writer import LogWriter
 from raft.member import Member
 from raft.node import RaftNode
 from raft.quorum import QuorumState, Votes, majority_offset
+from raft.roles import Prospective
 from raft.state_file import StateFile
 from sim.mutants.mutant import Patch, Setting, mutant
 
@@ -139,6 +141,21 @@ def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, 
 def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) -> Any:
     """Every pre-vote is granted."""
     return True
+
+
+@mutant(
+    RaftNode,
+    "_call_of",
+    breaks="K4",
+    by="K4",
+    setting=QUORUM,
+)
+def asks_in_an_epoch_of_its_own(original: Any, self: Any, role: Any, voter_id: int) -> Any:
+    """Who asks whether it would be supported asks in the next epoch, which nobody is in."""
+    request = original(self, role, voter_id)
+    if isinstance(role, Prospective):
+        return replace(request, raft_epoch=request.raft_epoch + 1)
+    return request
 
 
 def _says_at_once(original: Any, self: Any, voter_id: int, request: Any, timeout_ms: int) -> Any:

@@ -210,11 +210,24 @@ def test_what_is_committed_is_on_a_majority_of_disks_q7(
 def test_no_live_leader_is_voted_out_and_no_shorter_log_voted_for_k4_k5(
     given: dict[str, Any], expected: bool
 ) -> None:
-    usual = Support(102, True, False, None, 2_000, False)
+    usual = Support(102, 5, True, False, None, 2_000, False)
 
     def tell(scene: Scene) -> None:
         voter = node(scene, 101, QuorumState(5))
         scene.property.support_given(scene.seen, voter, usual._replace(**given))
+
+    assert is_broken(quorum.SupportIsEarned(), tell) is expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(5, True), (6, False), (7, False)])
+def test_nobody_is_asked_for_support_in_an_epoch_that_the_candidate_is_not_in_k4(
+    epoch: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        candidate: Any = node(scene, 102, QuorumState(5))
+        candidate.server.driver.snapshot = lambda: says(102, "Prospective", epoch)
+        support = Support(102, 6, True, False, None, 2_000, False)
+        scene.property.support_given(scene.seen, node(scene, 101, QuorumState(5)), support)
 
     assert is_broken(quorum.SupportIsEarned(), tell) is expected
 
@@ -259,6 +272,8 @@ def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchRe
 
 
 PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
+#: of one that has led epoch 5, and leads no more since it was started anew (K3)
+PRE_VOTE_OF_A_LATER_EPOCH = Received(1, VoteRequest("c", 6, 103, 101, 5, 10, True))
 
 
 @pytest.mark.parametrize(
@@ -269,6 +284,7 @@ PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
         ([(0, Tick()), (5, Answered(8, answer(103))), (12, PRE_VOTE)], None),
         ([(0, Tick()), (5, Answered(8, answer(epoch=4))), (12, PRE_VOTE)], None),
         ([(0, Tick()), (5, Answered(8, answer(error_code=6))), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer())), (12, PRE_VOTE_OF_A_LATER_EPOCH)], None),
         (
             [
                 (0, Tick()),
@@ -294,6 +310,7 @@ PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
         "another leader",
         "a former epoch",
         "an error",
+        "a later epoch",
         "it is gone",
         "it resigns",
     ],
