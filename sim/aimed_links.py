@@ -24,6 +24,8 @@ _SESSION_MS = 1_500
 _LATEST_MS = 450
 #: how often new connections are looked for
 _LOOK_MS = 10
+#: and where it lasts long
+_LATE_LOOK_MS = 100
 
 
 class AimedLinks:
@@ -40,6 +42,8 @@ class AimedLinks:
             "late_voters": self._late_voters,
             "late_session": self._late_session,
         }
+        #: behind all others in the table of `sim.faults`
+        self.newest: dict[str, Callable[[Stream], bool]] = {"late_fetches": self._late_fetches}
 
     # --- who -------------------------------------------------------------------------------------------
 
@@ -165,6 +169,19 @@ class AimedLinks:
         lose()
         # what is said first on a connection is another question: there is time to see it
         self._once(lambda: any(not connection.is_closing for connection in fetches()), hold, 1_000, 1)
+        return True
+
+    def _late_fetches(self, stream: Stream) -> bool:
+        """A follower asks its leader again and again, each time late. It never has all that the leader has;
+        where a fetch brings one batch only it falls behind further and further (R51)."""
+        found = self._led(stream)
+        if found is None:
+            return False
+        _, leader, others = found
+        follower = _running(others, stream)
+        late_ms, for_ms = between(stream, 200, 700), between(stream, 5_000, 12_000)
+        name, host = f"broker-{follower.node_id}", follower.machine.host
+        self._be_late(lambda: self._connections(host, name, [leader]), late_ms, for_ms, _LATE_LOOK_MS)
         return True
 
     # --- proposals -------------------------------------------------------------------------------------

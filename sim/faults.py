@@ -137,6 +137,7 @@ class Faults:
             | links.table
             | logs.table
             | moves.table
+            | links.newest
         )
         for name, act in tables.items():
             self._table[name] = lambda act=act: act(self._stream)  # type: ignore[misc]

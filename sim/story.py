@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from sim.choices import Choices
-from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS, ONLY_IF_NAMED
+from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, FETCH_FAULTS, MORE_FAULTS, ONLY_IF_NAMED
 from sim.faults import Plan
 from sim.run import shape_of
 from sim.world import Shape, varied
@@ -62,6 +62,11 @@ _AIMED_WEIGHT = 2
 _SHORT_LOGS_ONE_IN = 5
 _WANDERER_ONE_IN = 4
 _REMAKES_ONE_IN = 5
+#: stories in which a fetch brings a follower one batch; and others in which followers' fetches are late, as
+#: they are in all of the former
+_SMALL_FETCHES_ONE_IN = 6
+_LATE_FETCHES_ONE_IN = 6
+_LATE_FETCHES_WEIGHT = 6
 #: stories in which each controller is asked alone
 _ASKER_ONE_IN = 4
 #: stories in which handles take time
@@ -134,6 +139,10 @@ class Recipe:
             weights |= dict.fromkeys(AIMED_FAULTS, _AIMED_WEIGHT)
         if not self.is_plain:
             weights |= _BAND_WEIGHTS.get(self.band, {})
+        if not self.is_plain and not self.is_reference:
+            is_late = choices.stream("mix.fetches").draw(_LATE_FETCHES_ONE_IN) == 1
+            if is_late or shape.small_fetches:
+                weights |= dict.fromkeys(FETCH_FAULTS, _LATE_FETCHES_WEIGHT)
         return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
 
     def command(self, seed: str) -> str:
@@ -160,6 +169,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         retention=choices.stream("shape.logs").draw(_SHORT_LOGS_ONE_IN) == 1,
         wanderers=int(choices.stream("shape.wanderers").draw(_WANDERER_ONE_IN) == 1),
         remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
+        small_fetches=choices.stream("shape.fetches").draw(_SMALL_FETCHES_ONE_IN) == 1,
         asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,
         core_first=choices.stream("shape.core").draw(_CORE_ONE_IN) == 1,

@@ -103,6 +103,8 @@ class Shape:
     disks_lie: bool = False
     #: logs are kept short: their beginning is deleted over and over
     retention: bool = False
+    #: a follower's fetch brings it one batch
+    small_fetches: bool = False
     #: each controller is asked alone, too
     asks_controllers: bool = False
     #: handles take time, now and then
@@ -261,6 +263,8 @@ class World:
             properties["log.retention.check.interval.ms"] = "1500"
             # Its pass forgets silent producers, by a wall clock that faults put forward by days.
             properties["producer.id.expiration.ms"] = "2147483647"
+        if self.shape.small_fetches:
+            properties["replica.fetch.response.max.bytes"] = "1"
         if self.shape.racks:
             properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)

@@ -79,6 +79,7 @@ class Heard:
         "answered",
         "bugs",
         "ceilings",
+        "fetched",
         "handled",
         "heartbeats",
         "is_called",
@@ -106,6 +107,8 @@ class Heard:
         self.ceilings: list[CeilingRow] = []
         #: proposals that were open when they were answered, with what, and whether they are open still (R44)
         self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
+        #: fetches of followers, and when they came
+        self.fetched: list[tuple[FetchRequest, int]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
         #: why the core has given up by itself (D7)
@@ -137,6 +140,9 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                 waiting[event.reply_to] = noted[event.message.required_acks]
         elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
             ids_asked[event.reply_to] = event.message
+        elif type(event) is Requested and type(event.message) is FetchRequest:
+            if event.message.replica_id >= 0 and event.message.partitions:
+                heard.fetched.append((event.message, now_ms))
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
         elif type(event) is Appended:

@@ -66,6 +66,7 @@ class Observer:
         self._on_ends = hooks("broker_ends")
         self._on_stepped = hooks("broker_stepped")
         self._on_called = hooks("broker_called")
+        self._on_fetched = hooks("follower_fetched")
         self._on_producer_id = hooks("producer_id_given")
         self._on_judged = hooks("batch_judged")
         self._on_heartbeat = hooks("heartbeat_sent")
@@ -206,10 +207,24 @@ class Observer:
                 self._replica_changed(view, replica)
         if heard.acknowledged or heard.acknowledged_by_leader or heard.rows:
             self._tell_answers(broker, heard)
+        if heard.fetched:
+            self._tell_fetched(broker, heard)
         if heard.heartbeats or heard.ceilings or heard.answered or heard.judged or heard.producer_ids:
             self._tell_heard(broker, heard)
         for hook in self._on_called:
             hook(self, broker)
+
+    def _tell_fetched(self, broker: SimBroker, heard: Heard) -> None:
+        for request, now_ms in heard.fetched:
+            for row in request.partitions:
+                view = self._view(row.topic_id, row.partition_index, broker)
+                leadership = None if view is None or view.process is not broker.process else view.leadership
+                progress = None if leadership is None else leadership.progress.get(request.replica_id)
+                # one that was refused says nothing
+                if view is not None and progress is not None and progress._last_fetch_ms == now_ms:
+                    for hook in self._on_fetched:
+                        hook(self, view, progress)
+        heard.fetched.clear()
 
     def _tell_heard(self, broker: SimBroker, heard: Heard) -> None:
         for heartbeat, offline in heard.heartbeats:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from broker.controller_link import Purpose
 from broker.leadership import Leadership, Proposal
+from broker.replica_progress import ReplicaProgress
 from controller.election import ElectionReason
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from protocol.errors import ErrorCode
@@ -176,18 +177,21 @@ class LaggardsLeave(Property):
 class _Kept:
     """What a leader has seen of its followers in one epoch."""
 
-    __slots__ = ("had_all", "leadership")
+    __slots__ = ("asked", "had_all", "leadership")
 
     def __init__(self, leadership: Leadership, members: Sequence[int], now_ns: int) -> None:
         self.leadership = leadership
         #: {member: (virtual ns at which it had all that the leader had, in which incarnation)}. Who is in
         #: sync at the beginning of the epoch has the whole lag time from there, whichever it is
         self.had_all: dict[int, tuple[int, int | None]] = dict.fromkeys(members, (now_ns, None))
+        #: {follower: (virtual ns of its last fetch, in which incarnation, the leader's end then)}
+        self.asked: dict[int, tuple[int, int, int]] = {}
 
 
 class KeepersStay(Property):
-    """R51: a leader proposes to drop nobody who had all that it has within the lag time, and nobody at all
-    within the first lag time of its epoch. Who keeps up and is dropped nevertheless costs a seat."""
+    """R51: a leader drops nobody who had all that it has within the lag time, or has all that there was at a
+    fetch of its own within that time, and nobody at all within the first lag time of its epoch. Who keeps up
+    and is dropped nevertheless costs a seat."""
 
     name = "R51 KeepersStay"
 
@@ -219,3 +223,15 @@ class KeepersStay(Property):
         for member, progress in leadership.progress.items():
             if progress.position >= view.position:
                 kept.had_all[member] = now_ns, progress.broker_epoch
+
+    def follower_fetched(self, seen: Observer, view: ReplicaView, progress: ReplicaProgress) -> None:
+        kept = self._kept.get((view.index, view.process.name))
+        if kept is None or kept.leadership is not view.leadership:
+            return
+        member, epoch = progress.replica_id, progress.broker_epoch
+        asked_ns, asked_epoch, end = kept.asked.get(member, (-1, epoch, 0))
+        if asked_ns >= 0 and asked_epoch == epoch and progress.position >= end:
+            since_ns, since_epoch = kept.had_all.get(member, (-1, epoch))
+            if asked_ns > since_ns or since_epoch not in (None, epoch):
+                kept.had_all[member] = asked_ns, epoch
+        kept.asked[member] = seen.world.loop.now_ns, epoch, view.position

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from broker.events import ReadRow
 from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
+from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind, Decision
 from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
@@ -230,6 +231,9 @@ class Property:
 
     def broker_called(self, seen: "Observer", broker: SimBroker) -> None:
         """After each step in which a broker's core took something in, and after what it has changed."""
+
+    def follower_fetched(self, seen: "Observer", view: ReplicaView, progress: ReplicaProgress) -> None:
+        """A leader has taken in what a follower's fetch says of one partition."""
 
     # --- the quorum ------------------------------------------------------------------------------------
 

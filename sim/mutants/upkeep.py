@@ -58,6 +58,10 @@ NEW_TOPICS = Setting(
 )
 #: some connections are overtaken by the next ones between the same two
 STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "late_session": 4}, gap_ms=500)
+#: followers fetch all the time, and never have all
+LATE_FOLLOWERS = Setting(faults={"late_fetches": 6, "kill_leader": 1}, gap_ms=3_000, seconds=25)
+#: and fall behind further and further
+TRICKLING_FOLLOWERS = replace(LATE_FOLLOWERS, shape={"small_fetches": True})
 
 
 def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
@@ -272,3 +276,31 @@ def gives_no_time_at_the_beginning(
 ) -> Any:
     """A member of the ISR that has not fetched in a new leader epoch yet has no time to."""
     return self.is_caught_up(leader_position, now_ms, lag_ms_max)
+
+
+@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=TRICKLING_FOLLOWERS)
+def whoever_fetches_is_caught_up(
+    original: Any,
+    self: ReplicaProgress,
+    position: int,
+    broker_epoch: int,
+    leader_position: int,
+    now_ms: int,
+) -> None:
+    """A follower counts as caught up with each fetch, however little it has."""
+    original(self, position, broker_epoch, leader_position, now_ms)
+    self.last_caught_up_ms = now_ms
+
+
+@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=LATE_FOLLOWERS)
+def who_never_has_all_lags(
+    original: Any,
+    self: ReplicaProgress,
+    position: int,
+    broker_epoch: int,
+    leader_position: int,
+    now_ms: int,
+) -> None:
+    """A follower that has what there was at its last fetch, and never all, counts as one that lags."""
+    self._leader_position_at_fetch = -1
+    original(self, position, broker_epoch, leader_position, now_ms)

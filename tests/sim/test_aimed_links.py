@@ -93,6 +93,22 @@ def test_a_session_is_asked_for_by_a_request_that_the_next_one_has_overtaken(
     play("late_session", met)
 
 
+def test_a_follower_that_fetches_all_the_time_lags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch each time, and late: the leader proposes an ISR without it (R51)."""
+    met: list[object] = []
+    original = Partition.maybe_shrink
+
+    def shrink(self: Partition, now_ms: int) -> Any:
+        proposal = original(self, now_ms)
+        if proposal is not None and self.leadership is not None and self.registration is not None:
+            dropped = {*self.registration.isr} - {*proposal.isr}
+            met.extend(d for d in dropped if now_ms - self.leadership.progress[d]._last_fetch_ms < 1_000)
+        return proposal
+
+    monkeypatch.setattr(Partition, "maybe_shrink", shrink)
+    play("late_fetches", met, replace(SHAPE, producers=4, small_fetches=True))
+
+
 def test_a_stale_answer_is_not_played_where_nothing_may_be_lost() -> None:
     result = run(Choices("1"), SHAPE, 4, plan=Plan(gap_ms=1_000, only=("stale_answer",)))
     assert result.violation is None

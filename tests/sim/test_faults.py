@@ -9,7 +9,7 @@ import pytest
 
 from sim.choices import Choices
 from sim.disk import ProcessDisk
-from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS
+from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, FETCH_FAULTS, MORE_FAULTS
 from sim.faults import Faults, Plan
 from sim.loop import Process
 from sim.page_cache import Inode
@@ -47,6 +47,18 @@ def test_one_story_of_four_plays_what_is_aimed_and_no_plain_one() -> None:
     assert 30 < sum(aimed) < 70
     plain = [Recipe(is_plain=True).story(str(seed)).plan.weights for seed in range(50)]
     assert not any(set(weights) & {*AIMED_FAULTS} for weights in plain)
+
+
+def test_fetches_are_late_in_some_stories_and_small_in_some_of_these_and_never_at_the_reference_load() -> (
+    None
+):
+    stories = [Recipe().story(str(seed)) for seed in range(200)]
+    late = {story.seed for story in stories if {*FETCH_FAULTS} & {*story.plan.weights}}
+    small = {story.seed for story in stories if story.shape.small_fetches}
+    assert small < late
+    assert 40 < len(late) < 80
+    reference = [Recipe(is_reference=True).story(str(seed)) for seed in range(200)]
+    assert not any({*FETCH_FAULTS} & {*s.plan.weights} or s.shape.small_fetches for s in reference)
 
 
 def test_a_voter_that_is_lost_stays_away_until_all_is_healed_and_the_others_are_a_majority() -> None:

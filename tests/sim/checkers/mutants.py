@@ -88,6 +88,8 @@ PAIRS = (
     *_pairs("leaves-full-segments-to-the-page-cache", "D6"),
     *_pairs("leaving-is-not-replayed", "D7"),
     *_pairs("drops-who-is-behind-for-a-moment", "R51 KeepersStay"),
+    *_pairs("who-never-has-all-lags", "R51 KeepersStay"),
+    *_pairs("whoever-fetches-is-caught-up", "R51 LaggardsLeave"),
     *_pairs("explains-by-the-other-rule", "R2"),
     *_pairs("high-watermarks-not-stored", "F6"),
     *_pairs("new-folders-not-durable", "A-21"),

@@ -195,3 +195,42 @@ def test_nobody_is_dropped_who_had_all_a_moment_ago_r51(
     if is_restarted:
         progress.broker_epoch = 5
     assert broken(scene, lambda: look(dropped_at_ms, 1)) is expected
+
+
+@pytest.mark.parametrize(
+    ("position", "epochs", "dropped_at_ms", "expected"),
+    [
+        (2, (4, 4), 1_700, True),
+        (2, (4, 4), 1_900, False),
+        (1, (4, 4), 1_700, False),
+        (2, (4, 5), 1_700, False),
+    ],
+    ids=["it keeps up", "it did long ago", "it falls behind", "it is another process"],
+)
+def test_nobody_is_dropped_who_has_what_there_was_at_its_last_fetch_r51(
+    position: int, epochs: tuple[int, int], dropped_at_ms: int, expected: bool
+) -> None:
+    """The leader has two batches when it is asked first, and three before it is asked again, 500 ms later."""
+    one: Property = upkeep.KeepersStay()
+    scene = Scene(one)
+    view = leads(view_of(scene, 1, [mark(0), mark(1)]))
+    assert view.leadership is not None
+    progress = view.leadership.progress[2] = ReplicaProgress(2, None)
+    loop, started_ns = scene.world.loop, scene.world.loop.now_ns
+
+    def fetch(at_ms: int, position: int, broker_epoch: int) -> None:
+        loop.now_ns = started_ns + at_ms * MS
+        progress.position, progress.broker_epoch = position, broker_epoch
+        one.follower_fetched(scene.seen, view, progress)
+
+    def drop() -> None:
+        loop.now_ns = started_ns + dropped_at_ms * MS
+        former = before(view)
+        view.proposal = Proposal((1, 3), (-1, 3), 5, 20)
+        one.replica_changed(scene.seen, view, former, [])
+
+    one.replica_changed(scene.seen, view, before(view), [])
+    fetch(1_000, 0, epochs[0])
+    view.end_offset = 3
+    fetch(1_500, position, epochs[1])
+    assert broken(scene, drop) is expected
