@@ -117,6 +117,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     waiting.FetchesHearOfNews,
     waiting.WaitsEnd,
     operators.DoneIsCommitted,
+    operators.RefusalsAreDue,
     controllers.ControllersKnow,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,

@@ -20,12 +20,14 @@ from broker.events import (
 )
 from broker.leadership import Leadership, Proposal
 from broker.partition import TopicPartition
+from controller import events as controller_events
 from controller.events import Note, RequestArrived, Resign
 from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -36,6 +38,7 @@ from protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
+from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.record_batch import BatchHeader
 from raft.effects import Answered, Received, Reply, Send, SendFailed
 from raft.node import RaftNode
@@ -86,6 +89,7 @@ class Heard:
         "judged",
         "overdue",
         "producer_ids",
+        "refused",
         "rows",
         "support",
         "warnings",
@@ -117,6 +121,9 @@ class Heard:
         self.warnings: list[str] = []
         #: AlterPartition and registrations, with the image before and after them
         self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
+        #: moves and elections that operators have asked for, answered without waiting for any commit, and the
+        #: image that they were judged by
+        self.refused: list[tuple[Any, Any, MetadataImage]] = []
         #: votes and pre-votes that a voter has granted
         self.support: list[Support] = []
         #: a voter that leads and should not any more, and why
@@ -222,6 +229,9 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
         if type(event) is RequestArrived and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
+            elif type(event.message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
+                answers = [one for one in effects if type(one) is controller_events.Respond]
+                heard.refused += [(event.message, one.message, before) for one in answers]
         marks.controller_said(effects)
         for effect in effects:
             if type(effect) is Resign:

@@ -81,6 +81,7 @@ class Observer:
             AlterPartitionRequest: hooks("proposal_handled"),
             BrokerRegistrationRequest: hooks("registration_handled"),
         }
+        self._on_refused = hooks("operators_refused")
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_support = hooks("support_given")
@@ -409,6 +410,10 @@ class Observer:
             for hook in self._on_handled[type(handled[0])]:
                 hook(self, *handled)
         heard.handled.clear()
+        for refused in heard.refused:
+            for hook in self._on_refused:
+                hook(self, *refused)
+        heard.refused.clear()
         for support in heard.support:
             for hook in self._on_support:
                 hook(self, node, support)

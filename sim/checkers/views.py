@@ -5,7 +5,7 @@ Owns the values and the empty property that listens to nothing. Reads nothing, d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.events import ReadRow
 from broker.leadership import Leadership, Proposal
@@ -264,6 +264,10 @@ class Property:
         after: MetadataImage,
     ) -> None:
         """The active controller has taken a registration in."""
+
+    def operators_refused(self, seen: "Observer", request: Any, response: Any, before: MetadataImage) -> None:
+        """The active controller has answered a move or an election at once: nothing of it is granted.
+        `before`: what it was judged by."""
 
     def controller_warned(self, seen: "Observer", node: SimController, lines: Sequence[str]) -> None:
         """An active controller has told of elections that may lose records."""

@@ -42,6 +42,8 @@ TALL_MOVES = Setting(
     shape={"brokers": 5, "min_isr": 3},
     gap_ms=400,
 )
+#: operators move what has too few in sync
+UNDER_MIN_ISR = replace(MOVES, faults={"move_partition": 6, "kill_broker": 6, "cut_followers": 4})
 #: moves are called off while some of the added are in sync and others of the ISR have gone
 CALLED_OFF = Setting(faults={"tear_move": 3, "kill_broker": 1}, shape={"brokers": 5}, gap_ms=1_500)
 #: without ELR moves are all but at their end when only those are there who are to leave
@@ -335,3 +337,23 @@ def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, r
 def move_drops_who_is_elected(original: Any, removing: Any, staying: Any, wish: Any, situation: Any) -> bool:
     """A reassignment ends by the very record that elects one of those who leave."""
     return False
+
+
+@mutant(requests, "reassign", breaks="R103", by="R103", setting=UNDER_MIN_ISR)
+def moves_nothing_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+    """A move is refused below min ISR, also one that takes no seat from anybody who may be needed."""
+    topic = draft.image.topic(request.topic_name)
+    partition = None if topic is None else topic.partitions.get(request.partition_index)
+    if partition is not None and request.replicas is not None and len(partition.isr) < partition.min_isr:
+        return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "too few are in sync")
+    return original(draft, request, replication)
+
+
+@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R103", setting=PREFERRED)
+def prefers_nobody_while_one_is_away(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """The preferred replica is elected only if all replicas are in sync."""
+    if partition.leader != partition.replicas[0] and len(partition.isr) < len(partition.replicas):
+        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "try again when all are in sync")
+    return original(draft, topic, index, partition, replication)

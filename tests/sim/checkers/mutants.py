@@ -116,4 +116,5 @@ PAIRS = (
     *_pairs("appends-behind-gaps", "R92"),
     *_pairs("recovery-points-outlive-cuts", "R87"),
     *_pairs("tells-what-is-committed", "R66"),
+    *_pairs("moves-nothing-below-min-isr", "R103 RefusalsAreDue"),
 )
