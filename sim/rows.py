@@ -8,6 +8,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,9 @@ def sums(rows: Sequence[Row]) -> dict[str, Any]:
             "mixes": Counter(row.mix for row in rows),
             "steps": sum(row.steps for row in rows),
             "changes": sum(row.changes for row in rows),
-            "simulated_seconds": sum(row.simulated_seconds for row in rows),
-            "wall_seconds": sum(row.wall_seconds for row in rows),
-            "cpu_seconds": sum(row.cpu_seconds for row in rows),
+            "simulated_seconds": fsum(row.simulated_seconds for row in rows),
+            "wall_seconds": fsum(row.wall_seconds for row in rows),
+            "cpu_seconds": fsum(row.cpu_seconds for row in rows),
             "acknowledged_batches": sum(row.acknowledged_batches for row in rows),
             "faults": _added(row.faults for row in rows),
             "allowed": _added(row.allowed for row in rows),

@@ -96,6 +96,13 @@ def test_the_reference_load_is_one_cluster_whose_seeds_decide_only_what_befalls_
 # --- rows ----------------------------------------------------------------------------------------------
 
 
+def test_sums_do_not_depend_on_the_order_of_rows() -> None:
+    """A sum of 0.35 s is rounded to 0.3 s or 0.4 s if it depends on which row came first."""
+    row = play_seed(RECIPE, 3)
+    rows = [replace(row, seed=seed, simulated_seconds=s) for seed, s in enumerate((0.1, 0.2, 0.05))]
+    assert sums(rows) == sums(rows[::-1])
+
+
 def test_rows_of_two_plays_differ_in_nothing_but_their_times() -> None:
     row = play_seed(RECIPE, 3)
     assert untimed(row) == untimed(play_seed(RECIPE, 3))
