@@ -97,6 +97,8 @@ PROPERTIES: tuple[type[Property], ...] = (
     lifecycles.UnfencedIsReady,
     lifecycles.FailedDirsAreTold,
     lifecycles.RunningIsUnfenced,
+    lifecycles.SessionsAreKept,
+    lifecycles.HeartbeatsGoOut,
     lifecycles.StopsAreAskedFor,
     upkeep.KnownSeatsHaveAnswered,
     upkeep.MinIsrIsConfigured,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from broker.controller_link import Purpose
 from broker.lifecycle import SILENCE_MS_MAX, BrokerState
 from broker.partition import TopicPartition
 from metadata.broker import BrokerRegistration
@@ -10,9 +11,11 @@ from metadata.records import MetadataRecord, UnfenceBrokerRecord
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from sim.checkers.observer import Observer
 from sim.checkers.views import Property
-from sim.nodes import SimBroker, State
+from sim.nodes import SimBroker, SimController, State
 
 _NS_PER_MS = 1_000_000
+#: a broker that was not called for so long may have been paused
+_LOOKED_AWAY_NS = 200 * _NS_PER_MS
 #: a stop that no controller answers waits so long, by clocks that run up to a tenth fast
 _STOP_NS = SILENCE_MS_MAX * _NS_PER_MS * 9 // 10
 
@@ -89,6 +92,50 @@ class RunningIsUnfenced(Property):
         lifecycle = broker.node.core.lifecycle
         if lifecycle.state is BrokerState.RUNNING and lifecycle.broker_epoch not in self._unfenced:
             seen.broken(self, None, f"{broker.name} of epoch {lifecycle.broker_epoch} was never unfenced")
+
+
+class SessionsAreKept(Property):
+    """R22, R23, R25 to R27, R30, D7, D9: an active controller does what a heartbeat asks for if it is time,
+    and nothing else; it fences whom it has not heard of for a session, or whose listener is gone, and nobody
+    else; and it takes in who may register."""
+
+    name = "R25 SessionsAreKept"
+
+    def broker_mistreated(self, seen: Observer, node: SimController, why: str) -> None:
+        seen.broken(self, None, f"{node.name}: {why}")
+
+
+class HeartbeatsGoOut(Property):
+    """R25: a registered broker that waits for no answer of its controller sends the next heartbeat after its
+    interval: who is late for it is fenced, and nothing is wrong with it."""
+
+    name = "R25 HeartbeatsGoOut"
+
+    def __init__(self) -> None:
+        #: {process: since when it waits for no answer, when it was called last}, virtual ns
+        self._idle: dict[str, tuple[int, int]] = {}
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        name, now_ns, link = broker.process.name, seen.world.loop.now_ns, broker.node.core._link
+        lifecycle = link.lifecycle
+        if (
+            link.controller_id is None
+            or lifecycle.broker_epoch < 0
+            or lifecycle.state is BrokerState.SHUTTING_DOWN
+            or Purpose.LIFECYCLE in link._calls.values()
+        ):
+            self._idle.pop(name, None)
+            return
+        since_ns, called_ns = self._idle.get(name, (now_ns, now_ns))
+        if now_ns - called_ns > _LOOKED_AWAY_NS:
+            since_ns = now_ns
+        # clocks run up to a tenth slow
+        patience_ns = lifecycle._heartbeat_ms * _NS_PER_MS * 11 // 10 + _LOOKED_AWAY_NS
+        if called_ns - since_ns > patience_ns:
+            passed_ms = (now_ns - since_ns) // _NS_PER_MS
+            seen.broken(self, None, f"{broker.name} sends no heartbeat {passed_ms} ms after the last answer")
+        self._idle[name] = since_ns, now_ns
 
 
 class StopsAreAskedFor(Property):

@@ -42,6 +42,7 @@ from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.record_batch import BatchHeader
 from raft.effects import Answered, Received, Reply, Send, SendFailed
 from raft.node import RaftNode
+from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.marks import Marks
 from storage.producer_state import KeptBatch
 
@@ -80,6 +81,7 @@ class Heard:
         "acknowledged",
         "acknowledged_by_leader",
         "answered",
+        "astray",
         "bugs",
         "ceilings",
         "fetched",
@@ -115,6 +117,8 @@ class Heard:
         self.fetched: list[tuple[FetchRequest, int]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
+        #: where a controller does with brokers what it should not
+        self.astray: list[str] = []
         #: why the core has given up by itself (D7)
         self.bugs: list[str] = []
         #: told of elections that may lose records (R68)
@@ -222,10 +226,12 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Lead
 def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> None:
     """Note what goes in and out of a core."""
     handle = core.handle
+    sessions = BrokerSessions(core)
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         before = core.latest
         effects = handle(event, now_ms)
+        heard.astray += sessions.differs(event, before, effects, now_ms)
         if type(event) is RequestArrived and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
@@ -319,13 +325,14 @@ def _asked_for_support(
     voter: RaftNode, request: VoteRequest, leader_heard: tuple[int, int] | None, now_ms: int
 ) -> Support:
     own = voter.snapshot()
-    # who hears of a later epoch follows nobody in it, whoever tells (K3)
-    is_heard = leader_heard is not None and leader_heard[0] == max(own.raft_epoch, request.raft_epoch)
+    # who hears of a later epoch neither leads nor follows anybody in it, whoever tells (K3)
+    is_news = request.raft_epoch > own.raft_epoch
+    is_heard = leader_heard is not None and leader_heard[0] == own.raft_epoch and not is_news
     return Support(
         candidate_id=request.candidate_id,
         raft_epoch=request.raft_epoch,
         is_pre_vote=request.pre_vote,
-        is_leader=voter.is_leader,
+        is_leader=voter.is_leader and not is_news,
         silent_ms=now_ms - leader_heard[1] if leader_heard is not None and is_heard else None,
         fetch_timeout_ms=voter._config.fetch_timeout_ms,
         is_log_shorter=(request.last_epoch, request.last_epoch_end_offset)

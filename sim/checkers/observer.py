@@ -81,6 +81,7 @@ class Observer:
             AlterPartitionRequest: hooks("proposal_handled"),
             BrokerRegistrationRequest: hooks("registration_handled"),
         }
+        self._on_astray = hooks("broker_mistreated")
         self._on_refused = hooks("operators_refused")
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
@@ -410,6 +411,10 @@ class Observer:
             for hook in self._on_handled[type(handled[0])]:
                 hook(self, *handled)
         heard.handled.clear()
+        for why in heard.astray:
+            for hook in self._on_astray:
+                hook(self, node, why)
+        heard.astray.clear()
         for refused in heard.refused:
             for hook in self._on_refused:
                 hook(self, *refused)

@@ -90,6 +90,8 @@ PAIRS = (
     *_pairs("drops-who-is-behind-for-a-moment", "R51 KeepersStay"),
     *_pairs("who-never-has-all-lags", "R51 KeepersStay"),
     *_pairs("whoever-fetches-is-caught-up", "R51 LaggardsLeave"),
+    *_pairs("fences-nobody-for-silence", "R25 SessionsAreKept"),
+    *_pairs("heartbeats-are-late", "R25 HeartbeatsGoOut"),
     *_pairs("explains-by-the-other-rule", "R2"),
     *_pairs("high-watermarks-not-stored", "F6"),
     *_pairs("new-folders-not-durable", "A-21"),

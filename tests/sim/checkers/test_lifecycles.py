@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from broker.controller_link import Purpose
 from broker.lifecycle import BrokerState
 from broker.partition import TopicPartition
 from metadata.records import UnfenceBrokerRecord
@@ -129,3 +130,49 @@ def test_a_stopping_broker_that_a_late_heartbeat_unfences_once_more_was_fenced_r
     scene.property.broker_stepped(scene.seen, node)
     node.exit_code = 0
     assert not broken(scene, partial(scene.property.broker_ends, scene.seen, node))
+
+
+@pytest.mark.parametrize(
+    ("looks_ms", "given", "calls", "expected"),
+    [
+        (range(0, 1_000, 50), {}, {}, True),
+        (range(0, 500, 50), {}, {}, False),
+        (range(0, 2_000, 300), {}, {}, False),
+        (range(0, 1_000, 50), {}, {3: Purpose.LIFECYCLE}, False),
+        (range(0, 1_000, 50), {}, {3: Purpose.ALTER_PARTITION}, True),
+        (range(0, 1_000, 50), {"broker_epoch": -1}, {}, False),
+        (range(0, 1_000, 50), {"state": BrokerState.SHUTTING_DOWN}, {}, False),
+    ],
+    ids=[
+        "it is late",
+        "it is not late yet",
+        "it may have been paused",
+        "it waits for an answer",
+        "it waits for another answer",
+        "it is not registered",
+        "it ends",
+    ],
+)
+def test_heartbeats_go_out_in_time_r25(
+    looks_ms: range, given: dict[str, Any], calls: dict[int, Purpose], expected: bool
+) -> None:
+    """Every 300 ms."""
+    scene = Scene(lifecycles.HeartbeatsGoOut())
+    node = lives(scene, _heartbeat_ms=300, **given)
+    core = node.node.core
+    core._link = SimpleNamespace(lifecycle=core.lifecycle, controller_id=101, _calls=calls)
+    loop, started_ns = scene.world.loop, scene.world.loop.now_ns
+
+    def look() -> None:
+        for at_ms in looks_ms:
+            loop.now_ns = started_ns + at_ms * MS
+            scene.property.broker_called(scene.seen, node)
+
+    assert broken(scene, look) is expected
+
+
+def test_what_is_wrong_with_sessions_is_told_with_who_has_done_it_r25() -> None:
+    scene = Scene(lifecycles.SessionsAreKept())
+    node = scene.world.controllers[0]
+    said = scene.violation(lambda: scene.property.broker_mistreated(scene.seen, node, "broker 1 is fenced"))
+    assert said == "R25 SessionsAreKept: c101: broker 1 is fenced"

@@ -276,6 +276,18 @@ PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
 PRE_VOTE_OF_A_LATER_EPOCH = Received(1, VoteRequest("c", 6, 103, 101, 5, 10, True))
 
 
+@pytest.mark.parametrize(("epoch", "is_leader"), [(5, True), (6, False)])
+def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
+    epoch: int, is_leader: bool
+) -> None:
+    voter: Any = Following()
+    voter.is_leader = True
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    voter.handle(Received(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)), 12)
+    assert [one.is_leader for one in heard.support] == [is_leader]
+
+
 @pytest.mark.parametrize(
     ("events", "silent_ms"),
     [
