@@ -25,7 +25,7 @@ _UNCLEAN_KINDS = (
     ElectionKind.LONGEST_LOG_BALANCED,
     ElectionKind.DESIGNATION,
 )
-_STRATEGIES = ("Aggressive", "Balanced", None)
+_STRATEGIES = ("Aggressive", "Balanced", "None", None)
 
 
 class Operations:

@@ -212,6 +212,14 @@ class Platter:
         node = self.find(path)
         return sorted(node.cached) if isinstance(node, Folder) else []
 
+    def log_folders(self) -> list[str]:
+        """Names of the folders in all log dirs."""
+        return [
+            path.rpartition("/")[2]
+            for path in self._partition_folders()
+            if isinstance(self.find(path), Folder)
+        ]
+
     def durable_bytes(self, path: str) -> bytes | None:
         """What was made durable of the file under its durable name."""
         node: Node | None = self.root

@@ -101,6 +101,8 @@ PROPERTIES: tuple[type[Property], ...] = (
     lifecycles.HeartbeatsGoOut,
     lifecycles.StopsAreAskedFor,
     upkeep.KnownSeatsHaveAnswered,
+    upkeep.AllAreAsked,
+    upkeep.RecoveriesAgree,
     upkeep.MinIsrIsConfigured,
     upkeep.RefusedIsDropped,
     upkeep.UndecidedStaysOpen,

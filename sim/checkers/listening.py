@@ -44,6 +44,7 @@ from raft.effects import Answered, Received, Reply, Send, SendFailed
 from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.marks import Marks
+from sim.checkers.recoveries import Recoveries
 from storage.producer_state import KeptBatch
 
 
@@ -91,6 +92,7 @@ class Heard:
         "judged",
         "overdue",
         "producer_ids",
+        "recoveries",
         "refused",
         "rows",
         "support",
@@ -119,6 +121,8 @@ class Heard:
         self.rows: list[AnswerFetch] = []
         #: where a controller does with brokers what it should not
         self.astray: list[str] = []
+        #: and with partitions that it should recover
+        self.recoveries: list[str] = []
         #: why the core has given up by itself (D7)
         self.bugs: list[str] = []
         #: told of elections that may lose records (R68)
@@ -226,12 +230,13 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Lead
 def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> None:
     """Note what goes in and out of a core."""
     handle = core.handle
-    sessions = BrokerSessions(core)
+    sessions, recoveries = BrokerSessions(core), Recoveries(core)
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         before = core.latest
         effects = handle(event, now_ms)
         heard.astray += sessions.differs(event, before, effects, now_ms)
+        heard.recoveries += recoveries.differs(event)
         if type(event) is RequestArrived and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))

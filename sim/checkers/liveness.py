@@ -90,6 +90,22 @@ def are_replicas_equal(world: World) -> bool:
     return bool(rows)
 
 
+def have_brokers_no_other_logs(world: World) -> bool:
+    """Each has the logs of the replicas that it is assigned, in its memory and on its disk (R107)."""
+    image = world.image()
+    if image is None:
+        return False
+    for broker in world.brokers:
+        if broker.node is None:
+            return False
+        wanted = image.partitions_of(broker.node_id)
+        keys = {(topic.topic_id, index) for topic, index, _ in wanted}
+        names = {f"{topic.name}-{index}" for topic, index, _ in wanted}
+        if broker.node.log_manager.logs.keys() - keys or {*broker.machine.platter.log_folders()} - names:
+            return False
+    return True
+
+
 def have_readers_read_all(world: World) -> bool:
     """Every consumer has come to the end of every partition, however long it has been under way."""
     load = world.load
@@ -137,6 +153,7 @@ AT_REST: tuple[Wanted, ...] = (
     ("L-6 every replica is in sync and equal", are_replicas_equal),
     ("L-4 every view is that of the controllers, and no proposal is open (L-3)", have_views_converged),
     ("L-6 every reader has read all there is", have_readers_read_all),
+    ("L-7 nobody keeps what was deleted or moved away (R107)", have_brokers_no_other_logs),
 )
 
 

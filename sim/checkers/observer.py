@@ -82,6 +82,7 @@ class Observer:
             BrokerRegistrationRequest: hooks("registration_handled"),
         }
         self._on_astray = hooks("broker_mistreated")
+        self._on_recovery = hooks("recovery_astray")
         self._on_refused = hooks("operators_refused")
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
@@ -415,6 +416,10 @@ class Observer:
             for hook in self._on_astray:
                 hook(self, node, why)
         heard.astray.clear()
+        for why in heard.recoveries:
+            for hook in self._on_recovery:
+                hook(self, node, why)
+        heard.recoveries.clear()
         for refused in heard.refused:
             for hook in self._on_refused:
                 hook(self, *refused)

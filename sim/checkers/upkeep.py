@@ -12,7 +12,7 @@ from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Change, Property, ReplicaView
 from sim.clients import partition_at
-from sim.nodes import SimBroker, State
+from sim.nodes import SimBroker, SimController, State
 
 #: a leader looks at its followers every half of the lag time, a second here; so much more is no accident
 _PATIENCE_NS = 2_400_000_000
@@ -48,6 +48,31 @@ class KnownSeatsHaveAnswered(Property):
         silent = [seat for seat in change.before.last_known_elr if ends.get(seat, -1) < 0]
         if silent:
             seen.broken(self, index, f"{silent} have told of no log: {ends}, {change.before}")
+
+
+class AllAreAsked(Property):
+    """R64, R65: a log is the best only when each replica that is there has told of its own, since no story
+    lasts as long as answers are waited for."""
+
+    name = "R65 AllAreAsked"
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        if change.decision.reason is not ElectionReason.LONGEST_LOG:
+            return
+        told = {log.replica for log in change.decision.cause.logs if log.end_offset >= 0}
+        silent = [one for one in change.before.replicas if change.is_active(one) and one not in told]
+        if silent:
+            seen.broken(self, index, f"{silent} are there, and have told of no log: {change.decision}")
+
+
+class RecoveriesAgree(Property):
+    """R60 to R65, R69: partitions are recovered if, as and as long as they should be, and decided when those
+    have answered whose logs are needed."""
+
+    name = "R60 RecoveriesAgree"
+
+    def recovery_astray(self, seen: Observer, node: SimController, why: str) -> None:
+        seen.broken(self, None, f"{node.name}: {why}")
 
 
 class MinIsrIsConfigured(Property):

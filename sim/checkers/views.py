@@ -268,6 +268,9 @@ class Property:
     def broker_mistreated(self, seen: "Observer", node: SimController, why: str) -> None:
         """An active controller does with a broker what it should not."""
 
+    def recovery_astray(self, seen: "Observer", node: SimController, why: str) -> None:
+        """An active controller recovers a partition that it should not, or the other way round."""
+
     def operators_refused(self, seen: "Observer", request: Any, response: Any, before: MetadataImage) -> None:
         """The active controller has answered a move or an election at once: nothing of it is granted.
         `before`: what it was judged by."""

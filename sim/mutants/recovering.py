@@ -42,6 +42,10 @@ CRUMBLING = Setting(
     gap_ms=700,
     seconds=25,
 )
+#: as CRUMBLING, while controllers come and go
+TAKEN_OVER = replace(
+    CRUMBLING, faults={"crumble": 5, "kill_active": 6, "kill_all_brokers": 3, "power_broker": 4}
+)
 #: a replica outside the last known ELR has a later epoch, of which nothing was committed
 FIGURE_8 = Setting(
     band="manager", faults={"figure_eight": 1}, shape={"partitions": 1}, gap_ms=10_000, seconds=25
@@ -90,6 +94,22 @@ BY_OPERATORS = Setting(
     faults={"crumble": 5, "kill_all_brokers": 3, "elect_unclean": 10, "power_broker": 2},
     shape={"recovery_manager": True},
     gap_ms=300,
+    seconds=20,
+)
+#: beyond the budget strategies change, of topics and by hand, while nobody leads
+STRATEGIES = Setting(
+    band="over-budget",
+    faults={
+        "change_strategy": 8,
+        "elect_unclean": 4,
+        "kill_all_brokers": 3,
+        "power_all": 2,
+        "power_leader": 3,
+        "power_broker": 3,
+        "fence_leader": 2,
+    },
+    shape={"recovery_manager": True},
+    gap_ms=250,
     seconds=20,
 )
 #: as ALL_DOWN, while operators change what has no leader
@@ -311,3 +331,52 @@ def tells_what_is_committed(original: Any, image: Any, broker_id: Any, key: Any,
     row = original(image, broker_id, key, replica_of)
     known = max(0, min(row.log_end_offset, row.high_watermark))
     return row if row.error_code else replace(row, log_end_offset=known)
+
+
+@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R65", setting=CRUMBLING)
+def recovers_without_asking_the_others(
+    original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
+) -> Any:
+    """Only those are waited for whose answers are needed, as if time were over at once."""
+    former, recovery.has_timed_out = recovery.has_timed_out, True
+    try:
+        return original(partition, recovery, asked, valid)
+    finally:
+        recovery.has_timed_out = former
+
+
+@mutant(unclean_recovery, "_is_decided", breaks="R65", by="R60", setting=STRATEGIES)
+def aggressive_waits_for_who_is_away(
+    original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
+) -> Any:
+    """The aggressive strategy waits for all replicas, not for those that are there."""
+    if recovery.strategy is Strategy.AGGRESSIVE and not recovery.has_timed_out:
+        return len(valid) == len(partition.replicas)
+    return original(partition, recovery, asked, valid)
+
+
+@mutant(UncleanRecovery, "start", breaks="R60", by="R60 L-9", setting=TAKEN_OVER)
+def new_controllers_recover_nothing(original: Any, self: Any, image: Any) -> Any:
+    """A controller that becomes active does not look for partitions without a leader."""
+    original(self, image)
+    self._is_all_dirty = False
+
+
+@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES)
+def topics_have_no_strategies(original: Any, self: Any, image: Any, topic_name: str) -> Any:
+    """The strategy of the cluster counts, whatever the topic says."""
+    return original(self, image, "")
+
+
+@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES)
+def recovers_against_the_strategy(original: Any, self: Any, image: Any, topic_name: str) -> Any:
+    """A topic that is to wait for an operator is recovered all the same."""
+    strategy = original(self, image, topic_name)
+    return Strategy.BALANCED if strategy is Strategy.NONE else strategy
+
+
+@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=STRATEGIES)
+def operators_recover_nothing(
+    original: Any, self: Any, image: Any, topic: Any, index: int, strategy: Any
+) -> Any:
+    """A comparison of logs that operators have asked for is not begun."""

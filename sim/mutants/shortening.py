@@ -5,6 +5,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
+from broker.roles import Roles
 from metadata.delta import MetadataDelta
 from sim.mutants.mutant import Setting, mutant
 from storage import epoch_file, log, retention, snapshots
@@ -95,6 +96,13 @@ REMADE = Setting(
 )
 
 
+#: topics are deleted, and partitions moved, while brokers are away
+AWAY_MEANWHILE = Setting(
+    faults={"drop_topic": 5, "make_topic": 6, "kill_broker": 5, "move_partition": 3},
+    shape={"brokers": 4},
+)
+
+
 @mutant(LogDir, "has_rows_of", breaks="R87, R107", by="R87", setting=REMADE)
 def rows_of_deleted_logs_stay(original: Any, self: Any, partition: Any) -> Any:
     """What is stored of a deleted log counts for the next one of its name."""
@@ -107,3 +115,13 @@ def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
     kept = self._configs
     original(self, record)
     self._configs = kept
+
+
+@mutant(Roles, "maybe_take_roles", breaks="R107", by="L-7", setting=AWAY_MEANWHILE)
+def keeps_what_went_while_it_was_away(original: Any, self: Any, now_ms: int) -> None:
+    """A broker that returns keeps the logs of topics that were deleted, and of partitions that were moved."""
+    self._delete = lambda key: None
+    try:
+        original(self, now_ms)
+    finally:
+        del self._delete

@@ -92,6 +92,8 @@ PAIRS = (
     *_pairs("whoever-fetches-is-caught-up", "R51 LaggardsLeave"),
     *_pairs("fences-nobody-for-silence", "R25 SessionsAreKept"),
     *_pairs("heartbeats-are-late", "R25 HeartbeatsGoOut"),
+    *_pairs("new-controllers-recover-nothing", "R60 RecoveriesAgree"),
+    *_pairs("recovers-without-asking-the-others", "R65 AllAreAsked"),
     *_pairs("explains-by-the-other-rule", "R2"),
     *_pairs("high-watermarks-not-stored", "F6"),
     *_pairs("new-folders-not-durable", "A-21"),

@@ -158,6 +158,34 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
 
 
 @pytest.mark.parametrize(
+    ("ends", "fenced", "reason", "expected"),
+    [
+        ({1: 9, 2: 9, 3: 9}, (), ElectionReason.LONGEST_LOG, False),
+        ({1: 9, 2: 9}, (), ElectionReason.LONGEST_LOG, True),
+        ({1: 9, 2: 9}, (3,), ElectionReason.LONGEST_LOG, False),
+        ({1: 9, 2: 9, 3: -1}, (), ElectionReason.LONGEST_LOG, True),
+        ({1: 9, 2: 9}, (), ElectionReason.UNCLEAN_RANDOM, False),
+    ],
+    ids=["all have told", "one has not", "one is away", "the answer was void", "no logs are compared"],
+)
+def test_everybody_who_is_there_is_asked_before_a_log_is_the_best_r65(
+    ends: dict[int, int], fenced: tuple[int, ...], reason: ElectionReason, expected: bool
+) -> None:
+    scene = Scene(upkeep.AllAreAsked())
+    logs = tuple(LogEnd(replica, 5, end) for replica, end in ends.items())
+    lost = row(isr=(), leader=None)
+    given = change(lost, CauseKind.LOGS_COMPARED, None, reason, fenced=fenced, logs=logs, leader=2, isr=(2,))
+    assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
+
+
+def test_what_is_wrong_with_recoveries_is_told_with_who_has_done_it_r60() -> None:
+    scene = Scene(upkeep.RecoveriesAgree())
+    node = scene.world.controllers[0]
+    said = scene.violation(lambda: scene.property.recovery_astray(scene.seen, node, "t-0 is not recovered"))
+    assert said == "R60 RecoveriesAgree: c101: t-0 is not recovered"
+
+
+@pytest.mark.parametrize(
     ("had_all_at_ms", "dropped_at_ms", "is_restarted", "expected"),
     [
         (0, 500, False, True),
