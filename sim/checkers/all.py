@@ -87,6 +87,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.CommittedByMajority,
     quorum.SupportIsEarned,
     quorum.LeadersStepDown,
+    quorum.ElectionsAreFair,
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,

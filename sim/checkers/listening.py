@@ -43,6 +43,7 @@ from protocol.record_batch import BatchHeader
 from raft.effects import Answered, Received, Reply, Send, SendFailed
 from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
+from sim.checkers.elections import Elections
 from sim.checkers.marks import Marks
 from sim.checkers.recoveries import Recoveries
 from storage.producer_state import KeptBatch
@@ -84,6 +85,7 @@ class Heard:
         "answered",
         "astray",
         "bugs",
+        "campaigns",
         "ceilings",
         "fetched",
         "handled",
@@ -134,6 +136,8 @@ class Heard:
         self.refused: list[tuple[Any, Any, MetadataImage]] = []
         #: votes and pre-votes that a voter has granted
         self.support: list[Support] = []
+        #: what a voter does not do before, at or after an election
+        self.campaigns: list[str] = []
         #: a voter that leads and should not any more, and why
         self.overdue: list[str] = []
 
@@ -257,7 +261,7 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
 def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
     """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
     handle = voter.handle
-    followers = _Followers(voter)
+    followers, elections = _Followers(voter), Elections(voter)
     #: (epoch, when), of the newest good answer to a fetch
     leader_heard: tuple[int, int] | None = None
     #: of its newest fetch: an answer to an older one, before it knew its leader, says nothing
@@ -281,6 +285,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
         for effect in effects:
             if type(effect) is Send and type(effect.request) is FetchRequest:
                 fetch_id = effect.request_id
+        heard.campaigns += elections.differs(event, effects, now_ms)
         if voter.is_leader:
             response = event.response if type(event) is Answered else None
             heard.overdue += followers.why_overdue(request or response, now_ms)

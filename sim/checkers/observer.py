@@ -88,6 +88,7 @@ class Observer:
         self._on_voter = hooks("voter_changed")
         self._on_support = hooks("support_given")
         self._on_overdue = hooks("leader_overdue")
+        self._on_campaign = hooks("campaign_astray")
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
         self._on_controller = hooks("controller_answered")
@@ -432,6 +433,10 @@ class Observer:
             for hook in self._on_overdue:
                 hook(self, node, why)
         heard.overdue.clear()
+        for why in heard.campaigns:
+            for hook in self._on_campaign:
+                hook(self, node, why)
+        heard.campaigns.clear()
         now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
         before = self._voters.get(node.node_id)
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:

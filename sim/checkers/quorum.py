@@ -157,6 +157,16 @@ class LeadersStepDown(Property):
         seen.broken(self, None, f"{node.name} {why}")
 
 
+class ElectionsAreFair(Property):
+    """K4, K6, D9: nobody runs for an epoch that is not supported by a majority; who leads, and who leads no
+    more, tells everybody; and nobody waits for a leader that is surely gone."""
+
+    name = "K6 ElectionsAreFair"
+
+    def campaign_astray(self, seen: Observer, node: SimController, why: str) -> None:
+        seen.broken(self, None, f"{node.name} {why}")
+
+
 class VotesAreDurable(Property):
     """Q-9: who leads was voted for by a majority that has its epoch on disk."""
 

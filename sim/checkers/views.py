@@ -287,6 +287,9 @@ class Property:
     def leader_overdue(self, seen: "Observer", node: SimController, why: str) -> None:
         """A voter leads after an event that should have ended that."""
 
+    def campaign_astray(self, seen: "Observer", node: SimController, why: str) -> None:
+        """A voter does not do what it should before, at or after an election."""
+
     # --- clients ---------------------------------------------------------------------------------------
 
     def consumed(self, seen: "Observer", polled: Polled) -> None:

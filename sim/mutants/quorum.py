@@ -375,3 +375,30 @@ def followers_commit_all(original: Any, self: Any, to_offset: int) -> Any:
     """A follower takes all of its log for committed."""
     end = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset
     return original(self, end)
+
+
+@mutant(Member, "become_prospective", breaks="K4", by="K6", setting=QUORUM)
+def asks_nobody_before_it_runs(original: Any, self: Any) -> None:
+    """Who hears of no leader runs for the next epoch at once, without asking for pre-votes."""
+    original(self)
+    if isinstance(self.role, Prospective):
+        self.become_candidate()
+
+
+@mutant(Member, "resign", breaks="K6, K3", by="K6", setting=QUORUM)
+def resigns_silently(original: Any, self: Any, reason: str) -> None:
+    """A leader that leads no more tells nobody."""
+    original(self, reason)
+    self.role.calls = self.calls_to(())
+
+
+@mutant(Member, "become_leader", breaks="K6", by="K6", setting=QUORUM)
+def leads_silently(original: Any, self: Any, votes: Any) -> None:
+    """Who is elected tells nobody: the others find out when they ask around."""
+    original(self, votes)
+    self.role.calls = self.calls_to(())
+
+
+@mutant(Member, "leader_gone", breaks="D9, K6", by="K6", setting=QUORUM)
+def waits_for_leaders_that_are_gone(original: Any, self: Any, delay_ms: int) -> None:
+    """A voter waits for its whole fetch timeout, whatever it knows of its leader."""

@@ -94,6 +94,7 @@ PAIRS = (
     *_pairs("heartbeats-are-late", "R25 HeartbeatsGoOut"),
     *_pairs("new-controllers-recover-nothing", "R60 RecoveriesAgree"),
     *_pairs("recovers-without-asking-the-others", "R65 AllAreAsked"),
+    *_pairs("asks-nobody-before-it-runs", "K6 ElectionsAreFair"),
     *_pairs("explains-by-the-other-rule", "R2"),
     *_pairs("high-watermarks-not-stored", "F6"),
     *_pairs("new-folders-not-durable", "A-21"),

@@ -1,0 +1,97 @@
+"""What a voter should say before, at and after an election, worked out once more (K2, K4, K6, D9).
+
+Owns a second opinion: sentences about where the voter differs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.effects import Answered, Received, Send, SendFailed, SendFailure
+from raft.leadership import Leader
+from raft.node import RaftNode
+from raft.roles import Follower, Prospective, Resigned
+
+
+class Elections:
+    """Of one voter's process."""
+
+    def __init__(self, voter: RaftNode) -> None:
+        self._voter = voter
+        config = voter._config
+        self._own_id, self._voters = config.node_id, config.voters
+        #: longest turn of a voter when a leader is surely gone, or its back-off when it has lost since
+        self._hurry_ms = max(
+            (len(config.voters) + 1) * config.backoff_step_ms, config.election_backoff_max_ms
+        )
+        self._role: type | None = None
+        #: the pre-votes of this round: {request: whom it asks}, and who has granted one
+        self._asked: dict[int, int] = {}
+        self._granted: set[int] = set()
+        #: the last epoch that it has run for
+        self._ran_for = -1
+        #: the newest fetch, whom it asks, and in which epoch
+        self._fetch = -1, -1, -1
+
+    def differs(self, event: Any, effects: Sequence[Any], now_ms: int) -> list[str]:
+        """What is wrong with what an event has led to."""
+        former, self._role = self._role, type(self._voter._member.role)
+        if type(event) is Answered and type(event.response) is VoteResponse and event.response.vote_granted:
+            if event.request_id in self._asked:
+                self._granted.add(self._asked[event.request_id])
+        if self._role is not former and self._role is Prospective:
+            self._asked, self._granted = {}, {self._own_id}
+        sends = [effect for effect in effects if type(effect) is Send]
+        found = [text for send in sends if (text := self._sent(send)) is not None]
+        if former is not None and self._role is not former:
+            found += self._not_told(sends)
+        found += self._not_in_a_hurry(event, now_ms)
+        for send in sends:
+            if type(send.request) is FetchRequest:
+                self._fetch = send.request_id, send.voter_id, self._voter.raft_epoch
+        return found
+
+    def _sent(self, send: Send) -> str | None:
+        request = send.request
+        if type(request) is not VoteRequest:
+            return None
+        if request.pre_vote:
+            self._asked[send.request_id] = send.voter_id
+            return None
+        if request.raft_epoch <= self._ran_for:
+            return None
+        self._ran_for = request.raft_epoch
+        if 2 * len(self._granted) > len(self._voters):
+            return None
+        return f"runs for epoch {request.raft_epoch}, supported by {sorted(self._granted)} only (K4)"
+
+    def _not_told(self, sends: Sequence[Send]) -> list[str]:
+        """Who leads tells everybody, and so does a leader that resigns (K6)."""
+        if self._role not in (Leader, Resigned):
+            return []
+        kind = BeginQuorumEpochRequest if self._role is Leader else EndQuorumEpochRequest
+        told = {send.voter_id for send in sends if type(send.request) is kind}
+        left = [one for one in self._voters if one != self._own_id and one not in told]
+        return [f"does not send {kind.__name__} to {left} (K6)"] if left else []
+
+    def _not_in_a_hurry(self, event: Any, now_ms: int) -> list[str]:
+        """Nobody waits for a leader that has said that it leads no more, or whose process is gone (D9)."""
+        role = self._voter._member.role
+        if not isinstance(role, Follower) or role.deadline_ms is None:
+            return []
+        is_gone = False
+        if type(event) is Received and type(event.request) is EndQuorumEpochRequest:
+            asked = event.request
+            is_gone = (asked.leader_id, asked.raft_epoch) == (role.leader_id, self._voter.raft_epoch)
+        elif type(event) is SendFailed and event.failure is SendFailure.REFUSED:
+            is_gone = self._fetch == (event.request_id, role.leader_id, self._voter.raft_epoch)
+        wait_ms = role.deadline_ms - now_ms
+        if not is_gone or wait_ms <= self._hurry_ms:
+            return []
+        return [f"waits for {wait_ms} ms for {role.leader_id}, which is gone (D9)"]
