@@ -10,8 +10,8 @@ from metadata.image import MetadataImage
 from metadata.records import MetadataRecord, UnfenceBrokerRecord
 from protocol.messages.broker_registration import BrokerHeartbeatRequest
 from sim.checkers.observer import Observer
-from sim.checkers.views import Property
-from sim.nodes import SimBroker, SimController, State
+from sim.checkers.views import About, Property, SecondOpinion
+from sim.nodes import SimBroker, State
 
 _NS_PER_MS = 1_000_000
 #: a broker that was not called for so long may have been paused
@@ -94,15 +94,13 @@ class RunningIsUnfenced(Property):
             seen.broken(self, None, f"{broker.name} of epoch {lifecycle.broker_epoch} was never unfenced")
 
 
-class SessionsAreKept(Property):
+class SessionsAreKept(SecondOpinion):
     """R22, R23, R25 to R27, R30, D7, D9: an active controller does what a heartbeat asks for if it is time,
     and nothing else; it fences whom it has not heard of for a session, or whose listener is gone, and nobody
     else; and it takes in who may register."""
 
     name = "R25 SessionsAreKept"
-
-    def broker_mistreated(self, seen: Observer, node: SimController, why: str) -> None:
-        seen.broken(self, None, f"{node.name}: {why}")
+    about = About.SESSIONS
 
 
 class HeartbeatsGoOut(Property):

@@ -46,6 +46,7 @@ from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.elections import Elections
 from sim.checkers.marks import Marks
 from sim.checkers.recoveries import Recoveries
+from sim.checkers.views import About
 from storage.producer_state import KeptBatch
 
 
@@ -83,18 +84,15 @@ class Heard:
         "acknowledged",
         "acknowledged_by_leader",
         "answered",
-        "astray",
         "bugs",
-        "campaigns",
         "ceilings",
+        "differs",
         "fetched",
         "handled",
         "heartbeats",
         "is_called",
         "judged",
-        "overdue",
         "producer_ids",
-        "recoveries",
         "refused",
         "rows",
         "support",
@@ -121,10 +119,6 @@ class Heard:
         self.fetched: list[tuple[FetchRequest, int]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
-        #: where a controller does with brokers what it should not
-        self.astray: list[str] = []
-        #: and with partitions that it should recover
-        self.recoveries: list[str] = []
         #: why the core has given up by itself (D7)
         self.bugs: list[str] = []
         #: told of elections that may lose records (R68)
@@ -136,10 +130,8 @@ class Heard:
         self.refused: list[tuple[Any, Any, MetadataImage]] = []
         #: votes and pre-votes that a voter has granted
         self.support: list[Support] = []
-        #: what a voter does not do before, at or after an election
-        self.campaigns: list[str] = []
-        #: a voter that leads and should not any more, and why
-        self.overdue: list[str] = []
+        #: where a controller or a voter does what a second opinion would not have done
+        self.differs: list[tuple[About, str]] = []
 
 
 def listen_to_broker(core: Broker, heard: Heard) -> None:
@@ -239,8 +231,8 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
     def listen(event: Any, now_ms: int) -> list[Any]:
         before = core.latest
         effects = handle(event, now_ms)
-        heard.astray += sessions.differs(event, before, effects, now_ms)
-        heard.recoveries += recoveries.differs(event)
+        heard.differs += [(About.SESSIONS, why) for why in sessions.differs(event, before, effects, now_ms)]
+        heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event)]
         if type(event) is RequestArrived and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
@@ -285,10 +277,11 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
         for effect in effects:
             if type(effect) is Send and type(effect.request) is FetchRequest:
                 fetch_id = effect.request_id
-        heard.campaigns += elections.differs(event, effects, now_ms)
+        heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
         if voter.is_leader:
             response = event.response if type(event) is Answered else None
-            heard.overdue += followers.why_overdue(request or response, now_ms)
+            whys = followers.why_overdue(request or response, now_ms)
+            heard.differs += [(About.LEADING, why) for why in whys]
         return effects
 
     voter.handle = listen  # type: ignore[method-assign]

@@ -81,14 +81,11 @@ class Observer:
             AlterPartitionRequest: hooks("proposal_handled"),
             BrokerRegistrationRequest: hooks("registration_handled"),
         }
-        self._on_astray = hooks("broker_mistreated")
-        self._on_recovery = hooks("recovery_astray")
+        self._on_differing = hooks("controller_differs")
         self._on_refused = hooks("operators_refused")
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_support = hooks("support_given")
-        self._on_overdue = hooks("leader_overdue")
-        self._on_campaign = hooks("campaign_astray")
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
         self._on_controller = hooks("controller_answered")
@@ -413,14 +410,10 @@ class Observer:
             for hook in self._on_handled[type(handled[0])]:
                 hook(self, *handled)
         heard.handled.clear()
-        for why in heard.astray:
-            for hook in self._on_astray:
-                hook(self, node, why)
-        heard.astray.clear()
-        for why in heard.recoveries:
-            for hook in self._on_recovery:
-                hook(self, node, why)
-        heard.recoveries.clear()
+        for about, why in heard.differs:
+            for hook in self._on_differing:
+                hook(self, node, about, why)
+        heard.differs.clear()
         for refused in heard.refused:
             for hook in self._on_refused:
                 hook(self, *refused)
@@ -429,14 +422,6 @@ class Observer:
             for hook in self._on_support:
                 hook(self, node, support)
         heard.support.clear()
-        for why in heard.overdue:
-            for hook in self._on_overdue:
-                hook(self, node, why)
-        heard.overdue.clear()
-        for why in heard.campaigns:
-            for hook in self._on_campaign:
-                hook(self, node, why)
-        heard.campaigns.clear()
         now = (core.committed, driver.raft_epoch, driver.committed_offset, driver.is_leader)
         before = self._voters.get(node.node_id)
         if before is not None and before[0] is now[0] and before[1:] == now[1:]:

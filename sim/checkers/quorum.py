@@ -6,7 +6,7 @@ from raft.member import Snapshot
 from sim.checkers.batches import marks
 from sim.checkers.listening import Support
 from sim.checkers.observer import Observer
-from sim.checkers.views import Property
+from sim.checkers.views import About, Property, SecondOpinion
 from sim.nodes import SimController, SimNode
 
 
@@ -147,24 +147,20 @@ class SupportIsEarned(Property):
             )
 
 
-class LeadersStepDown(Property):
+class LeadersStepDown(SecondOpinion):
     """K3, K7: who hears of a later epoch leads no more, and neither does a leader whose log no majority has
     asked for within one and a half fetch timeouts: nobody waits for one that can commit nothing."""
 
     name = "K7 LeadersStepDown"
-
-    def leader_overdue(self, seen: Observer, node: SimController, why: str) -> None:
-        seen.broken(self, None, f"{node.name} {why}")
+    about = About.LEADING
 
 
-class ElectionsAreFair(Property):
+class ElectionsAreFair(SecondOpinion):
     """K4, K6, D9: nobody runs for an epoch that is not supported by a majority; who leads, and who leads no
     more, tells everybody; and nobody waits for a leader that is surely gone."""
 
     name = "K6 ElectionsAreFair"
-
-    def campaign_astray(self, seen: Observer, node: SimController, why: str) -> None:
-        seen.broken(self, None, f"{node.name} {why}")
+    about = About.ELECTIONS
 
 
 class VotesAreDurable(Property):

@@ -10,9 +10,9 @@ from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from protocol.errors import ErrorCode
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.views import Before, Change, Property, ReplicaView
+from sim.checkers.views import About, Before, Change, Property, ReplicaView, SecondOpinion
 from sim.clients import partition_at
-from sim.nodes import SimBroker, SimController, State
+from sim.nodes import SimBroker, State
 
 #: a leader looks at its followers every half of the lag time, a second here; so much more is no accident
 _PATIENCE_NS = 2_400_000_000
@@ -65,14 +65,12 @@ class AllAreAsked(Property):
             seen.broken(self, index, f"{silent} are there, and have told of no log: {change.decision}")
 
 
-class RecoveriesAgree(Property):
+class RecoveriesAgree(SecondOpinion):
     """R60 to R65, R69: partitions are recovered if, as and as long as they should be, and decided when those
     have answered whose logs are needed."""
 
     name = "R60 RecoveriesAgree"
-
-    def recovery_astray(self, seen: Observer, node: SimController, why: str) -> None:
-        seen.broken(self, None, f"{node.name}: {why}")
+    about = About.RECOVERIES
 
 
 class MinIsrIsConfigured(Property):

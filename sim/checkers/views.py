@@ -5,6 +5,7 @@ Owns the values and the empty property that listens to nothing. Reads nothing, d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.events import ReadRow
@@ -265,11 +266,8 @@ class Property:
     ) -> None:
         """The active controller has taken a registration in."""
 
-    def broker_mistreated(self, seen: "Observer", node: SimController, why: str) -> None:
-        """An active controller does with a broker what it should not."""
-
-    def recovery_astray(self, seen: "Observer", node: SimController, why: str) -> None:
-        """An active controller recovers a partition that it should not, or the other way round."""
+    def controller_differs(self, seen: "Observer", node: SimController, about: "About", why: str) -> None:
+        """A controller or a voter has done what a second opinion would not have done."""
 
     def operators_refused(self, seen: "Observer", request: Any, response: Any, before: MetadataImage) -> None:
         """The active controller has answered a move or an election at once: nothing of it is granted.
@@ -284,12 +282,6 @@ class Property:
     def support_given(self, seen: "Observer", node: SimController, support: "Support") -> None:
         """A voter has granted a vote or a pre-vote."""
 
-    def leader_overdue(self, seen: "Observer", node: SimController, why: str) -> None:
-        """A voter leads after an event that should have ended that."""
-
-    def campaign_astray(self, seen: "Observer", node: SimController, why: str) -> None:
-        """A voter does not do what it should before, at or after an election."""
-
     # --- clients ---------------------------------------------------------------------------------------
 
     def consumed(self, seen: "Observer", polled: Polled) -> None:
@@ -300,3 +292,26 @@ class Property:
 
     def act_succeeded(self, seen: "Observer", name: str, act: Act) -> None:
         """Operators were told that what they have asked for is done."""
+
+
+class About(Enum):
+    """What there is a second opinion of."""
+
+    #: `broker_sessions`
+    SESSIONS = "sessions"
+    #: `recoveries`
+    RECOVERIES = "recoveries"
+    #: `elections`
+    ELECTIONS = "elections"
+    #: whether a voter may go on leading: `listening`
+    LEADING = "leading"
+
+
+class SecondOpinion(Property):
+    """What the nodes' cores do is what was worked out once more where they were heard."""
+
+    about: ClassVar[About]
+
+    def controller_differs(self, seen: "Observer", node: SimController, about: About, why: str) -> None:
+        if about is self.about:
+            seen.broken(self, None, f"{node.name}: {why}")

@@ -14,6 +14,7 @@ from broker.partition import TopicPartition
 from metadata.records import UnfenceBrokerRecord
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
 from sim.checkers import lifecycles
+from sim.checkers.views import About
 from sim.nodes import State
 from tests.sim.checkers.histories import TOPIC_ID, Scene, image, row
 
@@ -174,5 +175,7 @@ def test_heartbeats_go_out_in_time_r25(
 def test_what_is_wrong_with_sessions_is_told_with_who_has_done_it_r25() -> None:
     scene = Scene(lifecycles.SessionsAreKept())
     node = scene.world.controllers[0]
-    said = scene.violation(lambda: scene.property.broker_mistreated(scene.seen, node, "broker 1 is fenced"))
+    said = scene.violation(
+        lambda: scene.property.controller_differs(scene.seen, node, About.SESSIONS, "broker 1 is fenced")
+    )
     assert said == "R25 SessionsAreKept: c101: broker 1 is fenced"

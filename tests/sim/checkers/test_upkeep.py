@@ -16,7 +16,7 @@ from controller.election import ElectionReason
 from metadata.image import RESOURCE_TOPIC
 from protocol.errors import ErrorCode
 from sim.checkers import upkeep
-from sim.checkers.views import Property
+from sim.checkers.views import About, Property
 from sim.nodes import State
 from sim.world import Shape
 from tests.sim.checkers.histories import Scene, before, change, image, leads, mark, row, view_of
@@ -181,7 +181,9 @@ def test_everybody_who_is_there_is_asked_before_a_log_is_the_best_r65(
 def test_what_is_wrong_with_recoveries_is_told_with_who_has_done_it_r60() -> None:
     scene = Scene(upkeep.RecoveriesAgree())
     node = scene.world.controllers[0]
-    said = scene.violation(lambda: scene.property.recovery_astray(scene.seen, node, "t-0 is not recovered"))
+    said = scene.violation(
+        lambda: scene.property.controller_differs(scene.seen, node, About.RECOVERIES, "t-0 is not recovered")
+    )
     assert said == "R60 RecoveriesAgree: c101: t-0 is not recovered"
 
 
