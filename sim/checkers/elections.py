@@ -47,20 +47,24 @@ class Elections:
                 self._granted.add(self._asked[event.request_id])
         if self._role is not former and self._role is Prospective:
             self._asked, self._granted = {}, {self._own_id}
-        sends = [effect for effect in effects if type(effect) is Send]
-        found = [text for send in sends if (text := self._sent(send)) is not None]
+        found: list[str] = []
+        fetch = self._fetch
+        for effect in effects:
+            if type(effect) is Send:
+                if type(effect.request) is FetchRequest:
+                    fetch = effect.request_id, effect.voter_id, self._voter.raft_epoch
+                elif type(effect.request) is VoteRequest and (text := self._asks(effect)) is not None:
+                    found.append(text)
         if former is not None and self._role is not former:
-            found += self._not_told(sends)
-        found += self._not_in_a_hurry(event, now_ms)
-        for send in sends:
-            if type(send.request) is FetchRequest:
-                self._fetch = send.request_id, send.voter_id, self._voter.raft_epoch
+            found += self._not_told(effects)
+        if type(event) is SendFailed or type(event) is Received:
+            found += self._not_in_a_hurry(event, now_ms)
+        self._fetch = fetch
         return found
 
-    def _sent(self, send: Send) -> str | None:
+    def _asks(self, send: Send) -> str | None:
         request = send.request
-        if type(request) is not VoteRequest:
-            return None
+        assert isinstance(request, VoteRequest)
         if request.pre_vote:
             self._asked[send.request_id] = send.voter_id
             return None
@@ -71,12 +75,14 @@ class Elections:
             return None
         return f"runs for epoch {request.raft_epoch}, supported by {sorted(self._granted)} only (K4)"
 
-    def _not_told(self, sends: Sequence[Send]) -> list[str]:
+    def _not_told(self, effects: Sequence[Any]) -> list[str]:
         """Who leads tells everybody, and so does a leader that resigns (K6)."""
         if self._role not in (Leader, Resigned):
             return []
         kind = BeginQuorumEpochRequest if self._role is Leader else EndQuorumEpochRequest
-        told = {send.voter_id for send in sends if type(send.request) is kind}
+        told = {
+            effect.voter_id for effect in effects if type(effect) is Send and type(effect.request) is kind
+        }
         left = [one for one in self._voters if one != self._own_id and one not in told]
         return [f"does not send {kind.__name__} to {left} (K6)"] if left else []
 

@@ -14,8 +14,9 @@ from sim.checkers.views import About, Property, SecondOpinion
 from sim.nodes import SimBroker, State
 
 _NS_PER_MS = 1_000_000
-#: a broker that was not called for so long may have been paused
-_LOOKED_AWAY_NS = 200 * _NS_PER_MS
+#: how often it is looked whether heartbeats go out, and between two looks a broker may have been paused
+_LOOK_NS = 100 * _NS_PER_MS
+_LOOKED_AWAY_NS = 250 * _NS_PER_MS
 #: a stop that no controller answers waits so long, by clocks that run up to a tenth fast
 _STOP_NS = SILENCE_MS_MAX * _NS_PER_MS * 9 // 10
 
@@ -110,12 +111,18 @@ class HeartbeatsGoOut(Property):
     name = "R25 HeartbeatsGoOut"
 
     def __init__(self) -> None:
-        #: {process: since when it waits for no answer, when it was called last}, virtual ns
+        #: {process: when it is looked at next}, virtual ns
+        self._next: dict[str, int] = {}
+        #: {process: since when it waits for no answer, when it was looked at last}
         self._idle: dict[str, tuple[int, int]] = {}
 
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        name, now_ns = broker.process.name, seen.world.loop.now_ns
+        if now_ns < self._next.get(name, 0):
+            return
+        self._next[name] = now_ns + _LOOK_NS
         assert broker.node is not None
-        name, now_ns, link = broker.process.name, seen.world.loop.now_ns, broker.node.core._link
+        link = broker.node.core._link
         lifecycle = link.lifecycle
         if (
             link.controller_id is None
@@ -125,12 +132,12 @@ class HeartbeatsGoOut(Property):
         ):
             self._idle.pop(name, None)
             return
-        since_ns, called_ns = self._idle.get(name, (now_ns, now_ns))
-        if now_ns - called_ns > _LOOKED_AWAY_NS:
+        since_ns, looked_ns = self._idle.get(name, (now_ns, now_ns))
+        if now_ns - looked_ns > _LOOKED_AWAY_NS:
             since_ns = now_ns
         # clocks run up to a tenth slow
         patience_ns = lifecycle._heartbeat_ms * _NS_PER_MS * 11 // 10 + _LOOKED_AWAY_NS
-        if called_ns - since_ns > patience_ns:
+        if looked_ns - since_ns > patience_ns:
             passed_ms = (now_ns - since_ns) // _NS_PER_MS
             seen.broken(self, None, f"{broker.name} sends no heartbeat {passed_ms} ms after the last answer")
         self._idle[name] = since_ns, now_ns
