@@ -113,8 +113,17 @@ class HeartbeatsGoOut(Property):
     def __init__(self) -> None:
         #: {process: when it is looked at next}, virtual ns
         self._next: dict[str, int] = {}
-        #: {process: since when it waits for no answer, when it was looked at last}
+        #: {process: since when it has sent none and waits for no answer, when it was looked at last}
         self._idle: dict[str, tuple[int, int]] = {}
+
+    def heartbeat_sent(
+        self,
+        seen: Observer,
+        broker: SimBroker,
+        request: BrokerHeartbeatRequest,
+        offline: Sequence[TopicPartition],
+    ) -> None:
+        self._idle.pop(broker.process.name, None)
 
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
         name, now_ns = broker.process.name, seen.world.loop.now_ns

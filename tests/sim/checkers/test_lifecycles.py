@@ -172,6 +172,24 @@ def test_heartbeats_go_out_in_time_r25(
     assert broken(scene, look) is expected
 
 
+def test_a_heartbeat_that_was_answered_between_two_looks_was_sent_r25() -> None:
+    scene = Scene(lifecycles.HeartbeatsGoOut())
+    node = lives(scene, _heartbeat_ms=300)
+    core = node.node.core
+    core._link = SimpleNamespace(lifecycle=core.lifecycle, controller_id=101, _calls={})
+    loop, started_ns = scene.world.loop, scene.world.loop.now_ns
+    sent = BrokerHeartbeatRequest(1, 1, 9, want_fence=False, want_shutdown=False, offline=())
+
+    def look() -> None:
+        for at_ms in range(0, 2_000, 50):
+            loop.now_ns = started_ns + at_ms * MS
+            if at_ms % 300 == 0:
+                scene.property.heartbeat_sent(scene.seen, node, sent, ())
+            scene.property.broker_called(scene.seen, node)
+
+    assert not broken(scene, look)
+
+
 def test_what_is_wrong_with_sessions_is_told_with_who_has_done_it_r25() -> None:
     scene = Scene(lifecycles.SessionsAreKept())
     node = scene.world.controllers[0]
