@@ -148,7 +148,7 @@ class BrokerSessions:
             if session.leaves_from is None:
                 return None
             told = [
-                self._session(other, 0).told_offset
+                self._session(other, session.heard_ms).told_offset
                 for other in before.sorted_brokers()
                 if not other.is_fenced and not other.in_controlled_shutdown
             ]
@@ -164,10 +164,9 @@ class BrokerSessions:
         found: list[str] = []
         for broker_id, row in self._core.latest.brokers.items():
             old = before.brokers.get(broker_id)
-            is_fenced = old is not None and not old.is_fenced and row.is_fenced
-            if not is_fenced or broker_id == asks or old is None or old.broker_epoch != row.broker_epoch:
+            if old is None or old.broker_epoch != row.broker_epoch or old.is_fenced or not row.is_fenced:
                 continue
-            if type(event) is Probed and event.broker_id == broker_id:
+            if broker_id == asks or (type(event) is Probed and event.broker_id == broker_id):
                 continue
             session = self._session(row, now_ms)
             end_ms = session.heard_ms + self._timeout_ms

@@ -36,8 +36,10 @@ class Elections:
         self._granted: set[int] = set()
         #: the last epoch that it has run for
         self._ran_for = -1
-        #: the newest fetch, whom it asks, and in which epoch
-        self._fetch = -1, -1, -1
+        #: of the newest fetch: an answer to an older one, before it knew its leader, says nothing
+        self.fetch_id = -1
+        #: whom it asks, and in which epoch
+        self._fetches_from = -1, -1
 
     def differs(self, event: Any, effects: Sequence[Any], now_ms: int) -> list[str]:
         """What is wrong with what an event has led to."""
@@ -48,18 +50,17 @@ class Elections:
         if self._role is not former and self._role is Prospective:
             self._asked, self._granted = {}, {self._own_id}
         found: list[str] = []
-        fetch = self._fetch
+        if type(event) is SendFailed or type(event) is Received:
+            found += self._not_in_a_hurry(event, now_ms)
         for effect in effects:
             if type(effect) is Send:
                 if type(effect.request) is FetchRequest:
-                    fetch = effect.request_id, effect.voter_id, self._voter.raft_epoch
+                    self.fetch_id = effect.request_id
+                    self._fetches_from = effect.voter_id, self._voter.raft_epoch
                 elif type(effect.request) is VoteRequest and (text := self._asks(effect)) is not None:
                     found.append(text)
         if former is not None and self._role is not former:
             found += self._not_told(effects)
-        if type(event) is SendFailed or type(event) is Received:
-            found += self._not_in_a_hurry(event, now_ms)
-        self._fetch = fetch
         return found
 
     def _asks(self, send: Send) -> str | None:
@@ -96,7 +97,8 @@ class Elections:
             asked = event.request
             is_gone = (asked.leader_id, asked.raft_epoch) == (role.leader_id, self._voter.raft_epoch)
         elif type(event) is SendFailed and event.failure is SendFailure.REFUSED:
-            is_gone = self._fetch == (event.request_id, role.leader_id, self._voter.raft_epoch)
+            is_its = self._fetches_from == (role.leader_id, self._voter.raft_epoch)
+            is_gone = event.request_id == self.fetch_id and is_its
         wait_ms = role.deadline_ms - now_ms
         if not is_gone or wait_ms <= self._hurry_ms:
             return []

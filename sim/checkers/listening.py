@@ -20,8 +20,8 @@ from broker.events import (
 )
 from broker.leadership import Leadership, Proposal
 from broker.partition import TopicPartition
-from controller import events as controller_events
 from controller.events import Note, RequestArrived, Resign
+from controller.events import Respond as ControllerResponds
 from controller.quorum_controller import QuorumController
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
@@ -40,7 +40,7 @@ from protocol.messages.quorum import (
 )
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.record_batch import BatchHeader
-from raft.effects import Answered, Received, Reply, Send, SendFailed
+from raft.effects import Answered, Received, Reply, SendFailed
 from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.elections import Elections
@@ -237,7 +237,7 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
             elif type(event.message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
-                answers = [one for one in effects if type(one) is controller_events.Respond]
+                answers = [one for one in effects if type(one) is ControllerResponds]
                 heard.refused += [(event.message, one.message, before) for one in answers]
         marks.controller_said(effects)
         for effect in effects:
@@ -256,11 +256,9 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
     followers, elections = _Followers(voter), Elections(voter)
     #: (epoch, when), of the newest good answer to a fetch
     leader_heard: tuple[int, int] | None = None
-    #: of its newest fetch: an answer to an older one, before it knew its leader, says nothing
-    fetch_id = -1
 
     def listen(event: Any, now_ms: int) -> list[Any]:
-        nonlocal leader_heard, fetch_id
+        nonlocal leader_heard
         request = event.request if type(event) is Received else None
         if type(request) is VoteRequest:
             asked = _asked_for_support(voter, request, leader_heard, now_ms)
@@ -270,13 +268,10 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
         else:
             effects = handle(event, now_ms)
             if type(event) is Answered and type(event.response) is FetchResponse:
-                is_heard = event.request_id == fetch_id and _is_leaders(event.response, voter)
+                is_heard = event.request_id == elections.fetch_id and _is_leaders(event.response, voter)
                 leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
             elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
                 leader_heard = None  # which may be evidence that the leader is gone (D9)
-        for effect in effects:
-            if type(effect) is Send and type(effect.request) is FetchRequest:
-                fetch_id = effect.request_id
         heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
         if voter.is_leader:
             response = event.response if type(event) is Answered else None

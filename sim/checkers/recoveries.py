@@ -11,11 +11,11 @@ from typing import Any
 from controller.events import RequestArrived
 from controller.quorum_controller import QuorumController
 from controller.unclean_recovery import Recovery, Strategy
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
+from metadata.image import CLUSTER_RESOURCE, MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE
 from protocol.messages.elect_leaders import ElectionKind, ElectLeadersRequest
-from sim.checkers.views import may_lead
+from sim.checkers.views import configured, may_lead
 
 _ASKED_FOR = {
     ElectionKind.LONGEST_LOG_AGGRESSIVE: Strategy.AGGRESSIVE,
@@ -109,23 +109,16 @@ class Recoveries:
 
 def _compares_logs(image: MetadataImage, is_on_in_files: bool) -> bool:
     """R69: the recovery manager is on, and so is ELR."""
-    text = _text(image, CLUSTER_RESOURCE, "unclean.recovery.manager.enabled")
+    values = image.configs.get(CLUSTER_RESOURCE)
+    text = None if values is None else values.get("unclean.recovery.manager.enabled")
     is_on = is_on_in_files if text is None else text == "true"
     return is_on and image.features.get(ELR_FEATURE, 0) > 0
 
 
 def _configured(image: MetadataImage, topic_name: str) -> Strategy:
     """R69: Kafka's own key counts where no strategy says otherwise. In no story do files have either."""
-    places = (RESOURCE_TOPIC, topic_name), CLUSTER_RESOURCE
-    strategies = [_text(image, place, "unclean.recovery.strategy") for place in places]
-    unclean = [_text(image, place, "unclean.leader.election.enable") for place in places]
-    for text in strategies:
-        if text is not None:
-            return Strategy(text)
-    known = [text for text in unclean if text is not None]
-    return Strategy.AGGRESSIVE if known and known[0] == "true" else Strategy.BALANCED
-
-
-def _text(image: MetadataImage, resource: tuple[int, str], key: str) -> str | None:
-    values = image.configs.get(resource)
-    return None if values is None else values.get(key)
+    strategy = configured(image, topic_name, "unclean.recovery.strategy")
+    if strategy is not None:
+        return Strategy(strategy)
+    is_unclean = configured(image, topic_name, "unclean.leader.election.enable") == "true"
+    return Strategy.AGGRESSIVE if is_unclean else Strategy.BALANCED

@@ -6,11 +6,10 @@ from broker.controller_link import Purpose
 from broker.leadership import Leadership, Proposal
 from broker.replica_progress import ReplicaProgress
 from controller.election import ElectionReason
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from protocol.errors import ErrorCode
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.views import About, Before, Change, Property, ReplicaView, SecondOpinion
+from sim.checkers.views import About, Before, Change, Property, ReplicaView, SecondOpinion, configured
 from sim.clients import partition_at
 from sim.nodes import SimBroker, State
 
@@ -84,14 +83,11 @@ class MinIsrIsConfigured(Property):
             row = ghost.row
             if row is None:
                 continue
-            # of the topic, of the whole cluster, of the files of the nodes (worked out here, as nodes do not)
-            places = (RESOURCE_TOPIC, partition_at(index).topic), CLUSTER_RESOURCE
-            found = [image.configs[place].get(_MIN_ISR) for place in places if place in image.configs]
-            configured = int(next((value for value in found if value is not None), seen.world.shape.min_isr))
+            asked = int(configured(image, partition_at(index).topic, _MIN_ISR) or seen.world.shape.min_isr)
             counted = row.original_replicas or row.replicas
-            wanted = min(configured, len(counted))
+            wanted = min(asked, len(counted))
             if row.min_isr != wanted:
-                seen.broken(self, index, f"{configured} is configured, so {wanted}: {row}")
+                seen.broken(self, index, f"{asked} is configured, so {wanted}: {row}")
 
 
 class RefusedIsDropped(Property):

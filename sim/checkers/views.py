@@ -13,7 +13,7 @@ from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind, Decision
-from metadata.image import MetadataImage, PartitionKey
+from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
@@ -56,6 +56,16 @@ def may_lead(image: MetadataImage, broker_id: int, key: PartitionKey) -> bool:
         and not broker.in_controlled_shutdown
         and key not in broker.offline_replicas
     )
+
+
+def configured(image: MetadataImage, topic_name: str, key: str) -> str | None:
+    """What is configured of a topic, or of the whole cluster; None: what the files of the nodes say. Worked
+    out here, as nodes do not."""
+    for place in ((RESOURCE_TOPIC, topic_name), CLUSTER_RESOURCE):
+        text = image.configs[place].get(key) if place in image.configs else None
+        if text is not None:
+            return text
+    return None
 
 
 @dataclass(slots=True)
