@@ -17,6 +17,7 @@ from broker.events import (
     CeilingsStored,
     Requested,
     Respond,
+    Truncate,
 )
 from broker.leadership import Leadership, Proposal
 from broker.partition import TopicPartition
@@ -87,6 +88,7 @@ class Heard:
         "bugs",
         "ceilings",
         "differs",
+        "cuts",
         "fetched",
         "handled",
         "heartbeats",
@@ -114,6 +116,8 @@ class Heard:
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
         #: proposals that were open when they were answered, with what, and whether they are open still (R44)
+        #: logs that are about to be cut, and the leader epoch in which that was decided
+        self.cuts: list[tuple[TopicPartition, int]] = []
         self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
         #: fetches of followers, and when they came
         self.fetched: list[tuple[FetchRequest, int]] = []
@@ -174,6 +178,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
             elif type(effect) is Append:
+            elif type(effect) is Truncate:
+                heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
                 headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
                 if headers:
                     appending[id(effect.context)] = effect.context, headers

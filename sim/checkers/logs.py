@@ -237,12 +237,14 @@ class EpochsInLog(Property):
 
 class EpochOffsetUniqueness(Property):
     """A leader epoch and an offset name one batch, ever, committed or not; and it was the leader of that
-    epoch who gave the name (A-15)."""
+    epoch who gave the name (A-15). Bits that turn on a disk may name another epoch, which no crc covers."""
 
     name = "D-1 EpochOffsetUniqueness"
 
     def __init__(self) -> None:
         self._named: dict[tuple[int, int, int], BatchMark] = {}
+        #: (partition, offset, crc), where bits may turn
+        self._contents: set[tuple[int, int, int]] = set()
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
@@ -250,6 +252,11 @@ class EpochOffsetUniqueness(Property):
         for batch in appended:
             key = view.index, batch.leader_epoch, batch.base_offset
             first = self._named.get(key)
+            if seen.world.shape.disks_lie:
+                content = view.index, batch.base_offset, batch.crc
+                if first is None and content in self._contents:
+                    continue
+                self._contents.add(content)
             if first is None:
                 self._named[key] = batch
                 leadership = view.leadership or before.leadership
@@ -286,7 +293,8 @@ class TruncationKeepsWhatMatches(Property):
         cut, row = view.history.cut, view.registration
         if not cut or row is None or row.leader is None or view.role is not Role.FOLLOWER:
             return
-        if row is not before.registration or view.history.has_begun_anew:
+        # the disk takes its time: by now the leader may be another one
+        if row.leader_epoch != view.cut_in or view.history.has_begun_anew:
             return
         leader = seen.live_replica(view.index, row.leader)
         if leader is None or leader.leadership is None or leader.history.start_offset:

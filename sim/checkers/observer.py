@@ -192,6 +192,11 @@ class Observer:
                 self._forget_moved(broker, core)
         if core.offline_replicas:
             self._forget_offline(broker, core)
+        for cut, leader_epoch in heard.cuts:
+            known = self._view(*cut, broker)
+            if known is not None:
+                known.cut_in = leader_epoch
+        heard.cuts.clear()
         topics, replicas, node_id = self.topics, self.replicas, broker.node_id
         for key, replica in core.partitions.items():
             first = topics.get(key.topic_id)

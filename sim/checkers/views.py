@@ -100,6 +100,8 @@ class ReplicaView:
     follows_clean_stop: bool = True
 
     @property
+    #: the leader epoch in which it was decided to cut its log, the last time
+    cut_in: int = -1
     def position(self) -> int:
         """Its end as counted for the high watermark (D6)."""
         return self.flushed_offset if self.replica.counts_flushed else self.end_offset

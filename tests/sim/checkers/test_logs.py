@@ -166,6 +166,24 @@ def test_an_epoch_and_an_offset_name_one_batch_d1(second: list[object], expected
     assert is_broken(logs.EpochOffsetUniqueness(), tell) is expected
 
 
+@pytest.mark.parametrize(
+    ("disks_lie", "crc", "expected"), [(False, 0, True), (True, 0, False), (True, 9, True)]
+)
+def test_an_epoch_in_which_a_bit_has_turned_names_nothing_d1(
+    disks_lie: bool, crc: int, expected: bool
+) -> None:
+    rotten = [*BATCHES[:2], mark(2, 2048, crc)]
+
+    def tell(scene: Scene) -> None:
+        scene.world.shape = replace(scene.world.shape, disks_lie=disks_lie)
+        one = leads(view_of(scene, 1, BATCHES))
+        scene.property.replica_changed(scene.seen, one, before(one), BATCHES)
+        other = follows(view_of(scene, 2, rotten))
+        scene.property.replica_changed(scene.seen, other, before(other), rotten)
+
+    assert is_broken(logs.EpochOffsetUniqueness(), tell) is expected
+
+
 @pytest.mark.parametrize(("epoch", "expected"), [(5, False), (6, True)])
 def test_only_its_leader_names_a_batch_a15(epoch: int, expected: bool) -> None:
     def tell(scene: Scene) -> None:
@@ -186,11 +204,17 @@ def test_no_log_is_cut_below_its_high_watermark_a1(high_watermark: int, expected
     assert is_broken(logs.NoTruncationBelowHighWatermark(), tell) is expected
 
 
-@pytest.mark.parametrize(("theirs", "expected"), [(OTHER, False), (BATCHES, True)])
-def test_a_follower_cuts_only_what_its_leader_lacks_a16(theirs: list[object], expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("theirs", "cut_in", "expected"), [(OTHER, 5, False), (BATCHES, 5, True), (BATCHES, 4, False)]
+)
+def test_a_follower_cuts_only_what_its_leader_lacks_a16(
+    theirs: list[object], cut_in: int, expected: bool
+) -> None:
+    """The leader by whose answer it was decided."""
+
     def tell(scene: Scene) -> None:
         leads(view_of(scene, 1, theirs))  # type: ignore[arg-type]
-        view = follows(view_of(scene, 2, BATCHES))
+        view = follows(view_of(scene, 2, BATCHES, cut_in=cut_in))
         then = before(view)
         cut(view, 2)
         scene.property.replica_changed(scene.seen, view, then, [])
