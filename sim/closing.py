@@ -22,6 +22,7 @@ from sim.world import World
 
 TOPIC = "z"
 _TIMEOUT_MS = 2_500
+_STRATEGY = "unclean.recovery.strategy"
 _LATEST, _EARLIEST = -1, -2
 
 
@@ -31,6 +32,14 @@ class Wish(NamedTuple):
     what: str
     act: Act
     is_fulfilled: Callable[[], bool]
+
+
+def ways_out(world: World) -> Iterator[Wish]:
+    """Where the strategy is to wait for an operator, one comes by and takes it away: else nobody may lead."""
+    for topic in world.topics:
+        if _image(world).topic_config(topic.name, _STRATEGY) == "None":
+            act = admin.set_config(Resource.topic(topic.name), _STRATEGY, None)
+            yield _done(world, f"wait for nobody: {topic.name}", act)
 
 
 def wishes(world: World) -> Iterator[Wish]:

@@ -141,8 +141,9 @@ def replicas_of(world: World, index: int) -> list[tuple[SimBroker, Partition]]:
 BEFORE_THE_LOAD_ENDS: tuple[Wanted, ...] = (
     ("L-8 the quorum has a leader", has_quorum_leader),
     ("L-1 every broker is back and unfenced", are_brokers_back),
-    ("L-9 every partition has a leader", has_leaders),
 )
+#: and once nothing waits for operators any more
+ALL_LED: tuple[Wanted, ...] = (("L-9 every partition has a leader", has_leaders),)
 #: since they were healed
 WHILE_THE_LOAD_GOES_ON: tuple[Wanted, ...] = (
     ("L-5 every producer and every partition is acknowledged again", are_writes_acknowledged),
