@@ -273,10 +273,10 @@ class Operations:
 
     def _change_strategy(self, stream: Stream) -> bool:
         """What is done when nobody is complete: only where losses are allowed."""
-        topic = self._topic(stream)
-        if topic is None or not self._world.shape.over_budget:
+        topic, shape = self._topic(stream), self._world.shape
+        if topic is None or not shape.over_budget:
             return False
-        if not self._world.shape.elr and one_in(stream, 2):
+        if not (shape.elr and shape.recovery_manager) and one_in(stream, 2):
             self._set_unclean(topic.name, (None, "true", "false")[stream.draw(3)])
         else:
             self._set_strategy(topic.name, _STRATEGIES[stream.draw(len(_STRATEGIES))])

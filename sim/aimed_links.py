@@ -43,7 +43,10 @@ class AimedLinks:
             "late_session": self._late_session,
         }
         #: behind all others in the table of `sim.faults`
-        self.newest: dict[str, Callable[[Stream], bool]] = {"late_fetches": self._late_fetches}
+        self.newest: dict[str, Callable[[Stream], bool]] = {
+            "late_fetches": self._late_fetches,
+            "late_logs": self._late_logs,
+        }
 
     # --- who -------------------------------------------------------------------------------------------
 
@@ -300,6 +303,17 @@ class AimedLinks:
         self._cut(former, others)
         self._hands.later(alone_ms, depose)
         self._hands.later(9_000, self._world.network.heal)
+        return True
+
+    def _late_logs(self, stream: Stream) -> bool:
+        """Everybody is killed, and what one or two tell controllers of their logs comes late, later perhaps
+        than anybody waits for it, while what they say of themselves is in time (R64, R65)."""
+        if not self._hands.kill_all():
+            return False
+        brokers = self._world.brokers
+        late_ms, for_ms = between(stream, 500, 3_000), between(stream, 5_000, 8_000)
+        for _ in range(between(stream, 1, 2)):
+            self._be_late(self._answers_of(brokers[stream.draw(len(brokers))]), late_ms, for_ms)
         return True
 
     def _answers_of(self, broker: SimBroker) -> Callable[[], list[SimConnection]]:

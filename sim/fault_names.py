@@ -59,9 +59,9 @@ AIMED_FAULTS = (
 #: Likewise; played only in the bands that are about them (`sim.story`).
 BAND_FAULTS = ("strand_move",)
 #: Likewise; played only in some stories of their own, never at the reference load (`sim.story`).
-FETCH_FAULTS = ("late_fetches",)
+STORY_FAULTS = ("late_fetches", "late_logs")
 #: Without a weight in a plan that does not name them.
-ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *AIMED_FAULTS, *BAND_FAULTS, *FETCH_FAULTS))
+ONLY_IF_NAMED = frozenset((*MORE_FAULTS, *AIMED_FAULTS, *BAND_FAULTS, *STORY_FAULTS))
 #: All faults.
 FAULT_NAMES = (
     "kill_broker",
@@ -97,7 +97,7 @@ FAULT_NAMES = (
     *MORE_FAULTS,
     *AIMED_FAULTS,
     *BAND_FAULTS,
-    *FETCH_FAULTS,
+    *STORY_FAULTS,
 )
 #: What may befall a node that is named.
 NODE_FAULTS = ("kill", "power", "stop", "pause", "isolate")

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from sim.choices import Choices
-from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, FETCH_FAULTS, MORE_FAULTS, ONLY_IF_NAMED
+from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS, ONLY_IF_NAMED
 from sim.faults import Plan
 from sim.run import shape_of
 from sim.world import Shape, varied
@@ -67,6 +67,9 @@ _REMAKES_ONE_IN = 5
 _SMALL_FETCHES_ONE_IN = 6
 _LATE_FETCHES_ONE_IN = 6
 _LATE_FETCHES_WEIGHT = 6
+#: stories in which controllers do every second what they do every few minutes, and wait no longer for logs
+_SHORT_INTERVALS_ONE_IN = 4
+_LATE_LOGS_WEIGHT = 3
 #: stories in which each controller is asked alone
 _ASKER_ONE_IN = 4
 #: stories in which handles take time
@@ -142,7 +145,9 @@ class Recipe:
         if not self.is_plain and not self.is_reference:
             is_late = choices.stream("mix.fetches").draw(_LATE_FETCHES_ONE_IN) == 1
             if is_late or shape.small_fetches:
-                weights |= dict.fromkeys(FETCH_FAULTS, _LATE_FETCHES_WEIGHT)
+                weights["late_fetches"] = _LATE_FETCHES_WEIGHT
+            if shape.short_intervals and shape.recovery_manager:
+                weights["late_logs"] = _LATE_LOGS_WEIGHT
         return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
 
     def command(self, seed: str) -> str:
@@ -170,6 +175,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         wanderers=int(choices.stream("shape.wanderers").draw(_WANDERER_ONE_IN) == 1),
         remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
         small_fetches=choices.stream("shape.fetches").draw(_SMALL_FETCHES_ONE_IN) == 1,
+        short_intervals=choices.stream("shape.intervals").draw(_SHORT_INTERVALS_ONE_IN) == 1,
         asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,
         core_first=choices.stream("shape.core").draw(_CORE_ONE_IN) == 1,

@@ -55,6 +55,13 @@ BROKER_PROPERTIES = {
     "log.segment.bytes": "20000",
 }
 CONTROLLER_PROPERTIES = {"broker.session.timeout.ms": "1500"}
+#: what no story is long enough for otherwise
+SHORT_INTERVALS = {
+    "unclean.recovery.timeout.ms": "800",
+    "unclean.leader.election.interval.ms": "1000",
+    "leader.imbalance.check.interval.seconds": "1",
+    "leader.imbalance.per.broker.percentage": "30",
+}
 QUORUM_PROPERTIES = {
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
@@ -105,6 +112,8 @@ class Shape:
     retention: bool = False
     #: a follower's fetch brings it one batch
     small_fetches: bool = False
+    #: what controllers do, or wait for, minutes long takes a second
+    short_intervals: bool = False
     #: each controller is asked alone, too
     asks_controllers: bool = False
     #: handles take time, now and then
@@ -283,6 +292,7 @@ class World:
             "process.roles": "controller",
             "listeners": f"CONTROLLER://c{voter}:{CONTROLLER_PORT}",
             "log.dirs": "/data",
+            **(SHORT_INTERVALS if self.shape.short_intervals else {}),
         }
         controller = SimController(self.around, self._machine(f"c{voter}"), voter, properties)
         controller.drift_ppm = self._drift_ppm()

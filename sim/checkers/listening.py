@@ -46,6 +46,7 @@ from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.elections import Elections
 from sim.checkers.marks import Marks
+from sim.checkers.passes import Passes
 from sim.checkers.recoveries import Recoveries
 from sim.checkers.views import About
 from storage.producer_state import KeptBatch
@@ -87,8 +88,8 @@ class Heard:
         "answered",
         "bugs",
         "ceilings",
-        "differs",
         "cuts",
+        "differs",
         "fetched",
         "handled",
         "heartbeats",
@@ -115,9 +116,9 @@ class Heard:
         self.judged: list[Judged] = []
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
-        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
         #: logs that are about to be cut, and the leader epoch in which that was decided
         self.cuts: list[tuple[TopicPartition, int]] = []
+        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
         self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
         #: fetches of followers, and when they came
         self.fetched: list[tuple[FetchRequest, int]] = []
@@ -177,9 +178,9 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                         heard.producer_ids.append((asked_id, effect.message))
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
-            elif type(effect) is Append:
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
+            elif type(effect) is Append:
                 headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
                 if headers:
                     appending[id(effect.context)] = effect.context, headers
@@ -232,13 +233,14 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Lead
 def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> None:
     """Note what goes in and out of a core."""
     handle = core.handle
-    sessions, recoveries = BrokerSessions(core), Recoveries(core)
+    sessions, recoveries, passes = BrokerSessions(core), Recoveries(core), Passes(core)
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         before = core.latest
         effects = handle(event, now_ms)
         heard.differs += [(About.SESSIONS, why) for why in sessions.differs(event, before, effects, now_ms)]
-        heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event)]
+        heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event, effects, now_ms)]
+        heard.differs += [(About.PASSES, why) for why in passes.differs(event, now_ms)]
         if type(event) is RequestArrived and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))

@@ -5,17 +5,17 @@ Owns a second opinion: sentences about where the controller differs. Which answe
 what follows from them.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from controller.events import RequestArrived
+from controller.events import RecoveryElected, RecoveryStated, RequestArrived
 from controller.quorum_controller import QuorumController
 from controller.unclean_recovery import Recovery, Strategy
-from metadata.image import CLUSTER_RESOURCE, MetadataImage, PartitionKey
+from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
-from metadata.records import ELR_FEATURE
 from protocol.messages.elect_leaders import ElectionKind, ElectLeadersRequest
-from sim.checkers.views import configured, may_lead
+from sim.checkers.views import compares_logs, configured, may_lead
 
 _ASKED_FOR = {
     ElectionKind.LONGEST_LOG_AGGRESSIVE: Strategy.AGGRESSIVE,
@@ -23,18 +23,40 @@ _ASKED_FOR = {
 }
 
 
+@dataclass(slots=True)
+class _Known:
+    """A recovery as it was looked at last."""
+
+    #: with its answers, also once it is over
+    recovery: Recovery
+    row: PartitionRegistration
+    #: since when the time runs that answers have
+    since_ms: int
+    #: all of the last known ELR were there, or none of them is waited for
+    is_asking: bool
+
+
 class Recoveries:
     """Of one controller process."""
 
     def __init__(self, core: QuorumController) -> None:
         self._core = core
+        self._known: dict[PartitionKey, _Known] = {}
 
-    def differs(self, event: Any) -> list[str]:
-        """What is wrong with the recoveries behind an event."""
+    def differs(self, event: Any, effects: Sequence[Any], now_ms: int) -> list[str]:
+        """What is wrong with the recoveries behind an event, and with what they have led to."""
         image, recoveries = self._core.latest, self._core.recovery._recoveries
-        if not self._core.is_active or not (image.leaderless or recoveries):
+        elected = [
+            effect
+            for effect in effects
+            if type(effect) is RecoveryStated and type(effect.statement) is RecoveryElected
+        ]
+        if not self._core.is_active or not (image.leaderless or recoveries or elected):
+            self._known = {}
             return []
         found = [] if type(event) is not RequestArrived else self._not_forced(event.message)
+        for effect in elected:
+            found += self._too_early(effect, now_ms)
         seen: set[PartitionKey] = set()
         for topic, index, row in image.leaderless_partitions():
             key = topic.topic_id, index
@@ -50,8 +72,10 @@ class Recoveries:
                 )
             elif (row.leader_epoch, row.partition_epoch) != recovery.identity[:2]:
                 found.append(f"{name} has changed, and its recovery goes on: {recovery}, {row}")
-            elif self._is_decided(key, row, recovery):
+            elif self._is_decided(key, row, recovery, now_ms):
                 found.append(f"{name} should have a leader by now: {recovery}, {row}")
+        for key in self._known.keys() - recoveries.keys():
+            del self._known[key]
         found += [
             f"{recoveries[key].topic_name} has a leader, and is recovered" for key in recoveries.keys() - seen
         ]
@@ -60,7 +84,7 @@ class Recoveries:
     def _strategy(self, topic_name: str, key: PartitionKey, row: PartitionRegistration) -> Strategy:
         """R14, R69: nobody compares logs while somebody complete is awaited, unless an operator says so."""
         image = self._core.latest
-        if not _compares_logs(image, self._core.config.recovery_manager_enabled):
+        if not compares_logs(image, self._core.config.recovery_manager_enabled):
             return Strategy.NONE
         strategy, forced = _configured(image, topic_name), self._core.recovery._forced.get(key)
         if forced is not None and forced.configured is strategy:
@@ -68,29 +92,66 @@ class Recoveries:
         is_awaited = bool(row.isr or row.elr)
         return Strategy.NONE if strategy is Strategy.BALANCED and is_awaited else strategy
 
-    def _is_decided(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> bool:
-        """R64, R65. Who has answered in time is enough once time is over, which no story waits for."""
+    def _is_decided(
+        self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery, now_ms: int
+    ) -> bool:
+        """R64, R65: those have answered who must, or whoever has once time is over."""
+        is_asking = not self._awaited(key, row, recovery)
+        known = self._known.get(key)
+        if known is None or known.recovery is not recovery or (is_asking and not known.is_asking):
+            known = self._known[key] = _Known(recovery, row, now_ms, is_asking)
+        known.row, known.is_asking = row, is_asking
+        answered = self._answered(key, row, recovery)
+        if self._is_over(known, now_ms):
+            return is_asking and bool(answered) and answered.issuperset(_proofs(row, recovery))
+        return bool(answered) and answered.issuperset(self._needed(key, row, recovery))
+
+    def _is_over(self, known: _Known, now_ms: int) -> bool:
+        return now_ms - known.since_ms >= self._core.config.recovery_timeout_ms
+
+    def _too_early(self, stated: RecoveryStated, now_ms: int) -> list[str]:
+        """Who was elected by a comparison that somebody was still to be waited for."""
+        key = stated.topic_id, stated.partition_index
+        known = self._known.get(key)
+        name = f"{stated.topic_name}-{stated.partition_index}"
+        if known is None:
+            return [f"{name} is decided, and was not recovered"]
+        needed = _proofs(known.row, known.recovery)
+        if not self._is_over(known, now_ms):
+            needed = {*needed, *self._needed(key, known.row, known.recovery)}
+        missing = {*needed} - self._answered(key, known.row, known.recovery)
+        return [f"{name} is decided without {sorted(missing)}: {known}"] if missing else []
+
+    def _awaited(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> set[int]:
+        """Who must come back before anybody else's answer counts."""
         image = self._core.latest
-        active = {one for one in row.replicas if may_lead(image, one, key)}
-        answered = {
+        return {one for one in _proofs(row, recovery) if not may_lead(image, one, key)}
+
+    def _answered(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> set[int]:
+        """Whose answers count (R63)."""
+        image = self._core.latest
+        return {
             one
             for one, reply in recovery.replies.items()
-            if one in active and reply.broker_epoch == image.brokers[one].broker_epoch
+            if one in row.replicas
+            and may_lead(image, one, key)
+            and reply.broker_epoch == image.brokers[one].broker_epoch
         }
+
+    def _needed(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> Collection[int]:
+        """Who must have answered while there is time."""
+        image = self._core.latest
+        active = {one for one in row.replicas if may_lead(image, one, key)}
         if recovery.strategy is Strategy.AGGRESSIVE:
-            needed: Collection[int] = active
-        elif row.last_known_elr:
-            needed = {*row.last_known_elr, *active}
-        else:
-            needed = row.replicas
-        return bool(answered) and answered.issuperset(needed)
+            return active
+        return {*row.last_known_elr, *active} if row.last_known_elr else row.replicas
 
     def _not_forced(self, request: Any) -> list[str]:
         """What operators have asked for is done, or under way."""
         is_election = isinstance(request, ElectLeadersRequest)
         strategy = _ASKED_FOR.get(ElectionKind(request.election_type)) if is_election else None
         image, found = self._core.latest, []
-        if strategy is None or not _compares_logs(image, self._core.config.recovery_manager_enabled):
+        if strategy is None or not compares_logs(image, self._core.config.recovery_manager_enabled):
             return []
         for asked in request.topic_partitions or ():
             topic = image.topic(asked.topic)
@@ -107,12 +168,9 @@ class Recoveries:
         return found
 
 
-def _compares_logs(image: MetadataImage, is_on_in_files: bool) -> bool:
-    """R69: the recovery manager is on, and so is ELR."""
-    values = image.configs.get(CLUSTER_RESOURCE)
-    text = None if values is None else values.get("unclean.recovery.manager.enabled")
-    is_on = is_on_in_files if text is None else text == "true"
-    return is_on and image.features.get(ELR_FEATURE, 0) > 0
+def _proofs(row: PartitionRegistration, recovery: Recovery) -> Collection[int]:
+    """Those without whom nothing is proved, however long it takes (R64)."""
+    return row.last_known_elr if recovery.strategy is Strategy.BALANCED else ()
 
 
 def _configured(image: MetadataImage, topic_name: str) -> Strategy:

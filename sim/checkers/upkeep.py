@@ -49,27 +49,20 @@ class KnownSeatsHaveAnswered(Property):
             seen.broken(self, index, f"{silent} have told of no log: {ends}, {change.before}")
 
 
-class AllAreAsked(Property):
-    """R64, R65: a log is the best only when each replica that is there has told of its own, since no story
-    lasts as long as answers are waited for."""
-
-    name = "R65 AllAreAsked"
-
-    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
-        if change.decision.reason is not ElectionReason.LONGEST_LOG:
-            return
-        told = {log.replica for log in change.decision.cause.logs if log.end_offset >= 0}
-        silent = [one for one in change.before.replicas if change.is_active(one) and one not in told]
-        if silent:
-            seen.broken(self, index, f"{silent} are there, and have told of no log: {change.decision}")
-
-
 class RecoveriesAgree(SecondOpinion):
     """R60 to R65, R69: partitions are recovered if, as and as long as they should be, and decided when those
-    have answered whose logs are needed."""
+    have answered whose logs are needed, or time is over."""
 
     name = "R60 RecoveriesAgree"
     about = About.RECOVERIES
+
+
+class PassesRun(SecondOpinion):
+    """R16: what nothing happens to is looked after all the same, once an interval: partitions that may have
+    any leader, and leaderships that preferred replicas have lost."""
+
+    name = "R16 PassesRun"
+    about = About.PASSES
 
 
 class MinIsrIsConfigured(Property):

@@ -15,7 +15,7 @@ from broker.replica_progress import ReplicaProgress
 from controller.decisions import CauseKind, Decision
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
-from metadata.records import MetadataRecord
+from metadata.records import ELR_FEATURE, MetadataRecord
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -68,6 +68,14 @@ def configured(image: MetadataImage, topic_name: str, key: str) -> str | None:
     return None
 
 
+def compares_logs(image: MetadataImage, is_on_in_files: bool) -> bool:
+    """R69: the recovery manager is on, and so is ELR."""
+    values = image.configs.get(CLUSTER_RESOURCE)
+    text = None if values is None else values.get("unclean.recovery.manager.enabled")
+    is_on = is_on_in_files if text is None else text == "true"
+    return is_on and image.features.get(ELR_FEATURE, 0) > 0
+
+
 @dataclass(slots=True)
 class ReplicaView:
     """A broker's replica as it is after a step; of a process that has ended, as it was then."""
@@ -92,6 +100,8 @@ class ReplicaView:
     compared: int = 0
     #: None while the process runs; then the end of what is surely still there
     survives: int | None = None
+    #: the leader epoch in which it was decided to cut its log, the last time
+    cut_in: int = -1
     #: its process, or its log dir, has ended inside of a truncation, whose tail may come back
     is_cut_under_way: bool = False
     #: the process has ended by itself, after a clean stop
@@ -100,8 +110,6 @@ class ReplicaView:
     follows_clean_stop: bool = True
 
     @property
-    #: the leader epoch in which it was decided to cut its log, the last time
-    cut_in: int = -1
     def position(self) -> int:
         """Its end as counted for the high watermark (D6)."""
         return self.flushed_offset if self.replica.counts_flushed else self.end_offset
@@ -313,6 +321,8 @@ class About(Enum):
     SESSIONS = "sessions"
     #: `recoveries`
     RECOVERIES = "recoveries"
+    #: `passes`
+    PASSES = "passes"
     #: `elections`
     ELECTIONS = "elections"
     #: whether a voter may go on leading: `listening`

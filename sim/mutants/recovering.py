@@ -112,6 +112,14 @@ STRATEGIES = Setting(
     gap_ms=250,
     seconds=20,
 )
+#: answers are not waited for for long, and some come late
+IMPATIENT = Setting(
+    band="over-budget",
+    faults={"late_logs": 4, "crumble": 1, "change_strategy": 2},
+    shape={"recovery_manager": True, "short_intervals": True},
+    gap_ms=1_500,
+    seconds=20,
+)
 #: as ALL_DOWN, while operators change what has no leader
 CHANGED = Setting(
     band="manager",
@@ -333,7 +341,7 @@ def tells_what_is_committed(original: Any, image: Any, broker_id: Any, key: Any,
     return row if row.error_code else replace(row, log_end_offset=known)
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R65", setting=CRUMBLING)
+@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=CRUMBLING)
 def recovers_without_asking_the_others(
     original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
 ) -> Any:
@@ -343,6 +351,34 @@ def recovers_without_asking_the_others(
         return original(partition, recovery, asked, valid)
     finally:
         recovery.has_timed_out = former
+
+
+@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=IMPATIENT)
+def recovery_waits_for_ever(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
+    """Time for answers is never over: one that hangs keeps a partition without a leader."""
+    former, recovery.has_timed_out = recovery.has_timed_out, False
+    try:
+        return original(partition, recovery, asked, valid)
+    finally:
+        recovery.has_timed_out = former
+
+
+@mutant(UncleanRecovery, "take_log_info", breaks="R64, R65", by="R60", setting=IMPATIENT)
+def answers_begin_time_anew(original: Any, self: Any, image: Any, event: Any) -> Any:
+    """With each answer the others have as long again."""
+    verdict = original(self, image, event)
+    if verdict is Verdict.OK:
+        recovery = self._recoveries[event.topic_id, event.partition_index]
+        recovery.started_ms += self._config.recovery_timeout_ms
+    return verdict
+
+
+@mutant(unclean_recovery, "_is_decided", breaks="R64", by="R60 R62 I-8", setting=IMPATIENT)
+def time_proves_something(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
+    """Once time is over the best log is elected also where one of the last known ELR has told of none."""
+    known = partition.last_known_elr
+    has_any = any(replica in valid for replica in known) if known else bool(valid)
+    return (recovery.has_timed_out and has_any) or original(partition, recovery, asked, valid)
 
 
 @mutant(unclean_recovery, "_is_decided", breaks="R65", by="R60", setting=STRATEGIES)

@@ -1,4 +1,5 @@
-"""Mutants of upkeep: open proposals of leaders, what is remembered, producer ids, fetch sessions.
+"""Mutants of upkeep: open proposals of leaders, what is remembered, producer ids, fetch sessions, what
+controllers do from time to time.
 
 Owns wrong functions only; each docstring says which rule is gone.
 """
@@ -18,6 +19,8 @@ from broker.produce_path import ProducePath
 from broker.producer_ids import ProducerIds
 from broker.replica_progress import ReplicaProgress
 from controller import producer_ids
+from controller.leader_balance import LeaderBalance
+from controller.replication_control import ReplicationControl
 from protocol.errors import ErrorCode
 from sim.mutants.keeping import RETRIES
 from sim.mutants.mutant import Setting, mutant
@@ -62,6 +65,20 @@ STALLED = Setting(faults={"stall": 6, "isolate_broker": 3, "pause_broker": 3, "l
 LATE_FOLLOWERS = Setting(faults={"late_fetches": 6, "kill_leader": 1}, gap_ms=3_000, seconds=25)
 #: and fall behind further and further
 TRICKLING_FOLLOWERS = replace(LATE_FOLLOWERS, shape={"small_fetches": True})
+
+#: leaders come and go, and leaderships go back every second
+LEADERS_CHANGE = Setting(
+    faults={"kill_leader": 4, "stop_broker": 2, "kill_broker": 1},
+    shape={"short_intervals": True, "partitions": 12},
+)
+#: with neither ELR nor comparisons of logs, beyond the budget, topics come to allow unclean elections
+ALLOWED_LATER = Setting(
+    band="unclean-no-elr",
+    faults={"change_strategy": 10, "starve_follower": 4, "kill_all_brokers": 3, "power_leader": 3},
+    shape={"short_intervals": True, "recovery_manager": False},
+    gap_ms=300,
+    seconds=20,
+)
 
 
 def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
@@ -304,3 +321,31 @@ def who_never_has_all_lags(
     """A follower that has what there was at its last fetch, and never all, counts as one that lags."""
     self._leader_position_at_fetch = -1
     original(self, position, broker_epoch, leader_position, now_ms)
+
+
+@mutant(LeaderBalance, "start", breaks="R16", by="R16", setting=LEADERS_CHANGE)
+def never_gives_leaderships_back(original: Any, self: Any, now_ms: int) -> None:
+    """Preferred replicas lead again only when an operator asks for it."""
+    self._next_pass_ms = None
+
+
+@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE)
+def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int) -> None:
+    """The pass does not come again."""
+    original(self, draft, now_ms)
+    self._next_pass_ms = None
+
+
+@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE)
+def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int) -> None:
+    """Leaderships move, and clients with them, however few a broker misses."""
+    former, self._config = self._config, replace(self._config, imbalance_percentage=0)
+    try:
+        original(self, draft, now_ms)
+    finally:
+        self._config = former
+
+
+@mutant(ReplicationControl, "elect_unclean", breaks="R16, F38", by="R16", setting=ALLOWED_LATER)
+def unclean_pass_elects_nobody(original: Any, self: Any, draft: Any) -> None:
+    """Partitions without a leader whose topics come to allow any get none before a broker comes or goes."""

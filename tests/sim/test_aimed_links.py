@@ -109,6 +109,26 @@ def test_a_follower_that_fetches_all_the_time_lags(monkeypatch: pytest.MonkeyPat
     play("late_fetches", met, replace(SHAPE, producers=4, small_fetches=True))
 
 
+def test_time_for_answers_about_logs_is_over_while_some_are_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[object] = []
+    original = UncleanRecovery._elect
+
+    def elect(self: UncleanRecovery, look: Any, topic: Any, index: int, partition: Any, *more: Any) -> Any:
+        silent = [
+            replica
+            for replica in partition.replicas
+            if look.image.is_active_replica(replica, (topic.topic_id, index))
+            and replica not in {log.replica for log in more[0].logs}
+        ]
+        met.extend(silent)
+        return original(self, look, topic, index, partition, *more)
+
+    monkeypatch.setattr(UncleanRecovery, "_elect", elect)
+    play("late_logs", met, replace(SHAPE, short_intervals=True))
+
+
 def test_a_stale_answer_is_not_played_where_nothing_may_be_lost() -> None:
     result = run(Choices("1"), SHAPE, 4, plan=Plan(gap_ms=1_000, only=("stale_answer",)))
     assert result.violation is None

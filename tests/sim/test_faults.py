@@ -9,7 +9,7 @@ import pytest
 
 from sim.choices import Choices
 from sim.disk import ProcessDisk
-from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, FETCH_FAULTS, MORE_FAULTS
+from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS
 from sim.faults import Faults, Plan
 from sim.loop import Process
 from sim.page_cache import Inode
@@ -53,12 +53,23 @@ def test_fetches_are_late_in_some_stories_and_small_in_some_of_these_and_never_a
     None
 ):
     stories = [Recipe().story(str(seed)) for seed in range(200)]
-    late = {story.seed for story in stories if {*FETCH_FAULTS} & {*story.plan.weights}}
+    late = {story.seed for story in stories if "late_fetches" in story.plan.weights}
     small = {story.seed for story in stories if story.shape.small_fetches}
     assert small < late
     assert 40 < len(late) < 80
     reference = [Recipe(is_reference=True).story(str(seed)) for seed in range(200)]
-    assert not any({*FETCH_FAULTS} & {*s.plan.weights} or s.shape.small_fetches for s in reference)
+    assert not any("late_fetches" in s.plan.weights or s.shape.small_fetches for s in reference)
+
+
+def test_one_story_of_four_is_long_enough_for_passes_and_for_time_to_be_over() -> None:
+    """And there, where logs are compared, answers about them are late; never at the reference load."""
+    stories = [Recipe().story(str(seed)) for seed in range(200)]
+    short = [story for story in stories if story.shape.short_intervals]
+    assert 30 < len(short) < 70
+    compare = {story.seed for story in short if story.shape.recovery_manager}
+    assert {story.seed for story in stories if "late_logs" in story.plan.weights} == compare
+    reference = [Recipe(is_reference=True).story(str(seed)) for seed in range(200)]
+    assert not any("late_logs" in s.plan.weights or s.shape.short_intervals for s in reference)
 
 
 def test_a_voter_that_is_lost_stays_away_until_all_is_healed_and_the_others_are_a_majority() -> None:

@@ -22,7 +22,7 @@ from sim import swarm
 from sim.artifact import load
 from sim.checkers.observer import Observer
 from sim.checkers.views import Property
-from sim.fault_names import FAULT_NAMES, FETCH_FAULTS
+from sim.fault_names import FAULT_NAMES, STORY_FAULTS
 from sim.nodes import SimBroker
 from sim.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
 from sim.runs import page, with_run
@@ -85,7 +85,7 @@ def test_a_story_is_a_function_of_its_seed_and_bands_change_its_shape_and_what_t
 def test_the_reference_load_is_one_cluster_whose_seeds_decide_only_what_befalls_it() -> None:
     stories = [Recipe(is_reference=True).story(str(seed)) for seed in range(60)]
     weights = [Recipe().story(story.seed).plan.weights for story in stories]
-    usual = [{name: w for name, w in row.items() if name not in FETCH_FAULTS} for row in weights]
+    usual = [{name: w for name, w in row.items() if name not in STORY_FAULTS} for row in weights]
     assert [story.plan.weights for story in stories] == usual
     shapes = {replace(story.shape, every_write=False) for story in stories}
     gap_ms = stories[0].shape.send_gap_ms

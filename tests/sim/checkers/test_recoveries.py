@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from controller.events import RequestArrived, TimerFired
+from controller.events import RecoveryElected, RecoveryStated, RequestArrived, TimerFired
 from controller.unclean_recovery import LogReply, Recovery, Strategy, _Forced
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
@@ -15,6 +15,7 @@ from sim.checkers.recoveries import Recoveries
 from tests.sim.checkers.histories import TOPIC_ID, image, row
 
 KEY = (TOPIC_ID, 0)
+TIMEOUT_MS = 800
 LEADERLESS = {"leader": None, "isr": (), "last_known_leader": 1}
 LED = {"leader": 1, "isr": (1,), "last_known_leader": None}
 STRATEGY, MANAGER = "unclean.recovery.strategy", "unclean.recovery.manager.enabled"
@@ -30,10 +31,9 @@ def recovery(
     return Recovery("t", strategy=strategy, started_ms=0, replies=replies, **{**usual, **given})
 
 
-def wrong_with(
+def controller(
     one: Recovery | None,
     *,
-    event: Any = None,
     manager: bool = True,
     elr: bool = True,
     fenced: tuple[int, ...] = (),
@@ -41,24 +41,28 @@ def wrong_with(
     forced: Strategy | None = None,
     is_active: bool = True,
     partition: dict[str, Any] | None = None,
-) -> str:
-    """What is said of a controller that has this recovery of t-0, without a leader and min ISR members."""
+) -> Any:
+    """One that has this recovery of t-0, without a leader and min ISR members."""
     registration = row(**{**LEADERLESS, **(partition or {})})
     latest = replace(
         image(fenced, elr=elr, row=registration),
         configs=Map({resource: Map(values) for resource, values in (configs or {}).items()}),
         leaderless=Map({KEY: None} if registration.leader is None else {}),
     )
-    core: Any = SimpleNamespace(
+    return SimpleNamespace(
         latest=latest,
         is_active=is_active,
-        config=SimpleNamespace(recovery_manager_enabled=manager),
+        config=SimpleNamespace(recovery_manager_enabled=manager, recovery_timeout_ms=TIMEOUT_MS),
         recovery=SimpleNamespace(
             _recoveries={} if one is None else {KEY: one},
             _forced={} if forced is None else {KEY: _Forced(forced, Strategy.BALANCED)},
         ),
     )
-    return "; ".join(Recoveries(core).differs(event or TimerFired()))
+
+
+def wrong_with(one: Recovery | None, *, event: Any = None, **given: Any) -> str:
+    """What is said of such a controller at once."""
+    return "; ".join(Recoveries(controller(one, **given)).differs(event or TimerFired(), (), 0))
 
 
 OF_TOPIC, OF_CLUSTER = (RESOURCE_TOPIC, "t"), CLUSTER_RESOURCE
@@ -137,6 +141,84 @@ def test_a_recovery_is_over_when_those_have_answered_who_must_r64_r65(
     )
     assert bool(said) is is_over
     assert not is_over or "should have a leader by now" in said
+
+
+@pytest.mark.parametrize(
+    ("strategy", "answered", "fenced", "known", "is_over"),
+    [
+        (Strategy.AGGRESSIVE, (2,), (), (), True),
+        (Strategy.AGGRESSIVE, (), (), (), False),
+        (Strategy.AGGRESSIVE, (2,), (2,), (), False),
+        (Strategy.BALANCED, (1, 2), (), (1, 2), True),
+        (Strategy.BALANCED, (1, 3), (), (1, 2), False),
+        (Strategy.BALANCED, (1, 2), (2,), (1, 2), False),
+        (Strategy.BALANCED, (3,), (), (), True),
+    ],
+    ids=[
+        "whoever has answered is enough",
+        "nobody has",
+        "who has is away",
+        "those who are needed have",
+        "one that is needed has not",
+        "one that is needed is away",
+        "nobody is needed",
+    ],
+)
+def test_a_recovery_whose_time_is_over_ends_with_what_there_is_r64_r65(
+    strategy: Strategy,
+    answered: tuple[int, ...],
+    fenced: tuple[int, ...],
+    known: tuple[int, ...],
+    is_over: bool,
+) -> None:
+    configs = {OF_TOPIC: {STRATEGY: strategy.value}}
+    core = controller(
+        recovery(strategy, answered), configs=configs, fenced=fenced, partition={"last_known_elr": known}
+    )
+    recoveries = Recoveries(core)
+    assert not recoveries.differs(TimerFired(), (), 10)
+    assert not recoveries.differs(TimerFired(), (), 9 + TIMEOUT_MS)
+    said = recoveries.differs(TimerFired(), (), 10 + TIMEOUT_MS)
+    assert ["should have a leader by now" in one for one in said] == [True] * is_over
+
+
+def test_time_runs_anew_once_all_are_there_who_are_needed_r64() -> None:
+    one, partition = recovery(answered=(1, 2)), {"last_known_elr": (1, 2)}
+    core = controller(one, partition=partition, fenced=(2,))
+    recoveries = Recoveries(core)
+    assert not recoveries.differs(TimerFired(), (), 0)
+    core.latest = controller(one, partition=partition).latest
+    assert not recoveries.differs(TimerFired(), (), TIMEOUT_MS)
+    assert not recoveries.differs(TimerFired(), (), 2 * TIMEOUT_MS - 1)
+    assert recoveries.differs(TimerFired(), (), 2 * TIMEOUT_MS)
+
+
+@pytest.mark.parametrize(
+    ("answered", "known", "elected_ms", "missing"),
+    [
+        ((1, 2, 3), (1, 2), 10, ""),
+        ((1, 2), (1, 2), 10, "without [3]"),
+        ((1, 2), (1, 2), TIMEOUT_MS, ""),
+        ((1, 3), (1, 2), TIMEOUT_MS, "without [2]"),
+        ((3,), (), TIMEOUT_MS, ""),
+        ((3,), (), 10, "without [1, 2]"),
+    ],
+)
+def test_nobody_is_elected_by_its_log_while_others_are_waited_for_r64_r65(
+    answered: tuple[int, ...], known: tuple[int, ...], elected_ms: int, missing: str
+) -> None:
+    one = recovery()
+    core = controller(one, partition={"last_known_elr": known})
+    recoveries = Recoveries(core)
+    assert not recoveries.differs(TimerFired(), (), 0)
+    one.replies |= recovery(answered=answered).replies
+    over = controller(None, partition=LED)
+    core.latest, core.recovery = over.latest, over.recovery
+    elected = RecoveryStated("t", *KEY, RecoveryElected(answered[0]))
+    said = recoveries.differs(TimerFired(), (elected,), elected_ms)
+    assert ("decided" in "; ".join(said)) is bool(missing)
+    assert missing in "; ".join(said)
+    assert "was not recovered" in "; ".join(recoveries.differs(TimerFired(), (elected,), elected_ms))
 
 
 def test_an_answer_of_another_incarnation_is_none_r63() -> None:

@@ -158,33 +158,21 @@ def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: boo
 
 
 @pytest.mark.parametrize(
-    ("ends", "fenced", "reason", "expected"),
+    ("one", "about", "name"),
     [
-        ({1: 9, 2: 9, 3: 9}, (), ElectionReason.LONGEST_LOG, False),
-        ({1: 9, 2: 9}, (), ElectionReason.LONGEST_LOG, True),
-        ({1: 9, 2: 9}, (3,), ElectionReason.LONGEST_LOG, False),
-        ({1: 9, 2: 9, 3: -1}, (), ElectionReason.LONGEST_LOG, True),
-        ({1: 9, 2: 9}, (), ElectionReason.UNCLEAN_RANDOM, False),
+        (upkeep.RecoveriesAgree, About.RECOVERIES, "R60 RecoveriesAgree"),
+        (upkeep.PassesRun, About.PASSES, "R16 PassesRun"),
     ],
-    ids=["all have told", "one has not", "one is away", "the answer was void", "no logs are compared"],
 )
-def test_everybody_who_is_there_is_asked_before_a_log_is_the_best_r65(
-    ends: dict[int, int], fenced: tuple[int, ...], reason: ElectionReason, expected: bool
+def test_what_a_controller_does_otherwise_is_told_with_its_name(
+    one: type[Property], about: About, name: str
 ) -> None:
-    scene = Scene(upkeep.AllAreAsked())
-    logs = tuple(LogEnd(replica, 5, end) for replica, end in ends.items())
-    lost = row(isr=(), leader=None)
-    given = change(lost, CauseKind.LOGS_COMPARED, None, reason, fenced=fenced, logs=logs, leader=2, isr=(2,))
-    assert broken(scene, lambda: scene.property.partition_changed(scene.seen, 0, given)) is expected
-
-
-def test_what_is_wrong_with_recoveries_is_told_with_who_has_done_it_r60() -> None:
-    scene = Scene(upkeep.RecoveriesAgree())
+    scene = Scene(one())
     node = scene.world.controllers[0]
     said = scene.violation(
-        lambda: scene.property.controller_differs(scene.seen, node, About.RECOVERIES, "t-0 is not recovered")
+        lambda: scene.property.controller_differs(scene.seen, node, about, "t-0 has no leader")
     )
-    assert said == "R60 RecoveriesAgree: c101: t-0 is not recovered"
+    assert said == f"{name}: c101: t-0 has no leader"
 
 
 @pytest.mark.parametrize(
