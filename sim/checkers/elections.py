@@ -1,4 +1,5 @@
-"""What a voter should say before, at and after an election, worked out once more (K2, K4, K6, D9).
+"""What a voter should say before, at and after an election, and how long it should wait, worked out once more
+(K2, K4, K6, K7, D9).
 
 Owns a second opinion: sentences about where the voter differs.
 """
@@ -16,7 +17,10 @@ from protocol.messages.quorum import (
 from raft.effects import Answered, Received, Send, SendFailed, SendFailure
 from raft.leadership import Leader
 from raft.node import RaftNode
-from raft.roles import Follower, Prospective, Resigned
+from raft.roles import Candidate, Follower, Prospective, Resigned
+
+#: so many equal ones of hundreds are no chance
+_EQUAL_MAX = 3
 
 
 class Elections:
@@ -103,3 +107,39 @@ class Elections:
         if not is_gone or wait_ms <= self._hurry_ms:
             return []
         return [f"waits for {wait_ms} ms for {role.leader_id}, which is gone (D9)"]
+
+
+class Waits:
+    """How long one voter waits for a leader, for an election, and before it tries again (K2, K7)."""
+
+    def __init__(self, voter: RaftNode) -> None:
+        self._voter = voter
+        self._config = voter._config
+        self._role: Any = None
+        #: times for elections
+        self._drawn: list[int] = []
+
+    def differs(self, now_ms: int) -> list[str]:
+        """What is wrong with the time that it has from now on."""
+        role, former = self._voter._member.role, self._role
+        self._role = role
+        # who starts has its turn by rank (D9)
+        if former is None or isinstance(role, Leader) or role.deadline_ms is None:
+            return []
+        wait_ms, config = role.deadline_ms - now_ms, self._config
+        if isinstance(role, Follower):
+            return self._too_long(wait_ms, config.fetch_timeout_ms)
+        if isinstance(role, Candidate) and role.is_backing_off:
+            return self._too_long(wait_ms, config.election_backoff_max_ms)
+        if role is former or len(config.voters) == 1:
+            return []
+        self._drawn.append(wait_ms)
+        if wait_ms < config.election_timeout_ms:
+            return [f"waits for {wait_ms} ms only, as {type(role).__name__} (K7)"]
+        if len(self._drawn) > _EQUAL_MAX and len({*self._drawn}) == 1:
+            return [f"has waited for {wait_ms} ms each time: nobody may win an election (K7)"]
+        return self._too_long(wait_ms, 2 * config.election_timeout_ms)
+
+    def _too_long(self, wait_ms: int, most_ms: int) -> list[str]:
+        name = type(self._role).__name__
+        return [] if wait_ms <= most_ms else [f"waits for {wait_ms} ms, as {name} (K7)"]

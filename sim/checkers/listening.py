@@ -44,7 +44,7 @@ from protocol.record_batch import BatchHeader
 from raft.effects import Answered, Received, Reply, SendFailed
 from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
-from sim.checkers.elections import Elections
+from sim.checkers.elections import Elections, Waits
 from sim.checkers.marks import Marks
 from sim.checkers.passes import Passes
 from sim.checkers.recoveries import Recoveries
@@ -261,7 +261,7 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
 def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
     """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
     handle = voter.handle
-    followers, elections = _Followers(voter), Elections(voter)
+    followers, elections, waits = _Followers(voter), Elections(voter), Waits(voter)
     #: (epoch, when), of the newest good answer to a fetch
     leader_heard: tuple[int, int] | None = None
 
@@ -281,6 +281,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
             elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
                 leader_heard = None  # which may be evidence that the leader is gone (D9)
         heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
+        heard.differs += [(About.ELECTIONS, why) for why in waits.differs(now_ms)]
         if voter.is_leader:
             response = event.response if type(event) is Answered else None
             whys = followers.why_overdue(request or response, now_ms)

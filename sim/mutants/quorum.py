@@ -402,3 +402,22 @@ def leads_silently(original: Any, self: Any, votes: Any) -> None:
 @mutant(Member, "leader_gone", breaks="D9, K6", by="K6", setting=QUORUM)
 def waits_for_leaders_that_are_gone(original: Any, self: Any, delay_ms: int) -> None:
     """A voter waits for its whole fetch timeout, whatever it knows of its leader."""
+
+
+@mutant(election, "election_timeout_ms", breaks="K7", by="K6", setting=PARTED)
+def elections_last_as_long_each_time(original: Any, config: Any, random: Any) -> int:
+    """The time for an election is not drawn: voters that run at once run at once again."""
+    return config.election_timeout_ms  # type: ignore[no-any-return]
+
+
+@mutant(Member, "fetch_deadline_ms", breaks="K7", by="K6", setting=PARTED)
+def waits_twice_as_long_for_leaders(original: Any, self: Any) -> Any:
+    """A follower has more patience with its leader than is configured."""
+    deadline_ms = original(self)
+    return None if deadline_ms is None else deadline_ms + self.config.fetch_timeout_ms
+
+
+@mutant(election, "retry_delay_ms", breaks="K2", by="K6", setting=PARTED)
+def backs_off_without_end(original: Any, config: Any, random: Any, failed_elections: int) -> int:
+    """The pause after a lost election doubles beyond its bound."""
+    return config.election_backoff_max_ms * (2 + failed_elections)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from protocol.messages.quorum import (
 from raft.effects import Answered, Received, Send, SendFailed, SendFailure, Tick
 from raft.leadership import Leader
 from raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
-from sim.checkers.elections import Elections
+from sim.checkers.elections import Elections, Waits
 from tests.sim.checkers.test_quorum import fetch
 
 HURRY_MS = 500
@@ -126,3 +126,69 @@ def test_nobody_waits_for_a_leader_that_is_gone_d9(event: Any, is_gone: bool, wa
     voter.does(Tick(), Send(8, 102, fetch(101).request, 500))
     voter.does(event, now_ms=100)
     assert bool(voter.wrong) is (is_gone and wait_ms > HURRY_MS)
+
+
+class Waiting:
+    """Voter 101 of three: 500 to 1000 ms for an election, 800 for its leader, 300 for a pause."""
+
+    def __init__(self, voters: int = 3) -> None:
+        self._config = SimpleNamespace(
+            voters=tuple(range(101, 101 + voters)),
+            election_timeout_ms=500,
+            fetch_timeout_ms=800,
+            election_backoff_max_ms=300,
+        )
+        self._member = SimpleNamespace(role=a(Leader))
+        self._waits = Waits(self)  # type: ignore[arg-type]
+        self.wrong = self._waits.differs(0)
+
+    def has(self, role: type, wait_ms: int | None, now_ms: int = 70, *, pauses: bool = False) -> bool:
+        """A new role; whether something is wrong with its deadline."""
+        self._member.role = a(role)
+        self._member.role.deadline_ms = None if wait_ms is None else now_ms + wait_ms
+        if role is Candidate:
+            self._member.role.is_backing_off = pauses
+        self.wrong += (found := self._waits.differs(now_ms))
+        return bool(found)
+
+
+@pytest.mark.parametrize("role", [Unattached, Prospective, Candidate, Resigned])
+@pytest.mark.parametrize(("wait_ms", "is_wrong"), [(499, True), (500, False), (1_000, False), (1_001, True)])
+def test_a_voter_has_its_time_for_an_election_k7(role: type, wait_ms: int, is_wrong: bool) -> None:
+    assert Waiting().has(role, wait_ms) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("role", "pauses", "wait_ms", "is_wrong"),
+    [
+        (Follower, False, 800, False),
+        (Follower, False, 801, True),
+        (Follower, False, 5, False),
+        (Candidate, True, 300, False),
+        (Candidate, True, 301, True),
+        (Candidate, True, 1, False),
+        (Unattached, False, None, False),
+    ],
+    ids=["leader", "too long", "gone", "pause", "too long a pause", "a short one", "an observer"],
+)
+def test_a_voter_does_not_wait_too_long_for_its_leader_and_after_an_election_k2(
+    role: type, pauses: bool, wait_ms: int | None, is_wrong: bool
+) -> None:
+    assert Waiting().has(role, wait_ms, pauses=pauses) is is_wrong
+
+
+@pytest.mark.parametrize(("last_ms", "is_wrong"), [(600, True), (601, False)])
+def test_times_for_elections_are_drawn_k7(last_ms: int, is_wrong: bool) -> None:
+    voter = Waiting()
+    assert not any(voter.has(role, 600) for role in (Unattached, Prospective, Candidate))
+    assert voter.has(Prospective, last_ms) is is_wrong
+
+
+def test_one_deadline_is_one_draw_k7() -> None:
+    voter = Waiting()
+    assert not voter.has(Unattached, 600)
+    assert not any(voter._waits.differs(now_ms) for now_ms in range(70, 600))
+
+
+def test_a_voter_alone_waits_for_nobody() -> None:
+    assert not Waiting(voters=1).has(Prospective, 0)
