@@ -173,7 +173,11 @@ class BrokerSessions:
             if now_ms < end_ms:
                 silent_ms = now_ms - session.heard_ms
                 found.append(f"broker {broker_id} is fenced {silent_ms} ms after its last heartbeat (R25)")
-            elif self._called_ms < end_ms < now_ms - self._timeout_ms // CHECK_PERIODS_PER_SESSION:
+            # it may have been extended already, by so much at most
+            elif (
+                self._called_ms < end_ms
+                and end_ms + session.stalled_ms < now_ms - self._timeout_ms // CHECK_PERIODS_PER_SESSION
+            ):
                 stood_ms = now_ms - self._called_ms
                 found.append(
                     f"broker {broker_id} is fenced by one that has stood still for {stood_ms} ms (D7)"

@@ -185,6 +185,15 @@ def test_a_controller_that_stood_still_waits_for_the_heartbeats_in_its_sockets_d
         assert not is_early or "stood still for 500 ms" in controller.wrong[0]
 
 
+def test_sessions_that_were_extended_end_later_also_when_nothing_happens_until_then_d7() -> None:
+    controller = Controller(CALM)
+    controller.does(100, beat(2))
+    everybody_but(2, controller, *range(200, 900, 100))
+    controller.does(1_050, TimerFired())
+    controller.does(1_300, TimerFired(), fenced(2))
+    assert not controller.wrong
+
+
 def test_who_stands_still_is_not_late_for_what_it_could_not_see_d7() -> None:
     controller = Controller(CALM)
     controller.does(100, beat(2))
