@@ -139,9 +139,12 @@ class BrokerSessions:
     ) -> str | None:
         """R23; None when nobody can tell."""
         if row.is_fenced:
+            session.leaves_from = None  # whoever leads instead has begun to, however it went
             has_applied = request.current_metadata_offset > row.broker_epoch
-            is_ready = has_applied and not request.want_fence and not request.want_shutdown
-            return "unfenced" if is_ready else "fenced"
+            if not has_applied or request.want_fence or request.want_shutdown:
+                return "fenced"
+            # one of before its stop may come late: only a registration ends that (R22)
+            return "leaving" if row.in_controlled_shutdown else "unfenced"
         if row.in_controlled_shutdown:
             if leads:
                 return "leaving"

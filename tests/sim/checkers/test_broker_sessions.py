@@ -59,6 +59,13 @@ def leaving(*broker_ids: int) -> Any:
     return replace(partitions, brokers=brokers)
 
 
+def gone(broker_id: int) -> Any:
+    """It was let go."""
+    found = leaving(broker_id)
+    row = replace(found.brokers[broker_id], is_fenced=True)
+    return replace(found, brokers=found.brokers.set(broker_id, row))
+
+
 def fenced(*broker_ids: int) -> Any:
     """Of a calm cluster."""
     return image(broker_ids, row=row())
@@ -76,6 +83,9 @@ def fenced(*broker_ids: int) -> Any:
         pytest.param(fenced(1), beat(offset=1), CALM, "should be fenced", id="it has not read its record"),
         pytest.param(fenced(1), beat(want_shutdown=True), CALM, "should be fenced", id="it stops"),
         pytest.param(fenced(1), beat(epoch=9), fenced(1), "", id="another incarnation"),
+        pytest.param(gone(1), beat(), leaving(1), "", id="it has left, and this is of before"),
+        pytest.param(gone(1), beat(), CALM, "should be leaving", id="who leaves does not come back"),
+        pytest.param(gone(1), beat(want_fence=True), gone(1), "", id="it has left"),
         pytest.param(CALM, beat(), CALM, "", id="nothing changes"),
         pytest.param(CALM, beat(), fenced(1), "should be unfenced", id="it is fenced for its heartbeat"),
         pytest.param(CALM, beat(want_fence=True), fenced(1), "", id="it wants to be fenced"),
