@@ -15,7 +15,7 @@ from cli.lone_raft_node import (
 )
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.quorum import VoteRequest, VoteResponse
+from protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
 from raft.effects import (
     Answered,
     AppendFetched,
@@ -161,6 +161,21 @@ def test_a_step_behind_the_epoch_of_the_log_is_unbelievable() -> None:
     stale = fetch_response(1, 3, records=batches(3, "4:1"))
     effects = node.handle(Answered(fetch.request_id, stale), 1)
     assert not [e for e in effects if isinstance(e, AppendFetched)]
+
+
+def test_who_asks_for_pre_votes_already_remembers_that_the_leader_is_gone_d9() -> None:
+    """Else it would wait a whole fetch timeout for that leader once its pre-votes are lost."""
+    node, _ = make_node()
+    now_ms = node.next_deadline_ms() or 0
+    node.handle(Tick(), now_ms)
+    assert node.snapshot().role == "Prospective"
+    node.handle(Received(9, EndQuorumEpochRequest(CLUSTER_ID, 1, 4, (3, 2))), now_ms + 1)
+    while node.snapshot().role == "Prospective":
+        now_ms += 10
+        node.handle(Tick(), now_ms)
+    assert node.snapshot().role == "Follower"
+    left_ms = (node.next_deadline_ms() or 0) - now_ms
+    assert left_ms <= node._config.election_backoff_max_ms < node._config.fetch_timeout_ms
 
 
 def test_time_never_runs_backwards() -> None:
