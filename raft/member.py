@@ -293,9 +293,8 @@ class Member:
         timeout (D9). Safe even if wrong, for voters that hear from the leader refuse the pre-vote."""
         role = self.role
         if isinstance(role, Prospective) and role.leader_id is not None:
-            role.is_leader_gone = (
-                True  # it asks for pre-votes already; once they are lost it tries again soon
-            )
+            # It asks for pre-votes already; once they are lost it tries again soon.
+            role.is_leader_gone = True
         elif isinstance(role, Follower) and role.deadline_ms is not None and not role.is_leader_gone:
             role.is_leader_gone = True
             role.deadline_ms = min(role.deadline_ms, self.now_ms + delay_ms)
