@@ -346,21 +346,13 @@ def recovers_without_asking_the_others(
     original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
 ) -> Any:
     """Only those are waited for whose answers are needed, as if time were over at once."""
-    former, recovery.has_timed_out = recovery.has_timed_out, True
-    try:
-        return original(partition, recovery, asked, valid)
-    finally:
-        recovery.has_timed_out = former
+    return original(partition, replace(recovery, has_timed_out=True), asked, valid)
 
 
 @mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=IMPATIENT)
 def recovery_waits_for_ever(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
     """Time for answers is never over: one that hangs keeps a partition without a leader."""
-    former, recovery.has_timed_out = recovery.has_timed_out, False
-    try:
-        return original(partition, recovery, asked, valid)
-    finally:
-        recovery.has_timed_out = former
+    return original(partition, replace(recovery, has_timed_out=False), asked, valid)
 
 
 @mutant(UncleanRecovery, "take_log_info", breaks="R64, R65", by="R60", setting=IMPATIENT)
