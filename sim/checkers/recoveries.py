@@ -72,7 +72,7 @@ class Recoveries:
                 )
             elif (row.leader_epoch, row.partition_epoch) != recovery.identity[:2]:
                 found.append(f"{name} has changed, and its recovery goes on: {recovery}, {row}")
-            elif self._is_decided(key, row, recovery, now_ms):
+            elif self._is_decided(key, self._look_at(key, row, recovery, now_ms), now_ms):
                 found.append(f"{name} should have a leader by now: {recovery}, {row}")
         for key in self._known.keys() - recoveries.keys():
             del self._known[key]
@@ -92,22 +92,20 @@ class Recoveries:
         is_awaited = bool(row.isr or row.elr)
         return Strategy.NONE if strategy is Strategy.BALANCED and is_awaited else strategy
 
-    def _is_decided(
+    def _look_at(
         self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery, now_ms: int
-    ) -> bool:
-        """R64, R65: those have answered who must, or whoever has once time is over."""
-        is_asking = not self._awaited(key, row, recovery)
+    ) -> _Known:
+        """Its time has begun with it, or once all were there without whom nothing is proved (R64)."""
+        is_asking = all(may_lead(self._core.latest, one, key) for one in _proofs(row, recovery))
         known = self._known.get(key)
         if known is None or known.recovery is not recovery or (is_asking and not known.is_asking):
             known = self._known[key] = _Known(recovery, row, now_ms, is_asking)
         known.row, known.is_asking = row, is_asking
-        answered = self._answered(key, row, recovery)
-        if self._is_over(known, now_ms):
-            return is_asking and bool(answered) and answered.issuperset(_proofs(row, recovery))
-        return bool(answered) and answered.issuperset(self._needed(key, row, recovery))
+        return known
 
-    def _is_over(self, known: _Known, now_ms: int) -> bool:
-        return now_ms - known.since_ms >= self._core.config.recovery_timeout_ms
+    def _is_decided(self, key: PartitionKey, known: _Known, now_ms: int) -> bool:
+        """R64, R65: those have answered who must, or whoever has once time is over."""
+        return bool(self._answered(key, known)) and not self._missing(key, known, now_ms)
 
     def _too_early(self, stated: RecoveryStated, now_ms: int) -> list[str]:
         """Who was elected by a comparison that somebody was still to be waited for."""
@@ -116,35 +114,29 @@ class Recoveries:
         name = f"{stated.topic_name}-{stated.partition_index}"
         if known is None:
             return [f"{name} is decided, and was not recovered"]
-        needed = _proofs(known.row, known.recovery)
-        if not self._is_over(known, now_ms):
-            needed = {*needed, *self._needed(key, known.row, known.recovery)}
-        missing = {*needed} - self._answered(key, known.row, known.recovery)
+        missing = self._missing(key, known, now_ms)
         return [f"{name} is decided without {sorted(missing)}: {known}"] if missing else []
 
-    def _awaited(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> set[int]:
-        """Who must come back before anybody else's answer counts."""
-        image = self._core.latest
-        return {one for one in _proofs(row, recovery) if not may_lead(image, one, key)}
+    def _missing(self, key: PartitionKey, known: _Known, now_ms: int) -> set[int]:
+        """Whose answers are waited for: once time is over of those only without whom nothing is proved."""
+        image, row = self._core.latest, known.row
+        needed: Collection[int] = _proofs(row, known.recovery)
+        if now_ms - known.since_ms < self._core.config.recovery_timeout_ms:
+            active = {one for one in row.replicas if may_lead(image, one, key)}
+            knows_nothing = known.recovery.strategy is Strategy.BALANCED and not needed
+            needed = row.replicas if knows_nothing else {*needed, *active}
+        return {*needed} - self._answered(key, known)
 
-    def _answered(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> set[int]:
+    def _answered(self, key: PartitionKey, known: _Known) -> set[int]:
         """Whose answers count (R63)."""
         image = self._core.latest
         return {
             one
-            for one, reply in recovery.replies.items()
-            if one in row.replicas
+            for one, reply in known.recovery.replies.items()
+            if one in known.row.replicas
             and may_lead(image, one, key)
             and reply.broker_epoch == image.brokers[one].broker_epoch
         }
-
-    def _needed(self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery) -> Collection[int]:
-        """Who must have answered while there is time."""
-        image = self._core.latest
-        active = {one for one in row.replicas if may_lead(image, one, key)}
-        if recovery.strategy is Strategy.AGGRESSIVE:
-            return active
-        return {*row.last_known_elr, *active} if row.last_known_elr else row.replicas
 
     def _not_forced(self, request: Any) -> list[str]:
         """What operators have asked for is done, or under way."""
