@@ -137,6 +137,11 @@ class History:
         """The log was dropped since the last `follow`."""
         return self._resets_from is not None and self._log._truncation_count > self._resets_from
 
+    @property
+    def is_behind(self) -> bool:
+        """The log was dropped since the last `follow`, wherever it ends now, or ends elsewhere."""
+        return self.end_offset != self._log.log_end_offset or self.is_reset
+
     def _begin(self) -> None:
         """At the log start, behind what was committed."""
         start, committed = self._log.log_start_offset, self._committed

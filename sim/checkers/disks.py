@@ -121,7 +121,7 @@ class CleanFileDiscipline(Property):
             view = replicas.get(broker.node_id)
             if view is None or view.process is not broker.process or view.history.start_offset:
                 continue
-            if view.log.log_end_offset != view.history.end_offset:
+            if view.history.is_behind:
                 view.history.follow()  # what was asked of the log before the core's end is done after it
                 view.end_offset = view.log.log_end_offset
             wanted = view.history.bytes_below(view.history.end_offset)

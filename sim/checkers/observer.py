@@ -332,7 +332,7 @@ class Observer:
         view.proposal = None if leadership is None else leadership.proposal
         history = view.history
         appended: list[BatchMark] = []
-        if history.end_offset != view.end_offset or history.is_reset:
+        if history.is_behind:
             appended = history.follow()
             view.compared = min(view.compared, len(history.batches))
         elif history.cut or history.has_begun_anew:
@@ -541,7 +541,7 @@ def _commit(ghost: Ghost, history: History) -> None:
 
 def _end(view: ReplicaView, is_cache_lost: bool) -> None:
     """Nothing is appended to the log any more; what the next process must find of it is known."""
-    if view.log.log_end_offset != view.history.end_offset:
+    if view.history.is_behind:
         view.history.follow()
         view.end_offset = view.log.log_end_offset
     view.flushed_offset = view.log.flushed_offset

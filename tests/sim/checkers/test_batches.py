@@ -2,8 +2,11 @@
 
 from runtime.memory import memory_runtime, settle
 from sim.checkers.batches import BatchMark, History
+from sim.checkers.observer import _end
+from sim.checkers.views import Property
 from storage.config import LogConfig
 from storage.log import Log
+from tests.sim.checkers.histories import Scene, view_of
 from tests.unit.storage.batches import batch
 
 FOLDER = "/data/t-0"
@@ -116,6 +119,22 @@ async def test_a_log_that_begins_anew_where_it_ended_is_noticed_too() -> None:
     assert history.is_reset
     history.follow()
     assert (history.start_offset, places(history.cut)) == (2, [(0, 1)])
+
+
+async def test_when_its_log_dir_fails_what_was_dropped_is_no_more_what_the_next_process_must_find_a22() -> (
+    None
+):
+    """R83; seed 81156 of the band over-budget: the leader's log starts where ours ended."""
+    other = await new_log()
+    await append(other, 1, 1)
+    view = view_of(Scene(Property()), 1)
+    view.log = log = await new_log()
+    view.history = history = History(log, committed := History(other).follow())
+    await append(log, 2, 2)
+    history.follow()
+    await log.reset_to(4)
+    _end(view, is_cache_lost=False)
+    assert history.batches == committed
 
 
 async def test_a_reset_is_under_way_until_it_has_ended() -> None:
