@@ -245,6 +245,12 @@ class EpochOffsetUniqueness(Property):
         self._named: dict[tuple[int, int, int], BatchMark] = {}
         #: (partition, offset, crc), where bits may turn
         self._contents: set[tuple[int, int, int]] = set()
+        #: the replica that was loaded last, as the last process left it
+        self._prior: ReplicaView | None = None
+        self._loaded: ReplicaView | None = None
+
+    def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
+        self._loaded, self._prior = view, prior
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
@@ -259,13 +265,23 @@ class EpochOffsetUniqueness(Property):
                 self._contents.add(content)
             if first is None:
                 self._named[key] = batch
-                leadership = view.leadership or before.leadership
-                if leadership is None or leadership.leader_epoch != batch.leader_epoch:
+                if not self._is_named_by_leader(seen, view, before, batch.leader_epoch):
                     story = f"{view.broker.name} has {batch} and does not lead that epoch (A-15)"
                     seen.broken(self, view.index, story)
             elif first != batch:
                 story = f"{view.broker.name} appends {batch}, before it was {first}"
                 seen.broken(self, view.index, story)
+        self._loaded = self._prior = None
+
+    def _is_named_by_leader(self, seen: Observer, view: ReplicaView, before: Before, epoch: int) -> bool:
+        """It leads. Or it, or who sent it, has ended as the leader: what was under way then it may have
+        appended, unseen."""
+        leadership = view.leadership or before.leadership
+        ended = [one for one in seen.replicas[view.index].values() if one.survives is not None]
+        if self._loaded is view and self._prior is not None:
+            ended.append(self._prior)
+        candidates = [leadership, *(one.leadership for one in ended)]
+        return any(one is not None and one.leader_epoch == epoch for one in candidates)
 
 
 class NoTruncationBelowHighWatermark(Property):

@@ -193,6 +193,47 @@ def test_only_its_leader_names_a_batch_a15(epoch: int, expected: bool) -> None:
     assert is_broken(logs.EpochOffsetUniqueness(), tell) is expected
 
 
+@pytest.mark.parametrize(("epoch", "expected"), [(5, False), (4, True), (None, True)])
+def test_what_the_next_process_finds_the_last_one_has_named_where_it_ended_as_the_leader_a15(
+    epoch: int | None, expected: bool
+) -> None:
+    """Seed 409367 of the reference load: an append was under way when the log dir failed."""
+
+    def tell(scene: Scene) -> None:
+        prior = view_of(scene, 1, BATCHES[:2])
+        scene.property.replica_changed(scene.seen, leads(prior), before(prior), BATCHES[:2])
+        prior = follows(prior) if epoch is None else leads(prior, epoch)
+        found = follows(view_of(scene, 1, BATCHES))
+        scene.property.replica_loaded(scene.seen, found, prior)
+        scene.property.replica_changed(scene.seen, found, before(found), BATCHES)
+
+    assert is_broken(logs.EpochOffsetUniqueness(), tell) is expected
+
+
+def test_only_what_the_next_process_finds_first_may_have_been_named_unseen_a15() -> None:
+    def tell(scene: Scene) -> None:
+        prior = leads(view_of(scene, 1, BATCHES[:2]))
+        scene.property.replica_changed(scene.seen, prior, before(prior), BATCHES[:2])
+        found = follows(view_of(scene, 1, BATCHES[:2]))
+        scene.property.replica_loaded(scene.seen, found, prior)
+        scene.property.replica_changed(scene.seen, found, before(found), BATCHES[:2])
+        scene.property.replica_changed(scene.seen, found, before(found), grow(found, BATCHES[2:]))
+
+    assert is_broken(logs.EpochOffsetUniqueness(), tell)
+
+
+@pytest.mark.parametrize(("survives", "expected"), [(2, False), (None, True)])
+def test_a_follower_may_have_what_its_leader_sent_in_the_step_in_which_it_ended_a15(
+    survives: int | None, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        leads(view_of(scene, 1, BATCHES[:2], survives=survives))
+        follower = follows(view_of(scene, 2, BATCHES))
+        scene.property.replica_changed(scene.seen, follower, before(follower), BATCHES)
+
+    assert is_broken(logs.EpochOffsetUniqueness(), tell) is expected
+
+
 @pytest.mark.parametrize(("high_watermark", "expected"), [(2, False), (3, True)])
 def test_no_log_is_cut_below_its_high_watermark_a1(high_watermark: int, expected: bool) -> None:
     def tell(scene: Scene) -> None:
