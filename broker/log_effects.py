@@ -100,15 +100,12 @@ class LogEffects:
             self._post(Appended(effect.context, tuple(results)))
 
     async def _append_later(self, context: object, managed: ManagedLog, item: BatchToAppend) -> None:
-        if self._log_manager.managed(item.key) is not managed:
+        if not await self._has_room(item.key, managed, len(item.batch)):
             result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
-        elif not await _make_room(managed.log, len(item.batch)):
-            result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _FAILED)
-        else:
-            if self._leads(item.key, item.leader_epoch):
-                result = _append_one(managed.log, item)
-            else:  # A-15: it was issued in time, but the log is another leader's to write meanwhile
-                result = _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
+        elif self._leads(item.key, item.leader_epoch):
+            result = _append_one(managed.log, item)
+        else:  # A-15: it was issued in time, but the log is another leader's to write meanwhile
+            result = _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
         self._post(Appended(context, (result,)))
 
     def append_fetched(self, effect: AppendFetched) -> None:
@@ -127,10 +124,21 @@ class LogEffects:
 
     async def _append_fetched_later(self, managed: ManagedLog, item: FetchedRecords) -> None:
         result: FetchedResult = (item.key, _GONE, 0, False)
-        if self._log_manager.managed(item.key) is managed:
-            if await _make_room(managed.log, len(item.records)):
-                result = _append_fetched_one(managed.log, item)
+        if await self._has_room(item.key, managed, len(item.records)):
+            result = _append_fetched_one(managed.log, item)
         self._post(FetchedAppended((result,)))
+
+    async def _has_room(self, key: TopicPartition, managed: ManagedLog, size_bytes: int) -> bool:
+        """Roll if so many bytes need it; False when the log is not there any more, or not by then."""
+        if self._log_manager.managed(key) is not managed:
+            return False
+        try:
+            if managed.log.needs_roll(size_bytes):
+                await managed.log.roll()
+        except DiskError:
+            return False
+        # its log dir may have failed meanwhile, by another log
+        return self._log_manager.managed(key) is managed
 
     # --- others ------------------------------------------------------------------------------------------
 
@@ -279,16 +287,6 @@ class LogEffects:
         while waiting:
             await managed.serial.run(waiting.popleft())
         del self._waiting[key]
-
-
-async def _make_room(log: Log, size_bytes: int) -> bool:
-    """Roll if so many bytes need it; False when that failed."""
-    try:
-        if log.needs_roll(size_bytes):
-            await log.roll()
-    except DiskError:
-        return False
-    return True
 
 
 def _append_one(log: Log, item: BatchToAppend) -> AppendResult:

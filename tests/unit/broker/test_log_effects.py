@@ -31,6 +31,7 @@ from broker.log_manager import LogManager, LogManagerConfig
 from broker.partition import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.record_batch import check_batch
+from runtime.api import DiskError
 from runtime.memory import MemoryWorld, memory_runtime, settle
 from storage.checkpoint import read_offsets
 from storage.config import LogConfig
@@ -157,6 +158,42 @@ async def test_what_waits_when_the_logs_are_closed_is_refused(place: Place) -> N
     assert await place.manager.close(5)
     await settle()
     assert place.results()[-1].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def make_room_then_fail(place: Place) -> None:
+    """Another log of its dir fails while the files of the next segment are made."""
+    managed = place.manager.managed(KEY)
+    assert managed is not None
+    while place.log._guard.changing != "roll":
+        await asyncio.sleep(0)
+    place.manager.failed(managed, DiskError("/data/other-0", "flush", 5, "Input/output error"))
+    await settle()
+    assert place.log.failure is None
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_what_waits_for_room_when_the_log_dir_fails_is_refused(place: Place) -> None:
+    """R27; found by the simulator: the next process would find what nobody has heard of."""
+    place.append(2)
+    place.log.config = LogConfig(segment_bytes=1)
+    place.append(1)
+    await make_room_then_fail(place)
+    assert place.results()[1].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert place.log.log_end_offset == 2
+
+
+@pytest.mark.usefixtures("failures_logged")
+async def test_what_was_fetched_and_waits_for_room_when_the_log_dir_fails_is_refused(place: Place) -> None:
+    place.append(2)
+    place.log.config = LogConfig(segment_bytes=1)
+    place.effects.append_fetched(
+        AppendFetched((FetchedRecords(KEY, memoryview(batch(1, base_offset=2)), 0),))
+    )
+    await make_room_then_fail(place)
+    fetched = place.events[-1]
+    assert isinstance(fetched, FetchedAppended)
+    assert fetched.results[0][1] is not None
+    assert place.log.log_end_offset == 2
 
 
 @pytest.mark.usefixtures("failures_logged")
