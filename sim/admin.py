@@ -61,6 +61,8 @@ class Desk:
         #: what has succeeded since somebody looked
         self.fresh: list[tuple[str, Act]] = []
         self._answered_ns = 0
+        #: {what was asked for: when that was answered last}
+        self.answered_ns: dict[str, int] = {}
 
     def open(self, client: SimClient) -> None:
         """The client that works here."""
@@ -113,6 +115,7 @@ class Desk:
             except ClientError as error:
                 outcome = type(error).__name__ if error.code is None else error.code.name
             self.under_way, self._answered_ns = None, self._trace.now_ns()
+            self.answered_ns[name] = self._answered_ns
             self._trace.add("act", f"{name}: {outcome}")
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
@@ -207,6 +210,11 @@ def unregister(broker_id: int) -> Act:
         await admin.unregister_broker(broker_id, timeout_ms=_TIMEOUT_MS)
 
     return Act(run, lambda image: broker_id not in image.brokers)
+
+
+def elr_level_name(level: int) -> str:
+    """What an act of `set_elr_level` is called on the desk."""
+    return f"ELR level {level}"
 
 
 def set_elr_level(level: int) -> Act:

@@ -17,14 +17,16 @@ from sim.world import Topic, World
 #: of all topics together
 _PARTITIONS_MAX = 12
 _SCRATCH_MAX = 3
-#: how often writes of a topic are flushed that counts what is not durable
+#: how often writes of a topic are flushed whose acknowledged records need not be durable
 _FLUSH_MESSAGES = (None, "2", "20")
+_MORE_FLUSH_MESSAGES = (*_FLUSH_MESSAGES, "1")
 _UNCLEAN_KINDS = (
     ElectionKind.UNCLEAN,
     ElectionKind.LONGEST_LOG_AGGRESSIVE,
     ElectionKind.LONGEST_LOG_BALANCED,
     ElectionKind.DESIGNATION,
 )
+_MIN_ISR = "min.insync.replicas"
 _STRATEGIES = ("Aggressive", "Balanced", "None", None)
 
 
@@ -42,6 +44,9 @@ class Operations:
         self._scratch: list[str] = []
         self._scratch_made = 0
         self._min_isrs = {topic.name: topic.min_isr for topic in world.topics}
+        #: of the cluster, and topics that have one of their own
+        self._cluster_min_isr = world.shape.min_isr
+        self._have_own = {topic.name for topic in world.topics if _MIN_ISR in topic.configs}
         self.table: dict[str, Callable[[Stream], bool]] = {
             "move_partition": self._move,
             "move_back": self._move_back,
@@ -246,8 +251,19 @@ class Operations:
         if not self._budget.may_set_min_isr(topic.name, value):
             return False
         self._min_isrs[topic.name] = value
-        act = admin.set_config(Resource.topic(topic.name), "min.insync.replicas", str(value))
-        self._world.desk.put(f"min ISR of {topic.name} from {now} to {value}", act)
+        resource, what = Resource.topic(topic.name), topic.name
+        text: str | None = str(value)
+        if self._world.shape.more_acts:
+            only_one = len(self._world.topics) == len(self._have_own - {topic.name}) + 1
+            if value == self._cluster_min_isr and topic.name in self._have_own:
+                text = None  # the cluster's counts again
+                self._have_own.discard(topic.name)
+            elif only_one and topic.name not in self._have_own and one_in(stream, 2):
+                resource, what, self._cluster_min_isr = Resource.cluster(), "the cluster", value
+            else:
+                self._have_own.add(topic.name)
+        act = admin.set_config(resource, _MIN_ISR, text)
+        self._world.desk.put(f"min ISR of {what} from {now} to {value}", act)
         return True
 
     def be_content_with_one(self, place: int) -> bool:
@@ -257,7 +273,8 @@ class Operations:
             return False
         self._budget.may_set_min_isr(name, 1)
         self._min_isrs[name] = 1
-        act = admin.set_config(Resource.topic(name), "min.insync.replicas", "1")
+        self._have_own.add(name)
+        act = admin.set_config(Resource.topic(name), _MIN_ISR, "1")
         self._world.desk.put(f"min ISR of {name}: 1", act)
         return True
 
@@ -266,7 +283,9 @@ class Operations:
         topic = self._topic(stream)
         if topic is None or topic.every_write:
             return False
-        value = _FLUSH_MESSAGES[stream.draw(len(_FLUSH_MESSAGES))]
+        values = _MORE_FLUSH_MESSAGES if self._world.shape.more_acts else _FLUSH_MESSAGES
+        value = values[stream.draw(len(values))]
+        self._world.reflushed.add(topic.name)
         act = admin.set_config(Resource.topic(topic.name), "flush.messages", value)
         self._world.desk.put(f"flush.messages of {topic.name}: {value}", act)
         return True
@@ -302,5 +321,5 @@ class Operations:
         if self._world.desk.is_busy or not self._world.shape.switches_elr:
             return False
         level = 1 - stream.draw(2)
-        self._world.desk.put(f"ELR level {level}", admin.set_elr_level(level))
+        self._world.desk.put(admin.elr_level_name(level), admin.set_elr_level(level))
         return True

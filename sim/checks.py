@@ -21,6 +21,25 @@ _SHOWN = 5
 _TOLD_NS = (DELIVERY_TIMEOUT_MS + 500) * 1_000_000
 
 
+#: nor early; clocks of clients run true
+_PATIENT_NS = DELIVERY_TIMEOUT_MS * 990_000
+#: what another attempt, elsewhere or later, may get through
+_WORTH_A_RETRY = (
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_OR_FOLLOWER",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "UNKNOWN_TOPIC_ID",
+    "REQUEST_LIMIT_REACHED",
+    "REQUEST_TIMED_OUT",
+    "OFFSET_NOT_AVAILABLE",
+    "KAFKA_STORAGE_ERROR",
+)
+
+
 class Stored(NamedTuple):
     """A record of a log."""
 
@@ -42,6 +61,8 @@ class Send:
     #: ns; sent, and answered
     t0: int = 0
     t1: int = 0
+    #: why there was no acknowledgement, by name
+    error: str | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +78,8 @@ class History:
     idempotent: frozenset[str]
     #: of readers that seek
     stretches: list[Stretch] = field(default_factory=list)
+    #: codes that consumers told their applications, by name
+    troubles: list[str] = field(default_factory=list)
     #: of logs that do not begin at 0 any more: what is below was committed, and deleted since
     starts: dict[int, int] = field(default_factory=dict)
     places: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
@@ -79,6 +102,7 @@ class History:
             [polled for polled in self.final_polls if polled.partition in partitions],
             self.idempotent,
             [stretch for stretch in self.stretches if stretch.place in partitions],
+            self.troubles,
             self.starts,
         )
 
@@ -104,6 +128,7 @@ def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
                     sends[key].outcome = row["outcome"]
                     sends[key].offset = row["offset"]
                     sends[key].t1 = row["t1"]
+                    sends[key].error = row["error"]
     return sends
 
 
@@ -243,6 +268,35 @@ def astray(history: History) -> list[str]:
     return found
 
 
+def mended(history: History) -> list[str]:
+    """R81, R88: whoever reads on behind a record that is gone is told so, also where it may be gone: a log in
+    which what came next is, and not what was read before it, was never read like that."""
+    found = []
+    for session in [*history.polls, history.final_polls]:
+        former: dict[int, Polled] = {}
+        for polled in session:
+            last = former.get(polled.partition)
+            former[polled.partition] = polled
+            is_next = last is not None and last.offset + 1 == polled.offset
+            if last is None or not is_next or not _is_stored(history, polled) or _is_stored(history, last):
+                continue
+            if last.offset >= history.start_of(last.partition):
+                found.append(
+                    f"{polled.partition}@{polled.offset} was read behind {last.offset}, which is gone"
+                )
+    return found
+
+
+def _is_stored(history: History, polled: Polled) -> bool:
+    """It is in the log as it was read."""
+    at = polled.offset - history.start_of(polled.partition)
+    records = history.log.get(polled.partition, [])
+    return 0 <= at < len(records) and (records[at].leader_epoch, records[at].value) == (
+        polled.leader_epoch,
+        polled.value,
+    )
+
+
 def unseen(history: History) -> list[str]:
     """Rule 22: the last reader sees every record below the high watermark."""
     polls = history.final_polls
@@ -263,6 +317,27 @@ def late(history: History) -> list[str]:
     ]
 
 
+def impatient(history: History) -> list[str]:
+    """L-5: a producer gives nothing up before its delivery.timeout.ms is over that may still be taken. Rows
+    of one batch are as old as the first of them."""
+    ages: dict[tuple[str, int, int], int] = {}
+    for send in history.sends.values():
+        batch = send.producer, send.partition, send.t1
+        ages[batch] = max(ages.get(batch, 0), send.t1 - send.t0)
+    return [
+        f"{key} of {send.partition} was given up for {send.error} after {(send.t1 - send.t0) / 1e9:.1f} s"
+        for key, send in history.sends.items()
+        if send.outcome == "fail"
+        and send.error in _WORTH_A_RETRY
+        and ages[send.producer, send.partition, send.t1] < _PATIENT_NS
+    ]
+
+
+def troubled(history: History) -> list[str]:
+    """R55, D9: a consumer tells its application nothing that it can mend by asking again."""
+    return [f"a consumer has told {name}" for name in history.troubles if name in _WORTH_A_RETRY]
+
+
 RULES = {
     "lost": lost,
     "doubled": doubled,
@@ -274,6 +349,9 @@ RULES = {
     "astray": astray,
     "unseen": unseen,
     "late": late,
+    "impatient": impatient,
+    "troubled": troubled,
+    "mended": mended,
 }
 
 

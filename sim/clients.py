@@ -122,6 +122,8 @@ class Load:
     readers: list[Reader] = field(default_factory=list)
     #: by session of a consumer
     polls: list[list[Polled]] = field(default_factory=list)
+    #: codes of errors that consumers were told of, by name
+    troubles: list[str] = field(default_factory=list)
     #: what consumers got since somebody looked
     fresh: list[Polled] = field(default_factory=list)
     #: what a consumer reads from the beginning after everything was healed
@@ -218,7 +220,8 @@ def consumer(load: Load) -> Callable[[Runtime], object]:
                 consumer.assign(partition_at(place) for place in load.places)
             try:
                 records = await consumer.poll(timeout_ms=300)
-            except ClientError:
+            except ClientError as error:
+                load.troubles.append("" if error.code is None else error.code.name)
                 consumer.seek_to_beginning()
                 session = []
                 load.polls.append(session)

@@ -15,9 +15,11 @@ from client.errors import RowError
 from client.metadata_cache import TopicPartition
 from metadata.image import MetadataImage
 from protocol.messages.elect_leaders import ElectionKind
+from protocol.record_batch import BatchHeader, iter_batches
 from sim import admin
 from sim.admin import Act
 from sim.clients import partition_at
+from sim.nodes import SimBroker
 from sim.world import World
 
 TOPIC = "z"
@@ -201,6 +203,8 @@ def _questions(
 
     for stamp, what in ((_LATEST, "latest"), (_EARLIEST, "earliest")):
         yield f"list {what} offsets", *_offsets(world, stamp)
+    if world.shape.more_acts:
+        yield "list offsets by time", *_offsets_by_time(world)
     for broker in world.brokers:
         yield f"ask b{broker.node_id} for its logs", *_logs(world, broker.node_id)
 
@@ -221,6 +225,40 @@ def _offsets(world: World, stamp: int) -> tuple[Callable[[Admin], Awaitable[Any]
         }
 
     return ask, truth
+
+
+def _offsets_by_time(world: World) -> tuple[Callable[[Admin], Awaitable[Any]], Callable[[], Any]]:
+    """Where the batch in the middle of each log is, by the time of its newest record; two are asked for in
+    turn, that time and the next millisecond."""
+
+    def headers(place: int, leader: SimBroker) -> list[BatchHeader]:
+        replica, node = world.replica(leader, place), leader.node
+        assert replica is not None
+        assert node is not None
+        log = node.log_manager.logs[replica.key.topic_id, replica.key.partition_index]
+        data, offset = [], log.log_start_offset
+        while offset < replica.high_watermark:
+            data += [header for header, _ in iter_batches(log.read(offset, 1 << 20, replica.high_watermark))]
+            offset = data[-1].base_offset + data[-1].last_offset_delta + 1
+        return data
+
+    def wanted() -> dict[TopicPartition, tuple[int, int]]:
+        """{partition: (a time, the first batch that is not older)}"""
+        found = {}
+        for place, _, leader in world.led_partitions():
+            batches = headers(place, leader)
+            if batches:
+                stamp = batches[len(batches) // 2].max_timestamp + place % 2
+                first = next((one.base_offset for one in batches if one.max_timestamp >= stamp), -1)
+                found[partition_at(place)] = stamp, first
+        return found
+
+    async def ask(client: Admin) -> object:
+        stamps: dict[tuple[str, int], int] = {partition: stamp for partition, (stamp, _) in wanted().items()}
+        found = await client.list_offsets(stamps, timeout_ms=_TIMEOUT_MS)
+        return {partition: row.offset for partition, row in found.items()}
+
+    return ask, lambda: {partition: first for partition, (_, first) in wanted().items()}
 
 
 def _logs(world: World, broker_id: int) -> tuple[Callable[[Admin], Awaitable[Any]], Callable[[], Any]]:

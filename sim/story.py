@@ -12,7 +12,7 @@ from sim.choices import Choices
 from sim.fault_names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS, ONLY_IF_NAMED
 from sim.faults import Plan
 from sim.run import shape_of
-from sim.world import Shape, varied
+from sim.world import PRODUCER_KINDS, Shape, varied
 
 #: which faults may add up to what: {name: what of the shape is other than usual}
 BANDS: dict[str, dict[str, bool]] = {
@@ -72,6 +72,10 @@ _SHORT_INTERVALS_ONE_IN = 4
 _LATE_LOGS_WEIGHT = 3
 #: stories in which each controller is asked alone
 _ASKER_ONE_IN = 4
+#: stories in which operators do more, and those in which some producers wait for no answer
+_MORE_ACTS_ONE_IN = 2
+_NO_ACKS_ONE_IN = 4
+_NO_ACKS_ONE_IN = 4
 #: stories in which handles take time
 _STRAINED_ONE_IN = 3
 #: those in which a part of the cluster is healed first
@@ -169,14 +173,17 @@ class Recipe:
 
 def _with_more(shape: Shape, choices: Choices) -> Shape:
     """What may be there besides, each from a stream of its own: a story without it is as it was."""
+    has_no_acks = choices.stream("shape.no_acks").draw(_NO_ACKS_ONE_IN) == 1
     return replace(
         varied(shape, choices.stream("shape.more")),
+        producers=max(shape.producers, PRODUCER_KINDS) if has_no_acks else shape.producers,
         retention=choices.stream("shape.logs").draw(_SHORT_LOGS_ONE_IN) == 1,
         wanderers=int(choices.stream("shape.wanderers").draw(_WANDERER_ONE_IN) == 1),
         remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
         small_fetches=choices.stream("shape.fetches").draw(_SMALL_FETCHES_ONE_IN) == 1,
         short_intervals=choices.stream("shape.intervals").draw(_SHORT_INTERVALS_ONE_IN) == 1,
         asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
+        more_acts=choices.stream("shape.acts").draw(_MORE_ACTS_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,
         core_first=choices.stream("shape.core").draw(_CORE_ONE_IN) == 1,
     )

@@ -50,7 +50,8 @@ def wanderer(load: Load, stretches: list[Stretch], work: Stream) -> Callable[[Ru
             try:
                 goes_to_end = reset == "latest"
                 await _Walk(load, stretches, work, runtime.clock, consumer, goes_to_end=goes_to_end).go()
-            except ClientError:
+            except ClientError as error:
+                load.troubles.append("" if error.code is None else error.code.name)
                 await runtime.clock.sleep(100)
             consumer.close()
 

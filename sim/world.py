@@ -70,6 +70,12 @@ QUORUM_PROPERTIES = {
 }
 
 
+#: (acks, idempotent) of producers, in turn
+_KINDS = ((-1, True), (-1, False), (-1, True), (1, True), (0, False))
+#: with so many producers there is one of each kind
+PRODUCER_KINDS = len(_KINDS)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a run consists of. Everything else is drawn from its seed."""
@@ -116,6 +122,8 @@ class Shape:
     short_intervals: bool = False
     #: each controller is asked alone, too
     asks_controllers: bool = False
+    #: operators do more than at the reference load: what the whole cluster is configured to, and flushes
+    more_acts: bool = False
     #: handles take time, now and then
     strained: bool = False
     #: a majority of the voters and some brokers are healed first, and must do without the others
@@ -197,6 +205,8 @@ class World:
             ",".join(f"{broker.name}:{BROKER_PORT}" for broker in self.brokers),
             [t.first_place + index for t in self.topics for index in range(t.partitions)],
         )
+        #: topics whose flushes operators have changed: what counted before need not be durable
+        self.reflushed: set[str] = set()
         self.stretches: list[Stretch] = []
         #: of controllers that were asked alone
         self.heard = Heard()
@@ -323,11 +333,10 @@ class World:
 
     def start_load(self) -> None:
         """Producers of every kind in turn, consumers, and operators who wait to be asked."""
-        kinds = ((-1, True), (-1, False), (-1, True), (1, True), (0, False))
         work = self.choices.stream("work")
         servers = self.load.bootstrap.split(",")
         for number in range(self.shape.producers):
-            acks, idempotent = kinds[number % len(kinds)]
+            acks, idempotent = _KINDS[number % len(_KINDS)]
             name = f"p{number}"
             first = number % len(servers)
             config = ProducerConfig(

@@ -53,7 +53,7 @@ class LeaderAckIsInLog(Property):
                     f"{view.broker.name} acknowledged {base_offset} of epoch {leader_epoch}, it has {batch}"
                 )
                 seen.broken(self, view.index, story)
-        elif view.replica.counts_flushed and view.log.flushed_offset <= batch.last_offset:
+        elif seen.counts_durable(view) and view.log.flushed_offset <= batch.last_offset:
             story = f"{view.broker.name} acknowledged {batch} and has flushed up to {view.log.flushed_offset}"
             seen.broken(self, view.index, story)
 

@@ -14,7 +14,11 @@ from controller.quorum_controller import QuorumController
 from metadata.broker import BrokerRegistration
 from metadata.image import MetadataImage
 from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.broker_registration import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+)
 
 
 @dataclass(slots=True)
@@ -46,6 +50,8 @@ class BrokerSessions:
         self._called_ms = 0
         #: it was not called for so long, and may have stood still, since its timer has fired last
         self._stood_ms = 0
+        #: {request: what its answer should say: (fenced, may go)}, of heartbeats that are not answered yet
+        self._unanswered: dict[int, tuple[bool, bool]] = {}
 
     def differs(self, event: Any, before: MetadataImage, effects: Sequence[Any], now_ms: int) -> list[str]:
         """What is wrong with what an event has led to; `before`: the image that it was judged by."""
@@ -61,6 +67,7 @@ class BrokerSessions:
         if type(message) is BrokerHeartbeatRequest:
             if not _is_refused(effects):
                 found += self._heartbeat(message, event.connection_id, before, now_ms)
+                self._note_answer(event.request_id, message, before)
         elif type(message) is BrokerRegistrationRequest:
             if not _is_refused(effects):
                 found += _registered(message, before, core.latest)
@@ -69,6 +76,7 @@ class BrokerSessions:
         elif type(event) is Probed:
             found += self._probed(event, before)
         asks = message.broker_id if type(message) is BrokerHeartbeatRequest else None
+        found += self._answered(effects)
         if core.latest.brokers is not before.brokers:
             found += self._fenced(event, asks, before, now_ms)
         gap_ms = now_ms - self._called_ms
@@ -81,7 +89,7 @@ class BrokerSessions:
 
     def _begin(self, now_ms: int) -> None:
         """Whole new sessions for the unfenced (R26)."""
-        self._called_ms, self._stood_ms = now_ms, 0
+        self._called_ms, self._stood_ms, self._unanswered = now_ms, 0, {}
         image = self._core.latest
         # what it has found half done may be longer than the log was (K21)
         offset = image.offset if image is self._core.committed else None
@@ -127,6 +135,27 @@ class BrokerSessions:
         return [
             f"broker {request.broker_id} is {got} and should be {wanted} (R23): {request}, leads: {leads}"
         ]
+
+    def _note_answer(self, request_id: int, request: BrokerHeartbeatRequest, before: MetadataImage) -> None:
+        """What it leads to is checked elsewhere; this is what the broker must be told of that (R23)."""
+        row, after = before.brokers.get(request.broker_id), self._core.latest.brokers.get(request.broker_id)
+        if row is not None and after is not None and row.broker_epoch == request.broker_epoch:
+            was_leaving = row.in_controlled_shutdown and not row.is_fenced
+            may_go = after.is_fenced and (request.want_shutdown or was_leaving)
+            self._unanswered[request_id] = after.is_fenced, may_go
+
+    def _answered(self, effects: Sequence[Any]) -> list[str]:
+        found: list[str] = []
+        for effect in effects:
+            if type(effect) is not Respond or type(effect.message) is not BrokerHeartbeatResponse:
+                continue
+            expected, told = self._unanswered.pop(effect.request_id, None), effect.message
+            is_told = told.error_code == ErrorCode.NONE and expected is not None
+            if is_told and expected != (told.is_fenced, told.should_shut_down):
+                found.append(
+                    f"a heartbeat is answered with {told}, and not (fenced, may go) = {expected} (R23)"
+                )
+        return found
 
     def _wanted(
         self,

@@ -6,10 +6,12 @@ Owns what can be judged only at that moment; what the whole history shows is in 
 from collections.abc import Sequence
 
 from broker.events import ReadRow
+from protocol.errors import ErrorCode
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.replicas import is_another_incarnation
 from sim.checkers.views import Before, Change, Property, ReplicaView
+from sim.nodes import SimBroker
 
 
 class HighWatermarkNeverFalls(Property):
@@ -63,7 +65,7 @@ class AcknowledgedIsDurable(Property):
 
     def acknowledged(self, seen: Observer, view: ReplicaView, base_offset: int, leader_epoch: int) -> None:
         row, leadership = view.registration, view.leadership
-        if not view.replica.counts_flushed or row is None or leadership is None:
+        if not seen.counts_durable(view) or row is None or leadership is None:
             return
         for broker_id in row.isr:
             member = seen.live_replica(view.index, broker_id)
@@ -72,6 +74,32 @@ class AcknowledgedIsDurable(Property):
             if member.replica.log.flushed_offset <= base_offset:
                 story = f"{view.broker.name} acknowledged {base_offset}, {member.broker.name} has flushed"
                 seen.broken(self, view.index, f"{story} up to {member.replica.log.flushed_offset}")
+
+
+class LeaderAcksNeedNoQuorum(Property):
+    """F4, F5: min ISR is asked of writes with acks=all alone: who is content with the leader is not refused
+    for it."""
+
+    name = "F5 LeaderAcksNeedNoQuorum"
+
+    def write_refused(self, seen: Observer, view: ReplicaView, acks: int, error: ErrorCode) -> None:
+        if acks != -1 and error in (
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ):
+            seen.broken(
+                self, view.index, f"{view.broker.name} refuses a write with acks={acks}: {error.name}"
+            )
+
+
+class UnansweredWritesAreHeardOf(Property):
+    """F4, D12: a write with acks=0 gets no answer, and ends the connection when it is refused: its producer
+    would never hear of it."""
+
+    name = "F4 UnansweredWritesAreHeardOf"
+
+    def write_dropped(self, seen: Observer, broker: SimBroker, why: str) -> None:
+        seen.broken(self, None, f"{broker.name} {why}")
 
 
 class WaitingWritesAreGivenUp(Property):

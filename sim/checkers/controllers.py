@@ -4,10 +4,12 @@ from bisect import bisect_right
 from operator import itemgetter
 
 from metadata.image import MetadataImage
+from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
+from protocol.messages.topics import DescribedPartition
 from sim.asker import TOPIC, Answer
 from sim.checkers.observer import Observer
-from sim.checkers.views import Property
+from sim.checkers.views import Change, Property
 
 #: who leads the quorum without knowing better may tell of what was committed so long ago (a pause included)
 _SLACK_NS = 10_000_000_000
@@ -16,7 +18,7 @@ _SLACK_NS = 10_000_000_000
 class ControllersKnow(Property):
     """R113: a controller that answers knows all that had been committed well before its process began, and
     what it has said before; topics that were there all the time are there. K20: what one says is done was
-    committed while it was asked for."""
+    committed while it was asked for. R114: of each state of a partition it tells what was committed."""
 
     name = "R113 ControllersKnow"
 
@@ -27,10 +29,16 @@ class ControllersKnow(Property):
         self._told: dict[str, dict[tuple[str, int], int]] = {}
         #: the asker's topic was there, was not there, since the last answer to it
         self._was: set[bool] = {False}
+        #: {(topic, partition, partition epoch): as it was committed}
+        self._rows: dict[tuple[bytes, int, int], PartitionRegistration] = {}
 
     def metadata_committed(self, seen: Observer) -> None:
         self._images.append((seen.world.loop.now_ns, seen.image))
         self._was.add(TOPIC in seen.image.topic_ids)
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        if seen.world.shape.asks_controllers:
+            self._rows[(*change.key, change.after.partition_epoch)] = change.after
 
     def controller_answered(self, seen: Observer, answer: Answer) -> None:
         if answer.described is None:
@@ -46,6 +54,10 @@ class ControllersKnow(Property):
         known = self._known_before(controller.booted_ns - _SLACK_NS)
         told = self._told.setdefault(process, {})
         for topic in answer.described.topics:
+            for row_told in topic.partitions:
+                truth = self._rows.get((topic.topic_id, row_told.partition_index, row_told.partition_epoch))
+                if truth is not None and _as_told(truth) != _told_of(row_told):
+                    seen.broken(self, None, f"{process} tells of {topic.name}: {row_told}, it is {truth}")
             rows = {row.partition_index: row.partition_epoch for row in topic.partitions}
             committed = known.topic(topic.name)
             if topic.error_code != ErrorCode.NONE and committed is not None:
@@ -68,3 +80,31 @@ class ControllersKnow(Property):
         """What was committed then."""
         count = bisect_right(self._images, at_ns, key=itemgetter(0))
         return self._images[count - 1][1] if count else MetadataImage()
+
+
+def _as_told(row: PartitionRegistration) -> tuple[object, ...]:
+    return (
+        -1 if row.leader is None else row.leader,
+        row.leader_epoch,
+        row.replicas,
+        row.isr,
+        row.elr,
+        row.last_known_elr,
+        -1 if row.last_known_leader is None else row.last_known_leader,
+        row.min_isr,
+        row.leader_recovery_state,
+    )
+
+
+def _told_of(row: DescribedPartition) -> tuple[object, ...]:
+    return (
+        row.leader_id,
+        row.leader_epoch,
+        row.replicas,
+        row.isr,
+        row.eligible_leader_replicas or (),
+        row.last_known_elr or (),
+        row.last_known_leader,
+        row.min_isr,
+        row.leader_recovery_state,
+    )

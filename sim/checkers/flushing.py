@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metadata.image import MetadataImage
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
-from sim.checkers.views import Before, Property, ReplicaView
+from sim.checkers.views import Before, Property, ReplicaView, configured
 from sim.clients import partition_at
-from sim.nodes import State
+from sim.nodes import SimBroker, State
 
 #: a disk may hang for 4 s, and whatever was to be done before the flush with it
 _HUNG_NS = 5_000_000_000
@@ -73,3 +74,51 @@ class FlushesComeInTime(Property):
             story = f"{view.broker.name} has not flushed {count} records for {now_ns - one.since_ns} ns"
             wanted = f"every {flush_ms} ms, {flush_messages} records or segment"
             seen.broken(self, view.index, f"{story}, asked for is {wanted}")
+
+
+class SegmentsRoll(Property):
+    """D5: a segment that has something takes nothing that makes it larger than its topic asks for."""
+
+    name = "D5 SegmentsRoll"
+
+    def __init__(self) -> None:
+        #: {(partition, process): base offset and size of the active segment, as it was looked at last}
+        self._active: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        active, limit = view.log._segments.active, view.log.config.segment_bytes
+        key = view.index, view.process.name
+        base_offset, size = self._active.get(key, (-1, 0))
+        self._active[key] = active.base_offset, active.size
+        if base_offset == active.base_offset and 0 < size < active.size and active.size > limit:
+            story = f"{view.broker.name} has a segment of {active.size} bytes, it had {size}"
+            seen.broken(self, view.index, f"{story}: its topic asks for {limit}")
+
+
+class FlushCountsAsConfigured(Property):
+    """D6: where every write is flushed only what is durable counts, everywhere else what is in the log; also
+    when that was changed while the replica was there. What other properties say of flushes they ask it."""
+
+    name = "D6 FlushCountsAsConfigured"
+
+    def __init__(self) -> None:
+        #: {process: the metadata that it had when it was looked at last}
+        self._images: dict[str, MetadataImage] = {}
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        core = broker.node.core
+        image, name = core.image, broker.process.name
+        if self._images.get(name) is image:
+            return
+        self._images[name] = image
+        for key, replica in core.partitions.items():
+            # no file of a broker says how often
+            is_every_write = configured(image, replica.topic_name, "flush.messages") == "1"
+            if replica.counts_flushed is not is_every_write and key.topic_id in image.topics:
+                counted = "flushed" if replica.counts_flushed else "in the log"
+                seen.broken(
+                    self, seen.place(*key), f"{broker.name} counts what is {counted} of {replica.topic_name}"
+                )

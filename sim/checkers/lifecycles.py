@@ -106,7 +106,8 @@ class SessionsAreKept(SecondOpinion):
 
 class HeartbeatsGoOut(Property):
     """R25: a registered broker that waits for no answer of its controller sends the next heartbeat after its
-    interval: who is late for it is fenced, and nothing is wrong with it."""
+    interval: who is late for it is fenced, and nothing is wrong with it. R23: it tells how much metadata it
+    has applied, and no more: others are let go for that."""
 
     name = "R25 HeartbeatsGoOut"
 
@@ -124,6 +125,10 @@ class HeartbeatsGoOut(Property):
         offline: Sequence[TopicPartition],
     ) -> None:
         self._idle.pop(broker.process.name, None)
+        assert broker.node is not None
+        applied = broker.node.core.image.offset
+        if request.current_metadata_offset > applied:
+            seen.broken(self, None, f"{broker.name} has applied what is below {applied}: {request}")
 
     def broker_called(self, seen: Observer, broker: SimBroker) -> None:
         name, now_ns = broker.process.name, seen.world.loop.now_ns

@@ -15,6 +15,7 @@ from broker.events import (
     CallController,
     CeilingRow,
     CeilingsStored,
+    Drop,
     Requested,
     Respond,
     Truncate,
@@ -41,7 +42,8 @@ from protocol.messages.quorum import (
 )
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.record_batch import BatchHeader
-from raft.effects import Answered, Received, Reply, SendFailed
+from raft.effects import Answered, Received, Reply, SendFailed, SendFailure
+from raft.leadership import Leader
 from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.elections import Elections, Waits
@@ -90,6 +92,7 @@ class Heard:
         "ceilings",
         "cuts",
         "differs",
+        "dropped",
         "fetched",
         "handled",
         "heartbeats",
@@ -124,6 +127,8 @@ class Heard:
         self.fetched: list[tuple[FetchRequest, int]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
+        #: what is wrong with the end of writes with acks=0
+        self.dropped: list[str] = []
         #: why the core has given up by itself (D7)
         self.bugs: list[str] = []
         #: told of elections that may lose records (R68)
@@ -146,6 +151,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
     waiting: dict[object, list[ProduceResponse]] = {}
     noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
     ids_asked: dict[object, InitProducerIdRequest] = {}
+    #: requests of producers that want no answer, and what became of their batches
+    unanswered: dict[object, Any] = {}
     #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
     appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]] = {}
 
@@ -154,6 +161,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
         if type(event) is Requested and type(event.message) is ProduceRequest:
             if event.message.required_acks in noted:
                 waiting[event.reply_to] = noted[event.message.required_acks]
+            elif event.message.required_acks == 0:
+                unanswered[event.reply_to] = None
         elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
             ids_asked[event.reply_to] = event.message
         elif type(event) is Requested and type(event.message) is FetchRequest:
@@ -172,6 +181,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                 if type(effect.message) is ProduceResponse:
                     if effect.reply_to in waiting:
                         waiting.pop(effect.reply_to).append(effect.message)
+                    elif effect.reply_to in unanswered:
+                        heard.dropped.append(f"answers a write with acks=0: {effect.message}")
                 elif type(effect.message) is InitProducerIdResponse:
                     asked_id = ids_asked.pop(effect.reply_to)
                     if effect.message.error_code == ErrorCode.NONE:
@@ -180,7 +191,12 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                 heard.rows.append(effect)
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
+            elif type(effect) is Drop:
+                heard.dropped += _wrongly_dropped(effect, unanswered.pop(effect.reply_to, None))
             elif type(effect) is Append:
+                context: Any = effect.context
+                if context.acks == 0:
+                    unanswered[context.reply_to] = context
                 headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
                 if headers:
                     appending[id(effect.context)] = effect.context, headers
@@ -189,6 +205,15 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
         return effects
 
     core.handle = listen  # type: ignore[method-assign]
+
+
+def _wrongly_dropped(effect: Drop, context: Any) -> list[str]:
+    """F4: who waits for no answer hears of a refusal by the end of its connection, and of nothing else."""
+    rows = () if context is None else (*context.rows, *context.results)
+    is_refused = context is None or any(one is not None and one.error_code != ErrorCode.NONE for one in rows)
+    if is_refused is (effect.refusal is not None):
+        return []
+    return [f"has {'refused' if is_refused else 'taken'} a write with acks=0, and ends with {effect.refusal}"]
 
 
 def _judged(
@@ -268,6 +293,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
     def listen(event: Any, now_ms: int) -> list[Any]:
         nonlocal leader_heard
         request = event.request if type(event) is Received else None
+        role = voter._member.role
         if type(request) is VoteRequest:
             asked = _asked_for_support(voter, request, leader_heard, now_ms)
             effects = handle(event, now_ms)
@@ -278,7 +304,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
             if type(event) is Answered and type(event.response) is FetchResponse:
                 is_heard = event.request_id == elections.fetch_id and _is_leaders(event.response, voter)
                 leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
-            elif type(event) is SendFailed or type(request) is EndQuorumEpochRequest:
+            elif type(request) is EndQuorumEpochRequest or _is_refused(event):
                 leader_heard = None  # which may be evidence that the leader is gone (D9)
         heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
         heard.differs += [(About.ELECTIONS, why) for why in waits.differs(now_ms)]
@@ -286,9 +312,32 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
             response = event.response if type(event) is Answered else None
             whys = followers.why_overdue(request or response, now_ms)
             heard.differs += [(About.LEADING, why) for why in whys]
+        if isinstance(role, Leader):
+            heard.differs += [(About.LEADING, why) for why in _let_wait(voter, role)]
         return effects
 
     voter.handle = listen  # type: ignore[method-assign]
+
+
+def _is_refused(event: object) -> bool:
+    """Nobody listens where it asked: only that tells that a leader is gone (D9)."""
+    return type(event) is SendFailed and event.failure is SendFailure.REFUSED
+
+
+def _let_wait(voter: RaftNode, role: Leader) -> list[str]:
+    """K10: fetches that wait at a leader for news that are there, or at one that leads no more."""
+    everybody = (*role.voters.items(), *role.observers.items())
+    waiting = [(who, one.told_high_watermark, one.parked) for who, one in everybody if one.parked]
+    if not waiting:
+        return []
+    if voter._member.role is not role:
+        return [f"leads no more, and lets fetches of {[who for who, _, _ in waiting]} wait"]
+    end, committed = voter.log_end_offset, voter.high_watermark
+    return [
+        f"ends at {end}, has committed up to {committed}, and lets a fetch of {who} wait, told of {told}"
+        for who, told, parked in waiting
+        if parked.fetch_offset < end or told < committed
+    ]
 
 
 _TELL_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, QuorumEpochResponse)
@@ -304,7 +353,7 @@ class _Followers:
         #: so many of them and the leader are a majority
         self._needed = (len(self._others) + 1) // 2
         #: clocks stand still within a handle, and may run a tenth fast between two
-        self._patience_ms = config.check_quorum_timeout_ms * 11 // 10
+        self._patience_ms = config.fetch_timeout_ms * 3 // 2 * 11 // 10
         self._epoch = -1
         self._asked_ms: dict[int, int] = {}
 

@@ -52,7 +52,7 @@ class LeaderCandidateCompleteness(Property):
                 missing = lacks_committed(ghost, view)
                 if missing is not None:
                     seen.broken(self, index, f"{missing}: {ghost.row}")
-                elif view.replica.counts_flushed and self._is_not_durable(ghost, view):
+                elif seen.counts_durable(view) and self._is_not_durable(ghost, view):
                     story = f"{view.broker.name} has flushed {view.log.flushed_offset}"
                     seen.broken(self, index, f"{story} of {ghost.high_watermark}, every write is flushed")
 

@@ -23,7 +23,7 @@ from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, has_ended_cleanly
 from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import NO_PLACE, Before, Change, Ghost, Property, ReplicaView
-from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of
+from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of, partition_at
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import ASKER, OPERATORS, Violation, World
 
@@ -62,6 +62,8 @@ class Observer:
         self._on_changed = hooks("replica_changed")
         self._on_acknowledged = hooks("acknowledged")
         self._on_acknowledged_by_leader = hooks("acknowledged_by_leader")
+        self._on_write_refused = hooks("write_refused")
+        self._on_dropped = hooks("write_dropped")
         self._on_shown = hooks("shown")
         self._on_ends = hooks("broker_ends")
         self._on_stepped = hooks("broker_stepped")
@@ -152,6 +154,10 @@ class Observer:
             and broker.node.core.lifecycle.broker_epoch == registration.broker_epoch
         )
 
+    def counts_durable(self, view: ReplicaView) -> bool:
+        """What counts in this replica is durable, and has always been."""
+        return view.replica.counts_flushed and partition_at(view.index).topic not in self.world.reflushed
+
     def live_replica(self, index: int, broker_id: int) -> ReplicaView | None:
         """A live broker's replica, once its log is loaded."""
         view = self.replicas.get(index, {}).get(broker_id)
@@ -213,6 +219,10 @@ class Observer:
                 self._replica_changed(view, replica)
         if heard.acknowledged or heard.acknowledged_by_leader or heard.rows:
             self._tell_answers(broker, heard)
+        for why in heard.dropped:
+            for hook in self._on_dropped:
+                hook(self, broker, why)
+        heard.dropped.clear()
         if heard.fetched:
             self._tell_fetched(broker, heard)
         if heard.heartbeats or heard.ceilings or heard.answered or heard.judged or heard.producer_ids:
@@ -353,16 +363,21 @@ class Observer:
                 if read.log_end_offset < 0 and view is not None:
                     for hook in self._on_shown:
                         hook(self, view, read)
-        for responses, hooks in (
-            (heard.acknowledged, self._on_acknowledged),
-            (heard.acknowledged_by_leader, self._on_acknowledged_by_leader),
+        for acks, responses, hooks in (
+            (-1, heard.acknowledged, self._on_acknowledged),
+            (1, heard.acknowledged_by_leader, self._on_acknowledged_by_leader),
         ):
             for response in responses:
                 for row in response.partitions:
                     view = self._view(row.topic_id, row.partition_index, broker)
-                    if row.error_code == ErrorCode.NONE and view is not None:
+                    if view is None:
+                        continue
+                    if row.error_code == ErrorCode.NONE:
                         for hook in hooks:
                             hook(self, view, row.base_offset, row.leader_epoch)
+                        continue
+                    for refused in self._on_write_refused:
+                        refused(self, view, acks, ErrorCode(row.error_code))
             responses.clear()
         heard.rows.clear()
 

@@ -196,7 +196,8 @@ class RegistrationsAreApart(Property):
 
 class CleanIsProven(Property):
     """R32, R33: a new incarnation counts as clean only when it names the very epoch of the registration
-    before it, and has all log dirs of that. Whatever it has lost: who cannot prove it is not believed."""
+    before it, and has all log dirs of that. Whatever it has lost: who cannot prove it is not believed. R31: a
+    process that registers again, since it has not heard the answer, is what it was, and keeps its epoch."""
 
     name = "R32 CleanIsProven"
 
@@ -204,7 +205,11 @@ class CleanIsProven(Property):
         self, seen: Observer, request: BrokerRegistrationRequest, before: MetadataImage, after: MetadataImage
     ) -> None:
         old, new = before.brokers.get(request.broker_id), after.brokers.get(request.broker_id)
-        if old is None or new is None or new is old or new.incarnation_id == old.incarnation_id:
+        if old is None or new is None or new is old:
+            return
+        if new.incarnation_id == old.incarnation_id:
+            if new.broker_epoch != old.broker_epoch:
+                seen.broken(self, None, f"{old} got another epoch as the same process: {new}")
             return
         has_proof = request.previous_broker_epoch == old.broker_epoch
         if new.clean_shutdown and not (has_proof and set(old.log_dirs) <= set(request.log_dirs)):

@@ -9,14 +9,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.events import RecoveryElected, RecoveryStated, RequestArrived
+from controller.events import AskBroker, RecoveryElected, RecoveryStated, RequestArrived, Respond
+from controller.log_questions import BACKOFF_DOUBLINGS_MAX
 from controller.quorum_controller import QuorumController
 from controller.unclean_recovery import Recovery, Strategy
 from metadata.image import MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
+from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import ElectionKind, ElectLeadersRequest
 from sim.checkers.views import compares_logs, configured, may_lead
 
+#: what events may take to come, and processes to be paused
+_SLACK_MS = 2_000
 _ASKED_FOR = {
     ElectionKind.LONGEST_LOG_AGGRESSIVE: Strategy.AGGRESSIVE,
     ElectionKind.LONGEST_LOG_BALANCED: Strategy.BALANCED,
@@ -42,6 +46,13 @@ class Recoveries:
     def __init__(self, core: QuorumController) -> None:
         self._core = core
         self._known: dict[PartitionKey, _Known] = {}
+        #: {leaderless partition: (how operators want its logs compared, what was configured then)}
+        self._wishes: dict[PartitionKey, tuple[Strategy, Strategy]] = {}
+        #: {(partition, broker): since when it was not asked for its log, though its answer is waited for}
+        self._unasked: dict[tuple[PartitionKey, int], int] = {}
+        #: elections by comparison that were asked for while none are made, and which have no leader
+        self._vain: dict[int, set[tuple[str, int]]] = {}
+        self._called_ms = 0
 
     def differs(self, event: Any, effects: Sequence[Any], now_ms: int) -> list[str]:
         """What is wrong with the recoveries behind an event, and with what they have led to."""
@@ -52,9 +63,13 @@ class Recoveries:
             if type(effect) is RecoveryStated and type(effect.statement) is RecoveryElected
         ]
         if not self._core.is_active or not (image.leaderless or recoveries or elected):
-            self._known = {}
-            return []
-        found = [] if type(event) is not RequestArrived else self._not_forced(event.message)
+            self._known, self._wishes, self._unasked = {}, {}, {}
+            return self._promised(effects)
+        if not compares_logs(image, self._core.config.recovery_manager_enabled):
+            self._wishes = {}  # who switches the manager off takes back what was asked of it
+        found = self._promised(effects)
+        if type(event) is RequestArrived and isinstance(event.message, ElectLeadersRequest):
+            found += self._asked_for(event.request_id, event.message, effects)
         for effect in elected:
             found += self._too_early(effect, now_ms)
         seen: set[PartitionKey] = set()
@@ -74,8 +89,12 @@ class Recoveries:
                 found.append(f"{name} has changed, and its recovery goes on: {recovery}, {row}")
             elif self._is_decided(key, self._look_at(key, row, recovery, now_ms), now_ms):
                 found.append(f"{name} should have a leader by now: {recovery}, {row}")
+            elif self._known[key].is_asking:
+                found += self._unheard(name, key, self._known[key], effects, now_ms)
         for key in self._known.keys() - recoveries.keys():
             del self._known[key]
+        self._unasked = {one: since for one, since in self._unasked.items() if one[0] in self._known}
+        self._called_ms = now_ms
         found += [
             f"{recoveries[key].topic_name} has a leader, and is recovered" for key in recoveries.keys() - seen
         ]
@@ -86,9 +105,11 @@ class Recoveries:
         image = self._core.latest
         if not compares_logs(image, self._core.config.recovery_manager_enabled):
             return Strategy.NONE
-        strategy, forced = _configured(image, topic_name), self._core.recovery._forced.get(key)
-        if forced is not None and forced.configured is strategy:
-            strategy = forced.strategy
+        strategy, wish = _configured(image, topic_name), self._wishes.get(key)
+        if wish is not None and wish[1] is strategy:
+            strategy = wish[0]
+        elif wish is not None:
+            del self._wishes[key]  # another strategy was configured since
         is_awaited = bool(row.isr or row.elr)
         return Strategy.NONE if strategy is Strategy.BALANCED and is_awaited else strategy
 
@@ -138,26 +159,75 @@ class Recoveries:
             and reply.broker_epoch == image.brokers[one].broker_epoch
         }
 
-    def _not_forced(self, request: Any) -> list[str]:
-        """What operators have asked for is done, or under way."""
-        is_election = isinstance(request, ElectLeadersRequest)
-        strategy = _ASKED_FOR.get(ElectionKind(request.election_type)) if is_election else None
-        image, found = self._core.latest, []
-        if strategy is None or not compares_logs(image, self._core.config.recovery_manager_enabled):
+    # --- what operators want ---------------------------------------------------------------------------
+
+    def _asked_for(self, request_id: int, request: ElectLeadersRequest, effects: Sequence[Any]) -> list[str]:
+        """What operators have asked for is done, or under way (R17); it holds until there is a leader."""
+        strategy, image = _ASKED_FOR.get(ElectionKind(request.election_type)), self._core.latest
+        if strategy is None:
             return []
-        for asked in request.topic_partitions or ():
-            topic = image.topic(asked.topic)
-            for index in asked.partitions:
-                row = None if topic is None else topic.partitions.get(index)
-                if topic is None or row is None or row.leader is not None:
-                    continue
-                recovery = self._core.recovery._recoveries.get((topic.topic_id, index))
-                is_awaited = strategy is Strategy.BALANCED and bool(row.isr or row.elr)
-                if not is_awaited and (recovery is None or recovery.strategy is not strategy):
-                    found.append(
-                        f"{asked.topic}-{index} is not recovered as asked, {strategy.name}: {recovery}"
-                    )
+        wanted = {
+            (topic.name, index): (topic.topic_id, row)
+            for topic, index, row in image.leaderless_partitions()
+            if request.topic_partitions is None
+            or any(one.topic == topic.name and index in one.partitions for one in request.topic_partitions)
+        }
+        if not compares_logs(image, self._core.config.recovery_manager_enabled):
+            self._vain[request_id] = set(wanted)
+            return self._promised(effects)
+        found = []
+        for (topic_name, index), (topic_id, row) in wanted.items():
+            self._wishes[topic_id, index] = strategy, _configured(image, topic_name)
+            recovery = self._core.recovery._recoveries.get((topic_id, index))
+            is_awaited = strategy is Strategy.BALANCED and bool(row.isr or row.elr)
+            if not is_awaited and (recovery is None or recovery.strategy is not strategy):
+                found.append(f"{topic_name}-{index} is not recovered as asked, {strategy.name}: {recovery}")
         return found
+
+    def _promised(self, effects: Sequence[Any]) -> list[str]:
+        """Nobody is promised a comparison where none are made (R17, R69)."""
+        found = []
+        for effect in effects if self._vain else ():
+            if type(effect) is not Respond or effect.request_id not in self._vain:
+                continue
+            vain = self._vain.pop(effect.request_id)
+            found += [
+                f"{result.topic}-{row.partition_id} is to be recovered, as operators are told, and is not"
+                for result in effect.message.replica_election_results
+                for row in result.partition_results
+                if row.error_code == ErrorCode.NONE and (result.topic, row.partition_id) in vain
+            ]
+        return found
+
+    # --- who is asked ----------------------------------------------------------------------------------
+
+    def _unheard(
+        self, name: str, key: PartitionKey, known: _Known, effects: Sequence[Any], now_ms: int
+    ) -> list[str]:
+        """R61, R62: whose answer is waited for is asked, and again until one counts."""
+        config, image = self._core.config, self._core.latest
+        longest_pause_ms = config.recovery_retry_backoff_ms << BACKOFF_DOUBLINGS_MAX
+        # another question may be under way to it
+        patience_ms = 2 * (config.recovery_request_timeout_ms + longest_pause_ms) + _SLACK_MS
+        asked = {effect.broker_id for effect in effects if type(effect) is AskBroker and _names(effect, key)}
+        waited_for = {one for one in self._missing(key, known, now_ms) if may_lead(image, one, key)}
+        if now_ms - self._called_ms > _SLACK_MS // 2:
+            asked |= waited_for  # it may have stood still
+        found = []
+        for broker_id in known.row.replicas:
+            if broker_id not in waited_for:
+                self._unasked.pop((key, broker_id), None)
+            elif broker_id in asked:
+                self._unasked[key, broker_id] = now_ms
+            elif now_ms - self._unasked.setdefault((key, broker_id), now_ms) > patience_ms:
+                silent_ms = now_ms - self._unasked[key, broker_id]
+                found.append(f"{name} waits for {broker_id}, which is not asked for {silent_ms} ms: {known}")
+        return found
+
+
+def _names(effect: AskBroker, key: PartitionKey) -> bool:
+    """The question is about that partition, too."""
+    return any(one.topic_id == key[0] and key[1] in one.partitions for one in effect.request.topic_partitions)
 
 
 def _proofs(row: PartitionRegistration, recovery: Recovery) -> Collection[int]:

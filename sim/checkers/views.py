@@ -16,6 +16,7 @@ from controller.decisions import CauseKind, Decision
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE, MetadataRecord
+from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -211,6 +212,13 @@ class Property:
         self, seen: "Observer", view: ReplicaView, base_offset: int, leader_epoch: int
     ) -> None:
         """The same with acks=1."""
+
+    def write_refused(self, seen: "Observer", view: ReplicaView, acks: int, error: ErrorCode) -> None:
+        """The broker has told a producer that waits for an answer that its batch is not, or may not be, in
+        the log."""
+
+    def write_dropped(self, seen: "Observer", broker: SimBroker, why: str) -> None:
+        """A broker has ended a write with acks=0 as it should not."""
 
     def shown(self, seen: "Observer", view: ReplicaView, row: ReadRow) -> None:
         """The broker answers a consumer's fetch."""

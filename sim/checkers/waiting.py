@@ -6,6 +6,7 @@ Owns what no loss and no later moment shows: whoever is not answered asks again,
 from collections.abc import Sequence
 
 from broker.broker import Broker
+from broker.partition import TopicPartition
 from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
@@ -15,6 +16,8 @@ from sim.nodes import SimBroker, State
 _LOOKED_AWAY_MS = 1_200
 #: looks, not closer than that, at which the same request was overdue
 _LOOK_MS, _LOOKS = 150, 4
+#: no client of a run asks to wait for longer
+_LONGEST_MS = 20_000
 
 
 class FetchesHearOfNews(Property):
@@ -51,8 +54,8 @@ class FetchesHearOfNews(Property):
 
 
 class WaitsEnd(Property):
-    """A-18: a write or a fetch is answered when the time is over that it asked to wait. A broker that stops
-    ends its connections instead."""
+    """A-18: a write or a fetch is answered when the time is over that it asked to wait, and waits for no
+    partition that has gone from here. A broker that stops ends its connections instead."""
 
     name = "A-18 WaitsEnd"
 
@@ -69,7 +72,16 @@ class WaitsEnd(Property):
         looked_ms, former_ms, looks = self._overdue.get(name, (now_ms - _LOOK_MS, None, 0))
         if now_ms < looked_ms + _LOOK_MS:
             return
-        due_ms = _earliest(broker.node.core)
+        core = broker.node.core
+        due = _due(core)
+        if max(due, default=now_ms) > now_ms + _LONGEST_MS:
+            seen.broken(
+                self, None, f"{broker.name} lets a request wait until {max(due) - now_ms} ms from now"
+            )
+        for key in _waited_for(core):
+            if key not in core.partitions:
+                seen.broken(self, seen.place(*key), f"{broker.name} lets a request wait for what it has not")
+        due_ms = min(due, default=None)
         if due_ms is None or due_ms >= now_ms:
             self._overdue[name] = now_ms, None, 0
             return
@@ -82,9 +94,9 @@ class WaitsEnd(Property):
             )
 
 
-def _earliest(core: Broker) -> int | None:
-    """When the first of all requests that wait should have been answered; None when none waits. Not asked of
-    the core, which may have forgotten it."""
+def _due(core: Broker) -> list[int]:
+    """When the requests that wait should be answered at the latest. Not asked of the core, which may have
+    forgotten some."""
     produces, fetches = core.produce_path, core.fetch_path
     due: list[int] = []
     for purgatory in (produces._replicating, produces._flushing):
@@ -94,4 +106,59 @@ def _earliest(core: Broker) -> int | None:
     for waiting in fetches._purgatory._by_key.values():
         due += [delayed.due_ms for delayed in waiting]
     due += [one.due_ms for one in fetches._sessions._sessions.values() if one.parked is not None]
-    return min(due, default=None)
+    return due
+
+
+def _waited_for(core: Broker) -> list[TopicPartition]:
+    """Partitions that writes and consumers wait for."""
+    produces = core.produce_path
+    return [
+        key
+        for purgatory in (produces._replicating, produces._flushing)
+        for key, rows in purgatory._queues.items()
+        if any(not row.is_decided for row in rows)
+    ] + [key for key, waiting in core.fetch_path._purgatory._by_key.items() if waiting]
+
+
+class DurableWritesAreAcknowledged(Property):
+    """D6: who has sent with acks=1, where every write is flushed, hears of it once its batch is on the
+    leader's disk, and waits for no flush of a former leadership."""
+
+    name = "D6 DurableWritesAreAcknowledged"
+
+    def __init__(self) -> None:
+        #: {process: (when it was looked at last, rows that were still undecided then, and ought not to be)}
+        self._late: dict[str, tuple[int, list[object]]] = {}
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        assert broker._clock is not None
+        core = broker.node.core
+        queues = core.produce_path._flushing._queues
+        if not queues:
+            return
+        now_ms, name = broker._clock.shown_ns() // 1_000_000, broker.process.name
+        looked_ms, late = self._late.get(name, (now_ms - _LOOK_MS, []))
+        if now_ms < looked_ms + _LOOK_MS:
+            return
+        found = [
+            row
+            for key, rows in queues.items()
+            for row in rows
+            if not row.is_decided and _is_due(core, key, row.leader_epoch, row.required_offset)
+        ]
+        self._late[name] = now_ms, list(found)
+        # the word of the flush may be on its way to the core at one look, not at two
+        again = [row for row in found if any(row is one for one in late)]
+        if again and now_ms - looked_ms <= _LOOKED_AWAY_MS and broker.state is State.RUNNING:
+            story = f"{broker.name} lets a write of epoch {again[0].leader_epoch} wait for"
+            seen.broken(self, seen.place(*again[0].key), f"{story} {again[0].required_offset}, on its disk")
+
+
+def _is_due(core: Broker, key: TopicPartition, leader_epoch: int, required_offset: int) -> bool:
+    """Nothing is waited for any more."""
+    replica = core.partitions.get(key)
+    leadership = None if replica is None else replica.leadership
+    if replica is None or leadership is None or leadership.leader_epoch != leader_epoch:
+        return True
+    return required_offset <= replica.position

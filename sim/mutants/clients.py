@@ -5,14 +5,17 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from client import outbox
+from client import outbox, sender
 from client.batch import Batch
 from client.consumer import Consumer
+from client.errors import ClientError
 from client.fetcher import Fetcher
 from client.fetcher_effects import ResetPolicy
-from client.outcomes import Outcome
+from client.outcomes import Outcome, Reaction
+from client.partition_fetch import PartitionFetch
 from client.partition_queue import PartitionQueue
 from client.sender import Sender
+from protocol.errors import ErrorCode
 from sim.mutants.keeping import FLAPPING, RETRIES
 from sim.mutants.mutant import Setting, mutant
 
@@ -235,3 +238,56 @@ def gives_up_late(original: Any, self: Any, queue: Any, now_ms: Any) -> None:
     """A batch that nobody takes is given up three seconds after its delivery time is over."""
     original(self, queue, now_ms)
     queue.open.deadline_ms += 3_000
+
+
+#: min ISR is missed for long
+TOO_FEW = Setting(faults={"isolate_broker": 6, "kill_broker": 4, "cut_followers": 4}, gap_ms=400)
+#: what was read is gone, and the log goes on elsewhere
+ANOTHER_PAST = Setting(
+    band="over-budget",
+    faults={"crumble": 4, "kill_all_brokers": 3, "elect_unclean": 4, "power_broker": 3, "power_all": 2},
+    seconds=25,
+)
+
+
+@mutant(sender, "reaction_to", breaks="L-5", by="impatient", setting=TOO_FEW)
+def gives_up_at_once(original: Any, code: Any) -> Any:
+    """A producer gives a write up for which too few replicas are in sync now."""
+    return Reaction.HOPELESS if code is ErrorCode.NOT_ENOUGH_REPLICAS else original(code)
+
+
+@mutant(PartitionFetch, "fetch_epoch", breaks="R81, R88", by="mended", setting=ANOTHER_PAST)
+def reads_on_in_any_past(original: Any, self: Any) -> int:
+    """A consumer does not say of which epoch it has read last, so nobody tells it that this is gone."""
+    return -1
+
+
+@mutant(
+    PartitionFetch,
+    "end_of_epoch",
+    breaks="R81, R88",
+    by="mended",
+    setting=ANOTHER_PAST,
+    gap="a consumer must have read in two later epochs than the one whose log is elected",
+)
+def believes_the_end_it_is_told(original: Any, self: Any, epoch: int) -> int:
+    """A consumer that is told where logs part looks at the leader's end only, not at what it has read."""
+    end: int = self.fetch_offset + 1_000_000
+    return end
+
+
+@mutant(Fetcher, "_refused", breaks="R55, D9", by="troubled", setting=SILENCE)
+def tells_of_every_trouble(
+    original: Any,
+    self: Any,
+    part: Any,
+    code: Any,
+    now_ms: int,
+    effects: Any,
+    log_start_offset: int = -1,
+) -> None:
+    """A consumer tells its application of errors that another question would mend."""
+    if code.is_retriable:
+        part.error = ClientError(f"{part.topic_partition}: {code.name}", code)
+        return
+    original(self, part, code, now_ms, effects, log_start_offset)

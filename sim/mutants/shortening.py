@@ -11,6 +11,7 @@ from sim.mutants.mutant import Setting, mutant
 from storage import epoch_file, log, retention, snapshots
 from storage.log import Log
 from storage.log_dir import LogDir
+from storage.segment import Segment
 
 #: logs are cut and opened anew while their beginnings are deleted
 SHORT = Setting(
@@ -125,3 +126,15 @@ def keeps_what_went_while_it_was_away(original: Any, self: Any, now_ms: int) -> 
         original(self, now_ms)
     finally:
         del self._delete
+
+
+@mutant(Log, "needs_roll", breaks="D5", by="D5", setting=SHORT)
+def segments_grow_for_ever(original: Any, self: Any, next_size_bytes: int) -> bool:
+    """A segment is as large as what is written while it is the newest."""
+    return False
+
+
+@mutant(Segment, "find_timestamp", breaks="F6", by="L-10", setting=Setting(shape={"more_acts": True}))
+def looks_behind_the_time(original: Any, self: Any, timestamp_ms: int) -> Any:
+    """Who asks for what is as old as a record is told what is younger."""
+    return original(self, timestamp_ms + 1)

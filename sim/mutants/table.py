@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sim.mutants import (
+    advancing,
     answering,
     clients,
     control,
     keeping,
     moving,
+    omitting,
     quorum,
     recovering,
     replaying,
@@ -28,6 +30,7 @@ _MODULES = (
     stopping,
     sessions,
     answering,
+    advancing,
     keeping,
     replaying,
     shortening,
@@ -35,6 +38,7 @@ _MODULES = (
     clients,
     recovering,
     moving,
+    omitting,
     upkeep,
 )
 #: {part: title}, in the order of the page
@@ -47,6 +51,7 @@ PARTS = dict(
             "A broker's life: clean stops, roles, answers to writes",
             "Sessions: heartbeats, who is fenced, who is let go",
             "Answers: acks=1, offsets, requests that wait",
+            "In time: what a leader does as soon as it may",
             "Storage",
             "What records mean",
             "What is deleted: by retention, and with a topic",
@@ -54,6 +59,7 @@ PARTS = dict(
             "Clients",
             "Unclean recovery",
             "Operators: reassignments, min ISR, elections by hand",
+            "Controllers and voters: what is left out, and what is said and not done",
             "Upkeep: open proposals, what is remembered, producer ids, fetch sessions",
         ),
         strict=True,

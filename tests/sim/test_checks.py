@@ -26,6 +26,12 @@ def sent(number: int, offset: int, **given: object) -> dict[tuple[str, int], Sen
     return {("p0", number): send}
 
 
+def given_up(t1: int, number: int = 3, t0: int = 0, **given: object) -> dict[tuple[str, int], Send]:
+    """A send that was refused before the append, each time."""
+    usual: dict[str, object] = {"outcome": "fail", "error": "NOT_ENOUGH_REPLICAS"}
+    return sent(number, -1, t0=t0, t1=t1, **{**usual, **given})
+
+
 def got(*offsets: int, log: list[Stored]) -> list[Polled]:
     """What a consumer of that log gets at these offsets."""
     at = {record.offset: record for record in log}
@@ -68,6 +74,13 @@ def with_log(history: History, *numbers: int, start: int = 0) -> History:
         (replace(WHOLE, final_polls=got(0, 1, log=LOG)), ["unseen"]),
         (replace(WHOLE, sends=SENDS | sent(2, 2, t1=10_400_000_000)), []),
         (replace(WHOLE, sends=SENDS | sent(2, 2, t1=10_600_000_000)), ["late"]),
+        (replace(WHOLE, sends=SENDS | given_up(9_000_000_000)), ["impatient"]),
+        (replace(WHOLE, sends=SENDS | given_up(10_100_000_000)), []),
+        (replace(WHOLE, sends=SENDS | given_up(9_000_000_000, error="INVALID_RECORD")), []),
+        (replace(WHOLE, sends=SENDS | given_up(9_000_000_000, outcome="info")), []),
+        (replace(WHOLE, sends=SENDS | given_up(10_100_000_000) | given_up(10_100_000_000, 4, 9 * 10**9)), []),
+        (replace(WHOLE, troubles=["", "UNKNOWN_LEADER_EPOCH"]), ["troubled"]),
+        (replace(WHOLE, troubles=["", "OFFSET_OUT_OF_RANGE"]), []),
     ],
     ids=[
         "whole",
@@ -87,6 +100,13 @@ def with_log(history: History, *numbers: int, start: int = 0) -> History:
         "not seen at the end",
         "told just in time",
         "told too late",
+        "given up too early",
+        "given up in time",
+        "given up at once, and rightly so",
+        "of unknown fate, told early",
+        "given up with an older one of its batch",
+        "a consumer is told of what it can mend",
+        "a consumer is told what it must know",
     ],
 )
 def test_a_rule_speaks_up_for_what_breaks_it_and_for_nothing_else(
@@ -167,3 +187,31 @@ def test_a_reader_that_seeks_is_where_it_asked_to_be(
     stretch = Stretch(0, sought, lowest, goes_to_end, got(*offsets, log=LOG))
     history = replace(WHOLE, starts={0: start}, log={0: LOG[start:]}, stretches=[stretch])
     assert ("astray" in rules_broken_by(history)) is not is_right
+
+
+@pytest.mark.parametrize(
+    ("epochs", "polled", "start", "is_right"),
+    [
+        ((5, 5, 5), (0, 1, 2), 0, True),
+        ((5, 6, 6), (0, 1, 2), 0, False),
+        ((5, 6, 6), (0, 1), 0, True),
+        ((5, 6, 6), (0, 1, 2), 2, True),
+        ((5, 6, 6), (1,), 0, True),
+    ],
+    ids=[
+        "all of it is there",
+        "what was read before the last is not, and nobody has told",
+        "the last is not",
+        "nobody knows: it is deleted",
+        "nothing was read before",
+    ],
+)
+def test_who_reads_on_behind_what_is_gone_is_told_so_r81_r88(
+    epochs: tuple[int, ...], polled: tuple[int, ...], start: int, is_right: bool
+) -> None:
+    """What was read is of epoch 5, but for the last; losses are allowed."""
+    log = [Stored(at, epoch, VALUES[at]) for at, epoch in enumerate(epochs)]
+    read = [Polled(0, at, 5 if at < 2 else epochs[at], VALUES[at]) for at in polled]
+    history = replace(WHOLE, starts={0: start}, log={0: log[start:]}, polls=[read], final_polls=[])
+    said = [line.split(":")[0] for line in broken_rules(history, lossy=(0,))]
+    assert ("mended" in said) is not is_right

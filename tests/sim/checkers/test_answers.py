@@ -8,7 +8,7 @@ import pytest
 
 from broker.fetch_path import FetchPath
 from broker.producer_ids import EPOCH_MAX
-from broker.purgatory import DelayedFetch
+from broker.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -212,6 +212,7 @@ def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], state: Sta
         writes = SimpleNamespace(_queues={})
         node: Any = view.broker.node
         node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
+        node.core.partitions = {view.replica.key: view.replica}
         clock = SimpleNamespace(shown_ns=lambda: 0)
         view.broker._clock, view.broker.state = clock, state  # type: ignore[assignment]
         for now_ms in times:
@@ -219,3 +220,57 @@ def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], state: Sta
             scene.property.broker_called(scene.seen, view.broker)
 
     assert is_broken(waiting.WaitsEnd(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "is_there", "expected"), [(100, True, False), (100, False, True), (30_000, True, True)]
+)
+def test_no_request_waits_for_what_has_gone_or_for_longer_than_anybody_asks_a18(
+    due_ms: int, is_there: bool, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        with_core(view)._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), due_ms)
+        writes = SimpleNamespace(_queues={})
+        node: Any = view.broker.node
+        node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
+        node.core.partitions = {view.replica.key: view.replica} if is_there else {}
+        view.broker._clock = SimpleNamespace(shown_ns=lambda: 0)  # type: ignore[assignment]
+        scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting.WaitsEnd(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("times", "flushed", "epoch", "expected"),
+    [
+        ((0, 200), 3, 5, True),
+        ((0, 100), 3, 5, False),
+        ((0, 9_000), 3, 5, False),
+        ((0, 200), 2, 5, False),
+        ((0, 200), 2, 4, True),
+    ],
+    ids=["it is durable", "it has just become so", "it stood still", "it is not", "another leadership"],
+)
+def test_a_write_that_is_durable_is_acknowledged_d6(
+    times: tuple[int, ...], flushed: int, epoch: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        view.replica.counts_flushed = True
+        log: Any = view.log
+        log.flushed_offset = flushed
+        purgatory: ProducePurgatory[Any] = ProducePurgatory(10)
+        delayed: DelayedProduce[Any] = DelayedProduce(None, [None])
+        delayed.wait_for(WaitingRow(delayed, 0, view.replica.key, 2, 3, epoch, epoch))
+        purgatory.add(delayed, 5_000)
+        core = SimpleNamespace(
+            produce_path=SimpleNamespace(_flushing=purgatory), partitions={view.replica.key: view.replica}
+        )
+        view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+        view.broker.state = State.RUNNING
+        for now_ms in times:
+            view.broker._clock = SimpleNamespace(shown_ns=lambda now_ms=now_ms: now_ms * 1_000_000)  # type: ignore[assignment]
+            scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting.DurableWritesAreAcknowledged(), tell) is expected

@@ -277,3 +277,36 @@ def test_a_request_that_had_no_room_changes_nothing() -> None:
     answer = BrokerHeartbeatResponse(ErrorCode.REQUEST_LIMIT_REACHED, "later", False, True, False)
     controller.does(1, beat(), effects=[Respond(5, answer)])
     assert not controller.wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "after", "told", "is_wrong"),
+    [
+        pytest.param(fenced(1), beat(), CALM, (False, False), False, id="it is told that it is unfenced"),
+        pytest.param(fenced(1), beat(), CALM, (True, False), True, id="it is told that it is fenced"),
+        pytest.param(CALM, beat(want_shutdown=True), leaving(1), (False, False), False, id="it must wait"),
+        pytest.param(CALM, beat(want_shutdown=True), leaving(1), (False, True), True, id="it goes too early"),
+        pytest.param(CALM, beat(2, want_shutdown=True), fenced(2), (True, True), False, id="it may go"),
+        pytest.param(
+            CALM, beat(2, want_shutdown=True), fenced(2), (True, False), True, id="it is not told so"
+        ),
+        pytest.param(fenced(1), beat(want_fence=True), fenced(1), (True, False), False, id="it starts"),
+        pytest.param(fenced(1), beat(want_fence=True), fenced(1), (True, True), True, id="it does not stop"),
+    ],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_heartbeat_is_answered_with_what_it_has_led_to_r23(
+    before: MetadataImage,
+    event: RequestArrived,
+    after: MetadataImage,
+    told: tuple[bool, bool],
+    is_wrong: bool,
+    waits: bool,
+) -> None:
+    """At once, or when it is committed."""
+    answer = Respond(event.request_id, BrokerHeartbeatResponse(ErrorCode.NONE, None, True, *told))
+    controller = Controller(before)
+    controller.does(5, event, after, () if waits else (answer,))
+    if waits:
+        controller.does(6, TimerFired(), after, (answer,))
+    assert ["is answered with" in one for one in controller.wrong] == [True] * is_wrong

@@ -9,6 +9,7 @@ from broker.events import ReadRow
 from broker.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
 from controller.decisions import CauseKind
 from controller.election import ElectionReason
+from protocol.errors import ErrorCode
 from sim.checkers import clients
 from sim.checkers.views import Property, ReplicaView
 from tests.sim.checkers.histories import (
@@ -158,3 +159,27 @@ def waits(view: ReplicaView, epoch: int, needs: int) -> None:
     purgatory.add(delayed, 1000)
     core = SimpleNamespace(produce_path=SimpleNamespace(_replicating=purgatory))
     view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("acks", "error", "expected"),
+    [
+        (-1, ErrorCode.NOT_ENOUGH_REPLICAS, False),
+        (1, ErrorCode.NOT_ENOUGH_REPLICAS, True),
+        (1, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True),
+        (1, ErrorCode.NOT_LEADER_OR_FOLLOWER, False),
+    ],
+)
+def test_min_isr_is_asked_of_acks_all_alone_f5(acks: int, error: ErrorCode, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        scene.property.write_refused(scene.seen, view_of(scene, 1), acks, error)
+
+    assert is_broken(clients.LeaderAcksNeedNoQuorum(), tell) is expected
+
+
+def test_what_a_broker_does_with_unanswered_writes_is_told_with_its_name_f4() -> None:
+    def tell(scene: Scene) -> None:
+        broker = scene.world.brokers[0]
+        scene.property.write_dropped(scene.seen, broker, "answers a write with acks=0")
+
+    assert is_broken(clients.UnansweredWritesAreHeardOf(), tell)

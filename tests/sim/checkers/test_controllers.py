@@ -8,7 +8,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedPartition, DescribedTopic, DescribeTopicPartitionsResponse
 from sim.asker import Answer
 from sim.checkers.controllers import ControllersKnow
-from tests.sim.checkers.histories import TOPIC_ID, Scene, image, row
+from sim.world import Shape
+from tests.sim.checkers.histories import TOPIC_ID, Scene, change, image, row
 
 SECOND_NS = 1_000_000_000
 
@@ -62,5 +63,47 @@ def test_what_a_controller_says_is_done_was_committed_k20(is_there: bool, expect
     def tell() -> None:
         one.metadata_committed(scene.seen)
         one.controller_answered(scene.seen, Answer(controller, 0, is_there=is_there))
+
+    assert (scene.violation(tell) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("told", "asks", "expected"),
+    [
+        ({}, True, False),
+        ({"eligible_leader_replicas": ()}, True, True),
+        ({"last_known_elr": (2,)}, True, True),
+        ({"leader_id": 2}, True, True),
+        ({"min_isr": 1}, True, True),
+        ({"last_known_leader": 1}, True, True),
+        ({"partition_epoch": 22, "eligible_leader_replicas": ()}, True, False),
+        ({"eligible_leader_replicas": ()}, False, False),
+    ],
+    ids=[
+        "as it is",
+        "nobody is eligible",
+        "another is known",
+        "another leads",
+        "another min ISR",
+        "a last leader, though there is one",
+        "nobody has seen that one yet",
+        "nobody asks in this story",
+    ],
+)
+def test_each_state_of_a_partition_is_told_as_it_was_committed_r114(
+    told: dict[str, object], asks: bool, expected: bool
+) -> None:
+    one = ControllersKnow()
+    scene = Scene(one, Shape(asks_controllers=asks))
+    controller = scene.world.controllers[0]
+    controller.booted_ns = scene.world.loop.now_ns
+    seen_change = change(row(isr=(1, 2)), isr=(1,), elr=(2,))
+    usual = DescribedPartition(0, 0, 1, 5, 21, (1, 2, 3), (1,), (2,), (), -1, 2, 0, ())
+    topic = DescribedTopic(0, "t", TOPIC_ID, False, (), (replace(usual, **told),))  # type: ignore[arg-type]
+
+    def tell() -> None:
+        one.partition_changed(scene.seen, 0, seen_change)
+        answer = DescribeTopicPartitionsResponse(0, None, (topic,), None)
+        one.controller_answered(scene.seen, Answer(controller, controller.boots, answer))
 
     assert (scene.violation(tell) is not None) is expected

@@ -8,7 +8,7 @@ import pytest
 from immutables import Map
 
 from metadata.image import RESOURCE_TOPIC
-from sim.checkers.flushing import FlushesComeInTime
+from sim.checkers.flushing import FlushCountsAsConfigured, FlushesComeInTime, SegmentsRoll
 from sim.checkers.views import ReplicaView
 from sim.nodes import State
 from tests.sim.checkers.histories import Scene, before, grow, image, mark, view_of
@@ -103,3 +103,45 @@ def test_what_is_flushed_meanwhile_begins_the_wait_anew_d6() -> None:
             is None
         )
         scene.world.loop.now_ns += 100 * MS
+
+
+@pytest.mark.parametrize(
+    ("configured", "counts_flushed", "expected"),
+    [("1", True, False), ("1", False, True), ("2", False, False), ("2", True, True), (None, False, False)],
+)
+def test_what_is_durable_counts_where_every_write_is_flushed_d6(
+    configured: str | None, counts_flushed: bool, expected: bool
+) -> None:
+    scene = Scene(FlushCountsAsConfigured())
+    view = one_that_runs(scene, {} if configured is None else {"flush.messages": configured})
+    view.replica.counts_flushed = counts_flushed
+    node: Any = view.broker.node
+    node.core.partitions = {view.replica.key: view.replica}
+    said = scene.violation(lambda: scene.property.broker_called(scene.seen, view.broker))
+    assert (said is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bases", "expected"),
+    [
+        ((0, 90), (0, 0), False),
+        ((90, 110), (0, 0), True),
+        ((0, 110), (0, 0), False),
+        ((90, 110), (0, 4), False),
+        ((110, 110), (0, 0), False),
+    ],
+    ids=["it fits", "it does not", "there is nothing else in it", "in the next one", "nothing is appended"],
+)
+def test_a_segment_takes_what_fits_d5(sizes: tuple[int, int], bases: tuple[int, int], expected: bool) -> None:
+    """100 bytes."""
+    scene = Scene(SegmentsRoll())
+    view = one_that_runs(scene, {})
+    log: Any = view.log
+    log.config = SimpleNamespace(segment_bytes=100)
+
+    def grow_by() -> None:
+        for size, base_offset in zip(sizes, bases, strict=True):
+            log._segments.active = SimpleNamespace(size=size, base_offset=base_offset)
+            scene.property.replica_changed(scene.seen, view, before(view), ())
+
+    assert (scene.violation(grow_by) is not None) is expected

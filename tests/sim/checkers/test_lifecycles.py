@@ -177,6 +177,7 @@ def test_a_heartbeat_that_was_answered_between_two_looks_was_sent_r25() -> None:
     node = lives(scene, _heartbeat_ms=300)
     core = node.node.core
     core._link = SimpleNamespace(lifecycle=core.lifecycle, controller_id=101, _calls={})
+    core.image = image()
     loop, started_ns = scene.world.loop, scene.world.loop.now_ns
     sent = BrokerHeartbeatRequest(1, 1, 9, want_fence=False, want_shutdown=False, offline=())
 
@@ -197,3 +198,13 @@ def test_what_is_wrong_with_sessions_is_told_with_who_has_done_it_r25() -> None:
         lambda: scene.property.controller_differs(scene.seen, node, About.SESSIONS, "broker 1 is fenced")
     )
     assert said == "R25 SessionsAreKept: c101: broker 1 is fenced"
+
+
+@pytest.mark.parametrize(("told", "expected"), [(100, False), (99, False), (101, True)])
+def test_a_heartbeat_tells_of_no_more_than_was_applied_r23(told: int, expected: bool) -> None:
+    """The metadata that it has ends at 100."""
+    scene = Scene(lifecycles.HeartbeatsGoOut())
+    node = lives(scene)
+    node.node.core.image = image()
+    sent = BrokerHeartbeatRequest(1, 1, told, want_fence=False, want_shutdown=False, offline=())
+    assert broken(scene, lambda: scene.property.heartbeat_sent(scene.seen, node, sent, ())) is expected

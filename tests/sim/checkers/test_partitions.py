@@ -424,3 +424,16 @@ def test_a_clean_stop_is_proven_by_its_epoch_and_all_log_dirs_r32(
     images = [replace(known, brokers=known.brokers.set(2, one)) for one in (old, new)]
     said = scene.violation(lambda: scene.property.registration_handled(scene.seen, asked, *images))
     assert (said is not None) is expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(7, False), (90, True)])
+def test_a_process_that_registers_again_keeps_its_epoch_r31(epoch: int, expected: bool) -> None:
+    scene = Scene(partitions.CleanIsProven())
+    known = image(epochs={2: 7})
+    old = known.brokers[2]
+    asked = BrokerRegistrationRequest(2, "c", old.incarnation_id, (), None, (), (DIR_A,), -1)
+    images = [
+        replace(known, brokers=known.brokers.set(2, one)) for one in (old, replace(old, broker_epoch=epoch))
+    ]
+    said = scene.violation(lambda: scene.property.registration_handled(scene.seen, asked, *images))
+    assert (said is not None) is expected

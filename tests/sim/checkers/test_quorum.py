@@ -17,6 +17,7 @@ from protocol.messages.quorum import (
 from raft.effects import Answered, Received, Reply, Send, SendFailed, SendFailure, Tick
 from raft.leadership import Leader
 from raft.member import Snapshot
+from raft.progress import ParkedFetch
 from raft.quorum import QuorumState
 from raft.voter_calls import VoterCalls
 from sim.checkers import quorum
@@ -319,6 +320,15 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
             [
                 (0, Tick()),
                 (5, Answered(8, answer())),
+                (6, SendFailed(8, SendFailure.DISCONNECTED)),
+                (12, PRE_VOTE),
+            ],
+            7,
+        ),
+        (
+            [
+                (0, Tick()),
+                (5, Answered(8, answer())),
                 (6, Received(2, EndQuorumEpochRequest("c", 102, 5, ()))),
                 (12, PRE_VOTE),
             ],
@@ -333,6 +343,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
         "an error",
         "a later epoch",
         "it is gone",
+        "a connection has ended",
         "it resigns",
     ],
 )
@@ -398,3 +409,38 @@ def test_an_overdue_leader_is_a_violation_k7(about: About, expected: bool) -> No
         scene.property.controller_differs(scene.seen, voter, about, "leads epoch 5 and has heard of 6")
 
     assert is_broken(quorum.LeadersStepDown(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "told", "leads_on", "expected"),
+    [
+        (10, 8, True, None),
+        (9, 8, True, "lets a fetch of 102 wait"),
+        (10, 7, True, "lets a fetch of 102 wait"),
+        (10, 8, False, "leads no more"),
+    ],
+    ids=["there is no news", "there are records", "more is committed", "it leads no more"],
+)
+def test_a_leader_lets_nobody_wait_for_news_that_are_there_k10(
+    fetch_offset: int, told: int, leads_on: bool, expected: str | None
+) -> None:
+    """Its log ends at 10, what is committed at 8."""
+    role = Leader.__new__(Leader)
+    parked = ParkedFetch(1, fetch_offset, 100, 500)
+    role.voters, role.observers = {102: SimpleNamespace(parked=parked, told_high_watermark=told)}, {}  # type: ignore[dict-item]
+    voter: Any = Leading()
+    voter._member = SimpleNamespace(role=role)
+    voter.snapshot = lambda: says(101, "Leader")
+    voter.log_end_offset, voter.high_watermark = 10, 8
+
+    def handle(event: Any, now_ms: int) -> list[Any]:
+        voter._member.role = role if leads_on else None
+        return []
+
+    voter.handle = handle
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    voter.handle(Tick(), 0)
+    said = [why for about, why in heard.differs if about is About.LEADING]
+    assert (expected is None) is (said == [])
+    assert expected is None or expected in said[0]

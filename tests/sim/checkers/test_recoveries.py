@@ -7,10 +7,26 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from controller.events import RecoveryElected, RecoveryStated, RequestArrived, TimerFired
-from controller.unclean_recovery import LogReply, Recovery, Strategy, _Forced
+from controller.events import (
+    AskBroker,
+    RecoveryElected,
+    RecoveryStated,
+    RequestArrived,
+    Respond,
+    TimerFired,
+)
+from controller.unclean_recovery import LogReply, Recovery, Strategy
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
-from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
+from protocol.errors import ErrorCode
+from protocol.messages.elect_leaders import (
+    ElectionKind,
+    ElectionPartitionResult,
+    ElectionTopicPartitions,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ReplicaElectionResult,
+)
+from protocol.messages.replica_log_info import GetReplicaLogInfoRequest, LogInfoTopic
 from sim.checkers.recoveries import Recoveries
 from tests.sim.checkers.histories import TOPIC_ID, image, row
 
@@ -38,7 +54,6 @@ def controller(
     elr: bool = True,
     fenced: tuple[int, ...] = (),
     configs: dict[tuple[int, str], dict[str, str]] | None = None,
-    forced: Strategy | None = None,
     is_active: bool = True,
     partition: dict[str, Any] | None = None,
 ) -> Any:
@@ -52,17 +67,30 @@ def controller(
     return SimpleNamespace(
         latest=latest,
         is_active=is_active,
-        config=SimpleNamespace(recovery_manager_enabled=manager, recovery_timeout_ms=TIMEOUT_MS),
-        recovery=SimpleNamespace(
-            _recoveries={} if one is None else {KEY: one},
-            _forced={} if forced is None else {KEY: _Forced(forced, Strategy.BALANCED)},
+        config=SimpleNamespace(
+            recovery_manager_enabled=manager,
+            recovery_timeout_ms=TIMEOUT_MS,
+            recovery_request_timeout_ms=500,
+            recovery_retry_backoff_ms=50,
         ),
+        recovery=SimpleNamespace(_recoveries={} if one is None else {KEY: one}),
     )
 
 
-def wrong_with(one: Recovery | None, *, event: Any = None, **given: Any) -> str:
-    """What is said of such a controller at once."""
-    return "; ".join(Recoveries(controller(one, **given)).differs(event or TimerFired(), (), 0))
+def election(kind: ElectionKind, *indexes: int) -> RequestArrived:
+    """Operators ask for one of these partitions of t; of all without any."""
+    rows = (ElectionTopicPartitions("t", indexes, None),) if indexes else None
+    return RequestArrived(5, 7, "CONTROLLER", ElectLeadersRequest(kind, rows, 1_000))
+
+
+def wrong_with(
+    one: Recovery | None, *, event: Any = None, asked: ElectionKind | None = None, **given: Any
+) -> str:
+    """What is said of such a controller at once; with `asked` operators have asked for that before."""
+    recoveries = Recoveries(controller(one, **given))
+    if asked is not None:
+        recoveries.differs(election(asked, 0), (), 0)
+    return "; ".join(recoveries.differs(event or TimerFired(), (), 0))
 
 
 OF_TOPIC, OF_CLUSTER = (RESOURCE_TOPIC, "t"), CLUSTER_RESOURCE
@@ -90,8 +118,10 @@ OF_TOPIC, OF_CLUSTER = (RESOURCE_TOPIC, "t"), CLUSTER_RESOURCE
         ({"configs": {OF_TOPIC: {OLD_KEY: "false"}, OF_CLUSTER: {OLD_KEY: "true"}}}, Strategy.BALANCED),
         ({"configs": {OF_CLUSTER: {OLD_KEY: "true"}}}, Strategy.AGGRESSIVE),
         ({"configs": {OF_TOPIC: {OLD_KEY: "true", STRATEGY: "None"}}}, None),
-        ({"forced": Strategy.AGGRESSIVE}, Strategy.AGGRESSIVE),
-        ({"forced": Strategy.AGGRESSIVE, "configs": {OF_TOPIC: {STRATEGY: "None"}}}, None),
+        ({"asked": ElectionKind.LONGEST_LOG_AGGRESSIVE}, Strategy.AGGRESSIVE),
+        ({"asked": ElectionKind.LONGEST_LOG_AGGRESSIVE, "partition": {"isr": (2,)}}, Strategy.AGGRESSIVE),
+        ({"asked": ElectionKind.LONGEST_LOG_BALANCED, "partition": {"isr": (2,)}}, None),
+        ({"asked": ElectionKind.UNCLEAN}, Strategy.BALANCED),
         ({"partition": LED}, None),
     ],
 )
@@ -255,8 +285,78 @@ def test_nothing_is_asked_of_a_controller_that_is_not_active() -> None:
 def test_what_operators_ask_to_compare_is_compared_r17(
     kind: ElectionKind, one: Recovery | None, partition: dict[str, Any], is_wrong: bool
 ) -> None:
-    asked = ElectLeadersRequest(kind, (ElectionTopicPartitions("t", (0, 7), None),), 1_000)
-    event = RequestArrived(5, 7, "CONTROLLER", asked)
-    forced = None if one is None or one.strategy is Strategy.BALANCED else one.strategy
-    said = wrong_with(one, event=event, forced=forced, partition=partition)
+    said = wrong_with(one, event=election(kind, 0, 7), partition=partition)
     assert ("as asked" in said) is is_wrong
+
+
+@pytest.mark.parametrize("ends", ["led", "configured", "switched off", "not active"])
+def test_what_operators_have_asked_for_holds_until_there_is_a_leader_or_it_is_taken_back_r69(
+    ends: str,
+) -> None:
+    core = controller(recovery(Strategy.AGGRESSIVE))
+    recoveries = Recoveries(core)
+    assert not recoveries.differs(election(ElectionKind.LONGEST_LOG_AGGRESSIVE), (), 0)
+    given: dict[str, dict[str, Any]] = {
+        "led": {"partition": LED},
+        "configured": {"configs": {OF_TOPIC: {STRATEGY: "None"}}},
+        "switched off": {"manager": False},
+        "not active": {"is_active": False},
+    }
+    for state in (given[ends], {}):
+        other = controller(None if state else recovery(Strategy.AGGRESSIVE), **state)
+        core.latest, core.recovery = other.latest, other.recovery
+        core.is_active, core.config = other.is_active, other.config
+        said = "; ".join(recoveries.differs(TimerFired(), (), 1))
+        assert ("AGGRESSIVE instead of BALANCED" in said) is (not state)
+
+
+@pytest.mark.parametrize(
+    ("manager", "error", "partition", "is_wrong"),
+    [
+        (False, ErrorCode.NONE, {}, True),
+        (False, ErrorCode.INVALID_REQUEST, {}, False),
+        (False, ErrorCode.NONE, LED, False),
+        (True, ErrorCode.NONE, {}, False),
+    ],
+)
+def test_nobody_is_promised_a_comparison_where_none_are_made_r17(
+    manager: bool, error: ErrorCode, partition: dict[str, Any], is_wrong: bool
+) -> None:
+    row_of_it = ElectionPartitionResult(0, error, None)
+    told = ElectLeadersResponse(ErrorCode.NONE, None, (ReplicaElectionResult("t", (row_of_it,)),))
+    one = recovery(Strategy.AGGRESSIVE) if manager else None
+    recoveries = Recoveries(controller(one, manager=manager, partition=partition))
+    said = recoveries.differs(
+        election(ElectionKind.LONGEST_LOG_AGGRESSIVE, 0), (Respond(5, told),) if is_wrong else (), 0
+    )
+    said += recoveries.differs(TimerFired(), (Respond(5, told),), 1)
+    assert any("as operators are told" in one for one in said) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "step_ms", "answered", "fenced", "is_wrong"),
+    [
+        ((0,), 100, (), (), True),
+        ((0, 3_000, 6_000), 100, (), (), False),
+        ((0,), 1_500, (), (), False),
+        ((0,), 100, (3,), (), False),
+        ((0,), 100, (), (3,), False),
+    ],
+    ids=["once", "again and again", "it may have stood still", "it has answered", "it is away"],
+)
+def test_whose_answer_is_waited_for_is_asked_again_r62(
+    asked_ms: tuple[int, ...],
+    step_ms: int,
+    answered: tuple[int, ...],
+    fenced: tuple[int, ...],
+    is_wrong: bool,
+) -> None:
+    one = recovery(answered=answered)
+    core = controller(one, partition={"last_known_elr": (3,)}, fenced=(1, 2, *fenced))
+    core.config.recovery_timeout_ms = 60_000
+    recoveries, said = Recoveries(core), []
+    topics = (LogInfoTopic(TOPIC_ID, (0,)),)
+    question = AskBroker(3, 1, "b3", 9092, GetReplicaLogInfoRequest(3, topics), 500)
+    for now_ms in range(0, 9_000, step_ms):
+        said += recoveries.differs(TimerFired(), (question,) if now_ms in asked_ms else (), now_ms)
+    assert any("is not asked" in one for one in said) is is_wrong

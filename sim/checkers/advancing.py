@@ -1,0 +1,144 @@
+"""Properties of what a leader does as soon as it may: its high watermark moves, and followers are let in.
+
+Owns what must be done by the end of the very step that has made it possible. A leader that forgets it finds
+it at its next look at its followers, half a lag time later (15 s as Kafka is configured), or with the next
+write: nothing else shows it, but whoever writes has waited.
+"""
+
+from collections.abc import Sequence
+
+from broker.leadership import Leadership
+from broker.replica_progress import ReplicaProgress
+from metadata.image import MetadataImage
+from sim.checkers.batches import BatchMark
+from sim.checkers.observer import Observer
+from sim.checkers.views import Before, Property, ReplicaView, may_lead
+from sim.nodes import SimBroker, State
+
+#: a fetch so shortly before may have come behind what is judged, within one step of a strained world
+_SAME_STEP_MS = 40
+
+
+class HighWatermarkMoves(Property):
+    """R52, F3: a leader's high watermark is as high as it may be: nobody whom it waits for is short of the
+    next offset. Whoever writes waits for that."""
+
+    name = "R52 HighWatermarkMoves"
+
+    def follower_fetched(self, seen: Observer, view: ReplicaView, progress: ReplicaProgress) -> None:
+        self._look(seen, view)
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        self._look(seen, view)
+
+    def _look(self, seen: Observer, view: ReplicaView) -> None:
+        replica, row = view.replica, view.replica.registration
+        leadership = _serving(view)
+        if leadership is None or row is None or len(row.isr) < row.min_isr:
+            return
+        end = replica.position
+        if leadership.position != end:
+            return  # what has become of its own log is on its way to it
+        now_ms = _clock_ms(view.broker)
+        for progress in leadership.progress.values():
+            if progress.position >= end:
+                continue
+            # who may have kept up until its last look at all of them is waited for
+            caught_up_ms = progress.last_caught_up_ms
+            may_keep_up = caught_up_ms is not None and now_ms - caught_up_ms <= 2 * replica._lag_ms_max
+            if progress.replica_id in leadership.maximal_isr or may_keep_up:
+                end = progress.position
+        if replica.high_watermark < end <= replica.ceiling.limit:
+            story = f"{view.broker.name} of epoch {leadership.leader_epoch} is at {replica.high_watermark}"
+            seen.broken(self, view.index, f"{story}, and could be at {end}: {row}")
+
+
+class HighWatermarkWaitsForJoiners(Property):
+    """F3, R50: who has kept up and may join is waited for before it is proposed: else it stays out for as
+    long as there is load."""
+
+    name = "F3 HighWatermarkWaitsForJoiners"
+
+    def __init__(self) -> None:
+        #: {process: the metadata that it had when it was looked at last}
+        self._images: dict[str, MetadataImage] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, node = _serving(view), view.broker.node
+        is_same = leadership is not None and leadership is before.leadership
+        if leadership is None or node is None or not is_same or view.high_watermark <= before.high_watermark:
+            return
+        image, key = node.core.image, view.replica.key
+        if self._images.get(view.process.name) is not image:
+            return
+        now_ms = _clock_ms(view.broker)
+        for member, progress in leadership.progress.items():
+            caught_up_ms = progress.last_caught_up_ms
+            if member in leadership.maximal_isr or progress.position >= view.high_watermark:
+                continue
+            if caught_up_ms is None or now_ms - progress._last_fetch_ms < _SAME_STEP_MS:
+                continue
+            keeps_up = now_ms - caught_up_ms < view.replica._lag_ms_max * 9 // 10
+            if keeps_up and _may_join(image, progress, (key.topic_id, key.partition_index)):
+                story = f"{view.broker.name} goes on to {view.high_watermark} without b{member}"
+                seen.broken(self, view.index, f"{story}, which keeps up, at {progress.position}")
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        self._images[broker.process.name] = broker.node.core.image
+
+
+class FollowersAreLetIn(Property):
+    """R50: a follower that has all is proposed for the ISR when it asks for more. Judged at the second such
+    fetch: between the two the answer to a former proposal may have stood in the way."""
+
+    name = "R50 FollowersAreLetIn"
+
+    def __init__(self) -> None:
+        #: {(partition, process, follower): when it was left outside with all that there is}, virtual ns
+        self._outside: dict[tuple[int, str, int], int] = {}
+
+    def follower_fetched(self, seen: Observer, view: ReplicaView, progress: ReplicaProgress) -> None:
+        leadership, replica, node = _serving(view), view.replica, view.broker.node
+        key = view.index, view.process.name, progress.replica_id
+        if leadership is None or leadership.start_offset is None or node is None:
+            return
+        place = replica.key.topic_id, replica.key.partition_index
+        is_complete = progress.position >= max(
+            replica.high_watermark, leadership.start_offset, replica.position
+        )
+        is_left_out = (
+            is_complete
+            and leadership.proposal is None
+            and progress.replica_id not in leadership.maximal_isr
+            and _may_join(node.core.image, progress, place)
+        )
+        if not is_left_out:
+            self._outside.pop(key, None)
+        elif self._outside.setdefault(key, seen.world.loop.now_ns) < seen.world.loop.now_ns:
+            story = f"{view.broker.name} does not propose b{progress.replica_id}, which has all"
+            seen.broken(self, view.index, f"{story}: {replica.registration}")
+
+
+def _serving(view: ReplicaView) -> Leadership | None:
+    """Its leadership while it serves, in a process that runs."""
+    leadership = view.replica.leadership
+    is_there = view.survives is None and not view.process.is_dead and view.process is view.broker.process
+    is_there = is_there and view.broker.state in (State.RUNNING, State.STOPPING)
+    return leadership if is_there and leadership is not None and leadership.start_offset is not None else None
+
+
+def _may_join(image: MetadataImage, progress: ReplicaProgress, key: tuple[bytes, int]) -> bool:
+    """Unfenced, and the incarnation that has fetched."""
+    broker = image.brokers.get(progress.replica_id)
+    is_same = broker is not None and broker.broker_epoch == progress.broker_epoch
+    return is_same and may_lead(image, progress.replica_id, key)
+
+
+def _clock_ms(broker: SimBroker) -> int:
+    assert broker._clock is not None
+    return broker._clock.shown_ns() // 1_000_000

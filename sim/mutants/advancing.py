@@ -1,0 +1,141 @@
+"""Mutants of what a leader does as soon as it may, and of what is told of waiting: whatever is forgotten the
+next write or the next look at followers makes good, and only time is lost.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from broker import produce_path
+from broker.broker import Broker
+from broker.controller_link import ControllerLink
+from broker.events import Drop
+from broker.partition import Partition
+from broker.produce_path import TIMEOUT_MS_MAX, ProducePath
+from broker.roles import Roles
+from protocol.errors import ErrorCode
+from sim.mutants.mutant import Setting, mutant
+
+#: followers are cut off and come back while there is load
+CUT_OFF = Setting(faults={"cut_followers": 3, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 1})
+#: proposals stay open for long, and others keep up outside meanwhile without ever having all
+OPEN = Setting(
+    faults={"late_fetches": 4, "kill_active": 4, "isolate_broker": 3, "cut_followers": 2, "flap_isr": 2},
+    seconds=25,
+    gap_ms=500,
+)
+#: partitions move away under load
+MOVING = Setting(faults={"move_partition": 5, "kill_broker": 1, "isolate_broker": 1}, gap_ms=500)
+#: p3 sends with acks=1, and every write is flushed
+EVERY_WRITE = Setting(faults={"kill_leader": 2, "hang_disk": 1}, shape={"every_write": True})
+#: p4 waits for no answer, and leaders change
+UNANSWERED = Setting(faults={"kill_leader": 4, "move_partition": 3}, shape={"producers": 5})
+#: how often a topic is flushed changes, to every write and back
+REFLUSHED = Setting(faults={"change_flush": 1}, shape={"more_acts": True}, gap_ms=300)
+
+
+def _without_advancing(original: Any, roles: Any, *given: Any) -> Any:
+    advance = Roles.advance
+    Roles.advance = lambda self, partition, now_ms: None  # type: ignore[method-assign]
+    try:
+        return original(*given)
+    finally:
+        Roles.advance = advance  # type: ignore[method-assign]
+
+
+@mutant(Broker, "_on_fetch", breaks="R52", by="R52")
+def fetches_move_no_high_watermark(
+    original: Any, self: Any, reply_to: Any, request: Any, now_ms: int
+) -> None:
+    """What a follower's fetch proves is counted with the next write."""
+    _without_advancing(original, self._roles, self, reply_to, request, now_ms)
+
+
+@mutant(Roles, "_leader_updated", breaks="R52", by="R52", setting=CUT_OFF)
+def granted_shrinks_move_no_high_watermark(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+    """Who need not be waited for any more is waited for until the next write (KAFKA-15021)."""
+    _without_advancing(original, self, self, partition, now_ms)
+
+
+@mutant(Partition, "advance_high_watermark", breaks="F3, R50", by="F3", setting=OPEN)
+def goes_on_without_joiners(original: Any, self: Any, now_ms: int) -> Any:
+    """Only the maximal ISR is waited for, not those who keep up and are about to join."""
+    acceptable, self._brokers.acceptable = self._brokers.acceptable, {}
+    try:
+        return original(self, now_ms)
+    finally:
+        self._brokers.acceptable = acceptable
+
+
+@mutant(Partition, "follower_fetched", breaks="R50", by="R50", setting=CUT_OFF)
+def lets_in_at_the_next_look(
+    original: Any,
+    self: Any,
+    replica_id: int,
+    broker_epoch: int,
+    fetch_offset: int,
+    flushed_offset: int,
+    now_ms: int,
+) -> Any:
+    """A follower that has all is proposed when the leader looks at all of them, not when it fetches."""
+    leadership = self.leadership
+    proposal, leadership.proposal = leadership.proposal, leadership.proposal or object()
+    try:
+        return original(self, replica_id, broker_epoch, fetch_offset, flushed_offset, now_ms)
+    finally:
+        leadership.proposal = proposal
+
+
+@mutant(Partition, "check_produce", breaks="F4, F5", by="F5", setting=CUT_OFF)
+def refuses_leader_acks_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
+    """Below min ISR writes with acks=1 are refused, too."""
+    if self.is_serving and required_acks == 1 and self.is_under_min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return original(self, required_acks)
+
+
+@mutant(ProducePath, "flushed", breaks="D6", by="D6", setting=EVERY_WRITE)
+def flushes_acknowledge_nothing(original: Any, self: Any, partition: Any) -> Any:
+    """Who sends with acks=1 where every write is flushed waits until its time is over."""
+    return []
+
+
+@mutant(ProducePath, "request", breaks="A-18", by="A-18", setting=CUT_OFF)
+def waits_for_as_long_as_there_is(original: Any, self: Any, reply_to: Any, request: Any, now_ms: int) -> Any:
+    """A write waits for ten minutes, whatever its producer has asked for."""
+    return original(self, reply_to, replace(request, timeout_ms=TIMEOUT_MS_MAX), now_ms)
+
+
+@mutant(Roles, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING)
+def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> None:
+    """Whoever waits for a partition that has gone from here waits until its time is over."""
+    state_changed = ProducePath.state_changed
+    ProducePath.state_changed = lambda self, key: []  # type: ignore[method-assign]
+    try:
+        original(self, partition)
+    finally:
+        ProducePath.state_changed = state_changed  # type: ignore[method-assign]
+
+
+@mutant(ControllerLink, "requests", breaks="R22, R23", by="R25")
+def tells_of_more_than_it_has_applied(
+    original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any
+) -> Any:
+    """A heartbeat tells of metadata that was not applied yet."""
+    return original(self, metadata_offset + 50, now_ms, offline)
+
+
+@mutant(Roles, "_configure", breaks="D6, B-3", by="D6", setting=REFLUSHED)
+def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+    """What counts, in the log or on its disk, is what was configured when the replica was made."""
+    counts, effects = partition.counts_flushed, len(self._effects)
+    original(self, partition, now_ms)
+    partition.counts_flushed = counts
+    del self._effects[effects : len(self._effects) - 1]
+
+
+@mutant(produce_path, "_unanswered", breaks="F4, D12", by="F4", setting=UNANSWERED)
+def refusals_of_acks_zero_are_for_nobody(original: Any, context: Any) -> Any:
+    """A write with acks=0 that is refused ends like one that was taken."""
+    return Drop(context.reply_to)

@@ -1,0 +1,298 @@
+"""Mutants of what controllers and voters leave out, or say and do not do: nothing of it shows in a record.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from controller import cluster_control, config_control, topics
+from controller.cluster_control import ClusterControl
+from controller.decisions import CauseKind
+from controller.log_questions import LogQuestions
+from controller.quorum_controller import QuorumController
+from controller.replication_control import ReplicationControl
+from controller.unclean_recovery import UncleanRecovery, Verdict
+from metadata import describe
+from metadata.image import CLUSTER_RESOURCE, MetadataImage
+from metadata.records import ELR_FEATURE, FeatureLevelRecord
+from raft import following
+from raft.config import RaftConfig
+from raft.effects import SendFailure
+from raft.leadership import Leader
+from sim.mutants.mutant import Patch, Setting, mutant
+from sim.mutants.stopping import STOPPED
+
+#: log dirs of brokers fail that are not in sync any more, and eligible
+ELIGIBLE_DIRS_FAIL = Setting(
+    faults={"fail_dir": 5, "kill_broker": 2, "isolate_broker": 5, "cut_followers": 3},
+    shape={"log_dirs": 2},
+    gap_ms=400,
+)
+#: answers to registrations are lost
+ANSWERS_LOST = Setting(
+    faults={"kill_broker": 4, "restart_broker": 4, "reset": 5, "isolate_active": 2, "one_way": 3, "clog": 2},
+    gap_ms=300,
+)
+#: ELR goes on and off while brokers come and go
+SWITCHED = Setting(
+    band="switched-elr", faults={"switch_elr": 4, "kill_broker": 3, "kill_active": 3, "isolate_broker": 2}
+)
+#: everybody falls, and operators elect
+BY_HAND = Setting(
+    band="over-budget",
+    faults={"elect_unclean": 5, "crumble": 3, "kill_all_brokers": 3, "power_broker": 3},
+    shape={"recovery_manager": True},
+    seconds=25,
+)
+BY_HAND_WITHOUT = replace(BY_HAND, shape={"recovery_manager": False})
+#: logs are compared while who leads changes, and some tell of what was
+COMPARED = Setting(
+    band="over-budget",
+    faults={"stale_answer": 6, "crumble": 3, "late_metadata": 3, "kill_all_brokers": 2},
+    shape={"recovery_manager": True},
+    seconds=25,
+)
+#: partitions are added while the first one moves
+ADDED = Setting(faults={"add_partition": 4, "move_partition": 6, "isolate_broker": 3}, gap_ms=250)
+#: each controller is asked, while ISRs and ELRs change
+ASKED = Setting(
+    faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_controllers": True}
+)
+#: a deposed controller is asked
+ASKED_APART = Setting(
+    faults={"isolate_active": 5, "split": 3, "pause_active": 3, "bridge": 2},
+    shape={"asks_controllers": True},
+    seconds=25,
+)
+#: connections between voters end, and controllers with them
+VOTERS_FALL = Setting(
+    faults={"kill_active": 3, "isolate_active": 3, "pause_active": 2, "reset": 5, "split": 2, "cut_pair": 2},
+    gap_ms=400,
+)
+
+
+class _OnlyIsr:
+    """A replication control that takes nobody out who is in no ISR."""
+
+    def __init__(self, replication: Any, broker_id: int) -> None:
+        self._replication, self._broker_id = replication, broker_id
+
+    def situation(self, *given: Any) -> Any:
+        return self._replication.situation(*given)
+
+    def change(self, draft: Any, topic: Any, index: int, partition: Any, *more: Any) -> None:
+        if self._broker_id in partition.isr:
+            self._replication.change(draft, topic, index, partition, *more)
+
+
+@mutant(cluster_control, "take_offline", breaks="R27, B24", by="R27", setting=ELIGIBLE_DIRS_FAIL)
+def failed_dirs_stay_eligible(
+    original: Any, draft: Any, replication: Any, broker: Any, reported: Any
+) -> None:
+    """A member of the ELR whose log dir has failed stays there."""
+    original(draft, _OnlyIsr(replication, broker.broker_id), broker, reported)
+
+
+_FLIPPED: set[bytes] = set()
+
+
+def _flip(incarnation_id: bytes) -> bytes:
+    return bytes(255 - one for one in incarnation_id)
+
+
+def _record_of_the_same(original: Any, request: Any, broker_epoch: int, is_clean: bool) -> Any:
+    if request.incarnation_id in _FLIPPED:
+        request = replace(request, incarnation_id=_flip(request.incarnation_id))
+    return original(request, broker_epoch, is_clean)
+
+
+@mutant(
+    ClusterControl,
+    "register",
+    breaks="R31",
+    by="R32",
+    setting=ANSWERS_LOST,
+    more=(Patch(cluster_control, "_register_record", _record_of_the_same),),
+)
+def who_asks_again_is_another(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
+    """A process that registers again since the answer was lost counts as the next one, without a proof."""
+    old = draft.image.brokers.get(request.broker_id)
+    if old is not None and old.is_fenced and old.incarnation_id == request.incarnation_id:
+        request = replace(request, incarnation_id=_flip(request.incarnation_id))
+        _FLIPPED.add(request.incarnation_id)
+    return original(self, draft, request, now_ms)
+
+
+@mutant(ReplicationControl, "refresh", breaks="B8, R108", by="R108", setting=SWITCHED)
+def elr_goes_off_and_leaves_its_sets(
+    original: Any, self: Any, draft: Any, cause: Any, topic_name: Any = None
+) -> None:
+    """Who is eligible, and known, stays so while ELR is off."""
+    if cause.kind is not CauseKind.ELR_SWITCHED_OFF:
+        original(self, draft, cause, topic_name)
+
+
+@mutant(config_control, "_partition_without_isr", breaks="B8", by="R108", setting=SWITCHED)
+def elr_goes_off_while_it_is_needed(original: Any, image: Any) -> Any:
+    """ELR is switched off also while a partition has nobody in its ISR."""
+    return None
+
+
+@mutant(QuorumController, "_bootstrap", breaks="F63, R108", by="R108", setting=SWITCHED)
+def each_controller_switches_elr_on(original: Any, self: Any, draft: Any) -> None:
+    """A controller that becomes active takes back that operators have switched ELR off."""
+    original(self, draft)
+    if not draft.image.elr_enabled and self._config.elr_enabled:
+        draft.write(FeatureLevelRecord(ELR_FEATURE, 1))
+
+
+@mutant(UncleanRecovery, "observe", breaks="R60, R69", by="R60", setting=BY_HAND)
+def wishes_outlive_leaders(original: Any, self: Any, before: Any, after: Any, changed: Any) -> None:
+    """What an operator has asked of a partition once holds the next time, too."""
+    forced = dict(self._forced)
+    original(self, before, after, changed)
+    self._forced |= forced
+
+
+@mutant(
+    LogQuestions,
+    "answered",
+    breaks="R62",
+    by="R60",
+    setting=COMPARED,
+    gap="who is unfenced has mostly heard of the last leader epoch; a fault that holds back only metadata",
+)
+def asks_nobody_who_is_behind_again(original: Any, self: Any, event: Any, now_ms: int, judge: Any) -> None:
+    """Who answers for an old leader epoch is not asked again."""
+
+    def lenient(arrived: Any) -> Any:
+        verdict = judge(arrived)
+        return Verdict.SUPERSEDED if verdict is Verdict.STALE_LEADER_EPOCH else verdict
+
+    original(self, event, now_ms, lenient)
+
+
+@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=BY_HAND)
+def wishes_are_not_carried_out(
+    original: Any, self: Any, image: Any, topic: Any, index: int, strategy: Any
+) -> None:
+    """Who asks for a comparison of logs hears of success, and nothing is compared."""
+
+
+@mutant(ClusterControl, "heartbeat", breaks="R23", by="R25", setting=STOPPED)
+def tells_nobody_that_it_may_go(
+    original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
+) -> Any:
+    """A broker that may go is not told so."""
+    return replace(original(self, draft, request, connection_id, now_ms), should_shut_down=False)
+
+
+@mutant(describe, "_described_topic", breaks="F50, R114", by="R113", setting=ASKED)
+def describes_seats_as_eligible(original: Any, image: Any, topic: Any, partitions: Any) -> Any:
+    """Operators are told of an empty ELR."""
+    described = original(image, topic, partitions)
+    rows = tuple(replace(row, eligible_leader_replicas=()) for row in described.partitions)
+    return replace(described, partitions=rows)
+
+
+@mutant(topics, "_more_replica_lists", breaks="R106, B7", by="R106", setting=ADDED)
+def counts_those_that_leave(original: Any, image: Any, topic: Any, asked: Any, room: int) -> Any:
+    """A new partition has as many replicas as the first one while it is moved, old and new ones."""
+    first = replace(topic.partitions[0], removing_replicas=(), adding_replicas=(), original_replicas=None)
+    topic = replace(topic, partitions=topic.partitions.set(0, first))
+    return original(image, topic, asked, room)
+
+
+@mutant(
+    QuorumController,
+    "_answer",
+    breaks="K20",
+    by="R113",
+    setting=ASKED_APART,
+    gap="two controllers must be asked for the same topic within the half second in which both may lead",
+)
+def it_is_so_already_needs_no_commit(original: Any, self: Any, draft: Any, event: Any, now_ms: int) -> Any:
+    """That a thing is so already is said without asking whether this controller still leads."""
+    return self._decide(draft, event, now_ms)
+
+
+@mutant(RaftConfig, "check_quorum_timeout_ms", breaks="K7", by="K7", setting=VOTERS_FALL)
+def leads_alone_for_long(original: Any, self: Any) -> int:
+    """A leader whose followers are silent resigns after ten times as long."""
+    timeout_ms: int = original(self) * 10
+    return timeout_ms
+
+
+@mutant(following, "fetch_failed", breaks="D9, K4", by="K4", setting=VOTERS_FALL)
+def any_failure_is_evidence(original: Any, member: Any, failure: Any) -> None:
+    """A connection that ends counts as a process that has ended."""
+    is_silence = failure is SendFailure.TIMED_OUT
+    original(member, failure if is_silence else SendFailure.REFUSED)
+
+
+@mutant(Leader, "take_parked", breaks="K10", by="K7")
+def commits_wake_nobody(
+    original: Any, self: Any, log_end_offset: int, high_watermark: int, now_ms: int
+) -> Any:
+    """That more is committed is told with the next record, or at the end of the wait."""
+    told = {id(one): one.told_high_watermark for one in self.replicas()}
+    for one in self.replicas():
+        one.told_high_watermark = high_watermark
+    taken = original(self, log_end_offset, high_watermark, now_ms)
+    for one in self.replicas():
+        if one.parked is not None:
+            one.told_high_watermark = told[id(one)]
+    return taken
+
+
+@mutant(Leader, "take_all_parked", breaks="K10, K3", by="K7", setting=VOTERS_FALL)
+def leaves_fetches_unanswered(original: Any, self: Any) -> Any:
+    """A leader that resigns lets those wait who have asked it for news."""
+    return []
+
+
+#: what the whole cluster is configured to changes, and topics come back to it
+RECONFIGURED = Setting(
+    faults={"change_min_isr": 1}, shape={"more_acts": True, "every_write": True}, gap_ms=300
+)
+
+
+@mutant(config_control.ConfigControl, "alter", breaks="R109, D-5", by="R109", setting=RECONFIGURED)
+def the_clusters_min_isr_is_for_new_topics(original: Any, self: Any, draft: Any, request: Any) -> Any:
+    """Another min ISR of the cluster reaches no partition that is there."""
+    if request.resource != CLUSTER_RESOURCE:
+        return original(self, draft, request)
+    with _refreshing_nothing():
+        return original(self, draft, request)
+
+
+@mutant(config_control.ConfigControl, "alter", breaks="R109", by="R109", setting=RECONFIGURED)
+def a_min_isr_that_is_taken_away_stays(original: Any, self: Any, draft: Any, request: Any) -> Any:
+    """Partitions keep the min ISR of their topic when that is taken away."""
+    if request.value is not None:
+        return original(self, draft, request)
+    with _refreshing_nothing():
+        return original(self, draft, request)
+
+
+@mutant(MetadataImage, "topic_config", breaks="R69, R109", by="R109", setting=RECONFIGURED)
+def what_the_cluster_has_counts_for_nothing(
+    original: Any, self: Any, topic_name: str, name: str, static: Any = None
+) -> Any:
+    """What is configured of the cluster counts for no topic: its file does."""
+    configs = self.configs
+    without = configs.delete(CLUSTER_RESOURCE) if CLUSTER_RESOURCE in configs else configs
+    return original(replace(self, configs=without), topic_name, name, static)
+
+
+@contextmanager
+def _refreshing_nothing() -> Iterator[None]:
+    refresh = ReplicationControl.refresh
+    ReplicationControl.refresh = lambda self, *given: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ReplicationControl.refresh = refresh  # type: ignore[method-assign]
