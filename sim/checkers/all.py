@@ -84,6 +84,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     remembered.EpochsBeginAnew,
     remembered.HighWatermarksAreKept,
     deleting.OnlyOldIsDeleted,
+    deleting.OldIsDeleted,
     deleting.ExpiredLogsKnowTheirEnd,
     deleting.NothingOutlivesATopic,
     quorum.ElectionSafety,

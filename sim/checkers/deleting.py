@@ -7,7 +7,13 @@ from metadata.records import MetadataRecord, RemoveTopicRecord
 from sim.checkers.batches import BatchMark, History
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
+from sim.nodes import State
 from storage.files import SNAPSHOT_SUFFIX, offset_path
+
+#: a pass every 1.5 s, and a disk that hangs for 4 s
+_PATIENCE_NS = 10_000_000_000
+#: a broker that was not seen for so long may have been paused
+_LOOKED_AWAY_NS = 2_000_000_000
 
 
 class OnlyOldIsDeleted(Property):
@@ -62,6 +68,48 @@ class OnlyOldIsDeleted(Property):
                 return batch
             kept += batch.size_bytes
         return None
+
+
+class OldIsDeleted(Property):
+    """D5: what a log has beyond the bytes that its topic asks for goes in time, once it is committed and
+    flushed and a snapshot says who has written it."""
+
+    name = "D5 OldIsDeleted"
+
+    def __init__(self) -> None:
+        #: {(process, partition): (where the log begins, since when that is too early, when it was looked at
+        #: last)}, virtual ns
+        self._overdue: dict[tuple[str, int], tuple[int, int, int]] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        key, now_ns = (view.process.name, view.index), seen.world.loop.now_ns
+        if not self._has_too_much(view):
+            self._overdue.pop(key, None)
+            return
+        base_offset = view.log._segments.base_offset
+        known, since_ns, looked_ns = self._overdue.get(key, (base_offset, now_ns, now_ns))
+        if known != base_offset or now_ns - looked_ns > _LOOKED_AWAY_NS:
+            since_ns = now_ns
+        self._overdue[key] = base_offset, since_ns, now_ns
+        if now_ns - since_ns > _PATIENCE_NS:
+            story = f"{view.broker.name} has {view.log.size_bytes} bytes from {base_offset} on"
+            seen.broken(self, view.index, f"{story}, asked for are {view.log.config.retention_bytes}")
+
+    @staticmethod
+    def _has_too_much(view: ReplicaView) -> bool:
+        log = view.log
+        bytes_max, bases = log.config.retention_bytes, log._segments.base_offsets
+        is_at_work = view.broker.state is State.RUNNING and log.failure is None and not view.process.is_dead
+        if bytes_max is None or len(bases) < 2 or not is_at_work or log._guard.changing is not None:
+            return False
+        first = next(iter(log._segments))
+        is_safe = bases[1] <= min(view.high_watermark, view.flushed_offset)
+        if not is_safe or log.size_bytes - first.size < bytes_max:
+            return False
+        snapshot = offset_path(log.folder, bases[1], SNAPSHOT_SUFFIX)
+        return view.broker.machine.platter.durable_bytes(snapshot) is not None
 
 
 class ExpiredLogsKnowTheirEnd(Property):

@@ -29,6 +29,9 @@ SHORT = Setting(
     gap_ms=500,
 )
 
+#: some processes live for long
+CALM = Setting(faults={"kill_leader": 1}, shape={"retention": True}, seconds=25, gap_ms=5_000)
+
 
 @mutant(log, "old_count", breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT)
 def deletes_what_is_needed(
@@ -138,3 +141,11 @@ def segments_grow_for_ever(original: Any, self: Any, next_size_bytes: int) -> bo
 def looks_behind_the_time(original: Any, self: Any, timestamp_ms: int) -> Any:
     """Who asks for what is as old as a record is told what is younger."""
     return original(self, timestamp_ms + 1)
+
+
+@mutant(log, "old_count", breaks="D5", by="D5", setting=CALM)
+def deletes_nothing(
+    original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
+) -> int:
+    """Logs grow for ever, whatever their topics ask for."""
+    return 0

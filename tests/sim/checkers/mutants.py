@@ -131,6 +131,7 @@ PAIRS = (
     *_pairs("flushes-acknowledge-nothing", "D6 DurableWritesAreAcknowledged"),
     *_pairs("counts-as-it-was-made", "D6 FlushCountsAsConfigured"),
     *_pairs("segments-grow-for-ever", "D5 SegmentsRoll"),
+    *_pairs("deletes-nothing", "D5 OldIsDeleted"),
     *_pairs("waits-for-as-long-as-there-is", "A-18 WaitsEnd"),
     *_pairs("tells-of-more-than-it-has-applied", "R25 HeartbeatsGoOut"),
     *_pairs("failed-dirs-stay-eligible", "R27 OfflineReplicasAreOut"),

@@ -1,12 +1,22 @@
 """Properties of what is deleted: a history that breaks each, and the one beside it that does not."""
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from immutables import Map
 
 from metadata.image import RESOURCE_TOPIC, MetadataImage
 from metadata.records import RemoveTopicRecord
-from sim.checkers.deleting import ExpiredLogsKnowTheirEnd, NothingOutlivesATopic, OnlyOldIsDeleted
+from sim.checkers.deleting import (
+    ExpiredLogsKnowTheirEnd,
+    NothingOutlivesATopic,
+    OldIsDeleted,
+    OnlyOldIsDeleted,
+)
 from sim.checkers.views import ReplicaView
+from sim.nodes import State
 from sim.page_cache import Folder, Inode
 from storage.config import LogConfig
 from tests.sim.checkers.histories import TOPIC_ID, Scene, before, follows, mark, row, view_of
@@ -136,3 +146,57 @@ def test_nothing_outlives_a_topic_r107(configs: tuple[str, ...], is_assigned: bo
     said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
     assert (said is not None) is expected, said
     assert scene.violation(lambda: scene.property.metadata_committed(scene.seen)) is None, "told once"
+
+
+@pytest.mark.parametrize(
+    ("asked", "high_watermark", "snapshot", "step_s", "goes_on", "expected"),
+    [
+        (150, 3, 1, 1, False, True),
+        (250, 3, 1, 1, False, False),
+        (None, 3, 1, 1, False, False),
+        (150, 0, 1, 1, False, False),
+        (150, 3, 2, 1, False, False),
+        (150, 3, 1, 3, False, False),
+        (150, 3, 1, 1, True, False),
+    ],
+    ids=[
+        "too much stays",
+        "that much may stay",
+        "nobody asks for less",
+        "it is not committed",
+        "nobody knows who has written it",
+        "it may have been paused",
+        "it is being deleted",
+    ],
+)
+def test_what_is_too_much_goes_in_time_d5(
+    asked: int | None, high_watermark: int, snapshot: int, step_s: int, goes_on: bool, expected: bool
+) -> None:
+    """Three segments of 100 bytes, of a record each; 12 s."""
+    scene = Scene(OldIsDeleted())
+    view = follows(view_of(scene, 2, BATCHES, high_watermark=high_watermark, flushed_offset=3))
+    view.broker.state = State.RUNNING
+    log: Any = view.log
+    log.config, log.size_bytes = LogConfig(retention_bytes=asked), 300
+    log._guard = SimpleNamespace(changing=None)
+    store_snapshot(view, snapshot)
+
+    def tell() -> None:
+        for at_s in range(0, 13, step_s):
+            first = at_s if goes_on else 0
+            bases = [first, first + 1, first + 2] if goes_on else [0, 1, 2]
+            log._segments = SegmentsOf(bases)
+            scene.world.loop.now_ns += step_s * 1_000_000_000
+            scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert (scene.violation(tell) is not None) is expected
+
+
+class SegmentsOf:
+    """Segments of 100 bytes that begin at these offsets."""
+
+    def __init__(self, bases: list[int]) -> None:
+        self.base_offsets, self.base_offset = bases, bases[0]
+
+    def __iter__(self) -> Iterator[SimpleNamespace]:
+        return iter([SimpleNamespace(size=100) for _ in self.base_offsets])
