@@ -41,6 +41,9 @@ def check_read(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Refu
     follower: an unclean election has cut it (R88). None when it may go on; epoch -1 for nothing read."""
     if last_fetched_epoch >= 0:
         found = log.end_offset_for_epoch(last_fetched_epoch)
+        if found is None and log.log_start_offset < fetch_offset <= log.log_end_offset:
+            # all that is here is of later epochs: what was read may be deleted below the start, not behind it
+            found = last_fetched_epoch, log.log_start_offset
         if found is not None and _parts_at(found, fetch_offset, last_fetched_epoch):
             return Refusal(ErrorCode.NONE, found)
     if not log.log_start_offset <= fetch_offset <= log.log_end_offset:

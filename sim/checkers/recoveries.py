@@ -65,8 +65,9 @@ class Recoveries:
         if not self._core.is_active or not (image.leaderless or recoveries or elected):
             self._known, self._wishes, self._unasked = {}, {}, {}
             return self._promised(effects)
-        if not compares_logs(image, self._core.config.recovery_manager_enabled):
-            self._wishes = {}  # who switches the manager off takes back what was asked of it
+        # who switches the manager off takes back what was asked of it
+        holds = compares_logs(image, self._core.config.recovery_manager_enabled)
+        self._wishes = {key: wish for key, wish in self._wishes.items() if holds and key in image.leaderless}
         found = self._promised(effects)
         if type(event) is RequestArrived and isinstance(event.message, ElectLeadersRequest):
             found += self._asked_for(event.request_id, event.message, effects)

@@ -289,7 +289,9 @@ def test_what_operators_ask_to_compare_is_compared_r17(
     assert ("as asked" in said) is is_wrong
 
 
-@pytest.mark.parametrize("ends", ["led", "configured", "switched off", "not active"])
+@pytest.mark.parametrize(
+    "ends", ["led", "led, and others are not", "configured", "switched off", "not active"]
+)
 def test_what_operators_have_asked_for_holds_until_there_is_a_leader_or_it_is_taken_back_r69(
     ends: str,
 ) -> None:

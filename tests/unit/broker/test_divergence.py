@@ -56,10 +56,29 @@ def test_a_follower_of_lower_epochs_than_the_leader_knows_goes_on_at_its_start_w
     assert check_copy(a_log(), fetch_offset, 2, is_seated=is_seated) == answer
 
 
-def test_a_consumer_that_has_read_lower_epochs_than_the_leader_knows_goes_on_within_the_log() -> None:
-    """R88: what it has read was deleted, like the leader's own knowledge of it."""
-    assert check_read(a_log(), 10, 2) is None
-    assert check_read(a_log(), 25, 2) is None
+@pytest.mark.parametrize(
+    ("fetch_offset", "answer"),
+    [
+        (10, None),
+        (11, diverging(2, 10)),
+        (25, diverging(2, 10)),
+        (30, diverging(2, 10)),
+        (31, OUT_OF_RANGE),
+        (9, OUT_OF_RANGE),
+    ],
+)
+def test_a_consumer_that_has_read_lower_epochs_than_the_leader_knows_goes_on_at_its_start_only(
+    fetch_offset: int, answer: Refusal | None
+) -> None:
+    """R88: what it has read up to there may have been deleted, like the leader's own knowledge of it. Behind it
+    the leader knows of each record that it is of a later epoch than what was read there."""
+    assert check_read(a_log(), fetch_offset, 2) == answer
+
+
+def test_a_consumer_of_a_log_that_was_lost_whole_is_told_so_when_another_history_is_as_long() -> None:
+    """R88: the leader was elected uncleanly with an empty log; found by the simulator."""
+    log = MemoryLog(30, 3, 0)
+    assert check_read(log, 29, 0) == diverging(0, 0)
 
 
 @pytest.mark.parametrize(
