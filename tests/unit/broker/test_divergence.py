@@ -70,8 +70,8 @@ def test_a_follower_of_lower_epochs_than_the_leader_knows_goes_on_at_its_start_w
 def test_a_consumer_that_has_read_lower_epochs_than_the_leader_knows_goes_on_at_its_start_only(
     fetch_offset: int, answer: Refusal | None
 ) -> None:
-    """R88: what it has read up to there may have been deleted, like the leader's own knowledge of it. Behind it
-    the leader knows of each record that it is of a later epoch than what was read there."""
+    """R88: what it has read up to there may have been deleted, like the leader's own knowledge of it. Of each
+    record behind it the leader knows that it is of a later epoch than what was read there."""
     assert check_read(a_log(), fetch_offset, 2) == answer
 
 
