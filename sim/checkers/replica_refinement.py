@@ -93,7 +93,7 @@ class ReplicasRefineModel(Property):
             if leadership is None:
                 problem = self._followed(seen, view, before, appended, late)
             elif leadership is before.leadership:
-                problem = self._led(view, leadership, before, appended)
+                problem = self._led(seen, view, leadership, before, appended)
             else:
                 problem = self._began(view, leadership, before, appended)
         if leadership is not None:
@@ -119,7 +119,12 @@ class ReplicasRefineModel(Property):
         return None
 
     def _led(
-        self, view: ReplicaView, leadership: Leadership, before: Before, appended: Sequence[BatchMark]
+        self,
+        seen: Observer,
+        view: ReplicaView,
+        leadership: Leadership,
+        before: Before,
+        appended: Sequence[BatchMark],
     ) -> str | None:
         if appended:
             problem = self._appended_own(view, leadership, appended)
@@ -131,7 +136,7 @@ class ReplicasRefineModel(Property):
             if batch.leader_epoch == own or (started is not None and batch.base_offset < started):
                 return f"cuts its log while it leads: {batch}"
         if view.high_watermark != before.high_watermark:
-            problem = self._advanced(view, leadership, before)
+            problem = self._advanced(seen, view, leadership, before)
             if problem is not None:
                 return problem
         if view.proposal is not before.proposal or view.registration is not before.registration:
@@ -158,7 +163,9 @@ class ReplicasRefineModel(Property):
             return f"began epoch {epoch} at {start_offset}, appends {batches[at]} first"
         return None
 
-    def _advanced(self, view: ReplicaView, leadership: Leadership, before: Before) -> str | None:
+    def _advanced(
+        self, seen: Observer, view: ReplicaView, leadership: Leadership, before: Before
+    ) -> str | None:
         """Up to what the model's leader would reach (F1, F3, A-2); it may be behind (KAFKA-19996)."""
         if view.high_watermark < before.high_watermark:
             return "leads and goes back"
@@ -166,8 +173,9 @@ class ReplicasRefineModel(Property):
         for row in (view.registration, before.registration):
             if row is not None:
                 replica = self._mapped(view, leadership, row, before.high_watermark)
+                # switched to every write it may have risen before, in this very step
                 end = self._rules.position(
-                    view.end_offset, view.replica.log.flushed_offset, view.replica.counts_flushed
+                    view.end_offset, view.replica.log.flushed_offset, seen.counts_durable(view)
                 )
                 reached = max(reached, self._rules.high_watermark(replica, end))
                 if reached >= view.high_watermark or row is before.registration:

@@ -212,9 +212,10 @@ class HighWatermarkNeedsMinIsr(Property):
             member = seen.live_replica(view.index, broker_id)
             if member is None or is_another_incarnation(seen, leadership, broker_id):
                 continue
-            if _position(member) < view.high_watermark:
+            position = _position(seen, member)
+            if position < view.high_watermark:
                 story = f"{view.broker.name} went to {view.high_watermark}, {member.broker.name} is at"
-                seen.broken(self, view.index, f"{story} {_position(member)}")
+                seen.broken(self, view.index, f"{story} {position}")
 
 
 def is_another_incarnation(seen: Observer, leadership: Leadership, broker_id: int) -> bool:
@@ -226,9 +227,12 @@ def is_another_incarnation(seen: Observer, leadership: Leadership, broker_id: in
     return 0 <= progress.broker_epoch < registration.broker_epoch
 
 
-def _position(view: ReplicaView) -> int:
-    """As it is at this moment: the flush of a follower may not have been looked at yet."""
-    return view.replica.position
+def _position(seen: Observer, view: ReplicaView) -> int:
+    """What a leader may have counted of it, as it is at this moment: the flush of a follower may not have
+    been looked at yet. Once a topic is switched to every write, who knows of that counts less of itself than
+    a leader that does not, or that had counted it before."""
+    log = view.replica.log
+    return log.flushed_offset if seen.counts_durable(view) else log.log_end_offset
 
 
 class JoinerIsComplete(Property):
@@ -260,8 +264,9 @@ class JoinerIsComplete(Property):
             seen.broken(self, view.index, f"{broker_id} is proposed at {known}, needs {needed}")
         if joiner is not None and joiner.registration is not None:
             epoch = joiner.registration.leader_epoch
-            if epoch < proposal.leader_epoch or joiner.replica.position < needed:
-                story = f"{joiner.broker.name} is proposed, is at {joiner.replica.position} in epoch {epoch}"
+            position = _position(seen, joiner)
+            if epoch < proposal.leader_epoch or position < needed:
+                story = f"{joiner.broker.name} is proposed, is at {position} in epoch {epoch}"
                 seen.broken(self, view.index, f"{story}; needs {needed} in {proposal.leader_epoch}")
 
 

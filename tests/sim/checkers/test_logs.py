@@ -350,6 +350,37 @@ def test_the_high_watermark_rises_only_with_min_isr_and_all_members_a2(
     assert is_broken(replicas.HighWatermarkNeedsMinIsr(), tell) is expected
 
 
+@pytest.mark.parametrize(
+    ("flushed", "is_reflushed", "expected"),
+    [(3, False, False), (2, False, True), (2, True, False)],
+    ids=["durable", "not durable", "switched to every write, as the leader has not heard"],
+)
+@pytest.mark.parametrize("one", [replicas.HighWatermarkNeedsMinIsr, replicas.JoinerIsComplete])
+def test_a_member_counts_as_its_leader_may_have_counted_it_when_the_policy_changes_a2_a5(
+    one: type[replicas.HighWatermarkNeedsMinIsr | replicas.JoinerIsComplete],
+    flushed: int,
+    is_reflushed: bool,
+    expected: bool,
+) -> None:
+    def tell(scene: Scene) -> None:
+        if is_reflushed:
+            scene.world.reflushed.add("t")
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=3), start_offset=3, isr=(1, 2))
+        member = follows(view_of(scene, 2, BATCHES))
+        member.replica.counts_flushed = True
+        member.log.flushed_offset = flushed  # type: ignore[misc]
+        assert view.leadership is not None
+        assert view.registration is not None
+        progress = view.leadership.progress[2] = ReplicaProgress(2, None)
+        progress.fetched(3, 2, 3, 0)
+        if one is replicas.JoinerIsComplete:
+            view.registration = replace(view.registration, isr=(1,))
+            view.proposal = Proposal((1, 2), (-1, 2), 5, 20)
+        scene.property.replica_changed(scene.seen, view, before(view, high_watermark=0, proposal=None), [])
+
+    assert is_broken(one(), tell) is expected
+
+
 @pytest.mark.parametrize(("heard_in", "expected"), [(7, True), (6, False)], ids=["same", "former"])
 def test_a_member_had_reached_it_before_it_lost_its_log_and_came_back_a2(
     heard_in: int, expected: bool
