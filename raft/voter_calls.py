@@ -39,7 +39,7 @@ class VoterCalls:
         return self._in_flight.pop(request_id, None)
 
     def failed(self, request_id: int, now_ms: int) -> None:
-        """Ask again after a delay that doubles, at once the first time."""
+        """Ask again after a delay, which doubles with each failure in a row."""
         voter_id = self._in_flight.pop(request_id, None)
         if voter_id is None:
             return

@@ -1,8 +1,9 @@
 """One log dir: its identity and the checkpoints of the partitions in it (D5, R87).
 
 Owns `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` and
-`ceiling-offset-checkpoint`. The first three may lag behind the log, never be ahead of it: `lower` is awaited
-before a log is cut. The last is ahead of what others were shown of the log, never behind it (R68).
+`ceiling-offset-checkpoint`. The first two may lag behind the log, never be ahead of it: `lower` is awaited
+before a log is cut. The third lags behind what was committed, and is ahead of a log that has lost its tail.
+The last is ahead of what others were shown of the log, never behind it (R68).
 """
 
 import asyncio
