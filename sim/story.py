@@ -72,6 +72,8 @@ _SHORT_INTERVALS_ONE_IN = 4
 _LATE_LOGS_WEIGHT = 3
 #: stories in which each controller is asked alone
 _ASKER_ONE_IN = 4
+#: stories in which somebody sends what no correct peer does
+_INTRUDER_ONE_IN = 4
 #: stories in which operators do more, and those in which some producers wait for no answer
 _MORE_ACTS_ONE_IN = 2
 _NO_ACKS_ONE_IN = 4
@@ -183,6 +185,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         small_fetches=choices.stream("shape.fetches").draw(_SMALL_FETCHES_ONE_IN) == 1,
         short_intervals=choices.stream("shape.intervals").draw(_SHORT_INTERVALS_ONE_IN) == 1,
         asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
+        intrudes=choices.stream("shape.intruder").draw(_INTRUDER_ONE_IN) == 1,
         more_acts=choices.stream("shape.acts").draw(_MORE_ACTS_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,
         core_first=choices.stream("shape.core").draw(_CORE_ONE_IN) == 1,

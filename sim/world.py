@@ -19,6 +19,7 @@ from sim.admin import Desk
 from sim.asker import Heard, asker
 from sim.choices import Choices, Stream, one_in
 from sim.disk import LOG_DIRS, Platter
+from sim.intruder import Intrusion, intruder
 from sim.loop import make_loop
 from sim.network import SimNetwork
 from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
@@ -32,6 +33,7 @@ _MS = 1_000_000
 OPERATORS = "operators"
 #: the one that asks each controller alone
 ASKER = "asker"
+INTRUDER = "intruder"
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 FIRST_VOTER = 101
@@ -122,6 +124,8 @@ class Shape:
     short_intervals: bool = False
     #: each controller is asked alone, too
     asks_controllers: bool = False
+    #: somebody sends to every node what no correct peer does
+    intrudes: bool = False
     #: operators do more than at the reference load: what the whole cluster is configured to, and flushes
     more_acts: bool = False
     #: handles take time, now and then
@@ -210,6 +214,8 @@ class World:
         self.stretches: list[Stretch] = []
         #: of controllers that were asked alone
         self.heard = Heard()
+        #: what the intruder was answered since somebody looked
+        self.intrusions: list[Intrusion] = []
         self.desk = Desk(self.trace, self.load.bootstrap)
         self.clients: list[SimClient] = []
         self.producer_machines: dict[str, Machine] = {}
@@ -364,6 +370,16 @@ class World:
         if self.shape.asks_controllers:
             program = asker(self.load, self.heard, self.choices.stream("asker"), self.controllers)
             self.start_client(ASKER, program)
+        if self.shape.intrudes:
+            program = intruder(
+                self.load,
+                self.intrusions,
+                self.choices.stream("intruder"),
+                self.active_controller,
+                self.brokers,
+                self.controllers,
+            )
+            self.start_client(INTRUDER, program)
         self.desk.open(self.start_client(OPERATORS, self.desk.program))
 
     def _start_remaking(self) -> None:

@@ -8,6 +8,7 @@ from sim.checkers import (
     deleting,
     disks,
     flushing,
+    intrusions,
     lifecycles,
     logs,
     omissions,
@@ -137,6 +138,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     advancing.FollowersAreLetIn,
     operators.DoneIsCommitted,
     operators.RefusalsAreDue,
+    intrusions.IntrudersAreRefused,
     controllers.ControllersKnow,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,

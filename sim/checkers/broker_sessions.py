@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.cluster_control import CHECK_PERIODS_PER_SESSION
+from controller.config import ControllerConfig
 from controller.events import ConnectionClosed, Probe, Probed, RequestArrived, Respond, TimerFired
 from controller.quorum_controller import QuorumController
 from metadata.broker import BrokerRegistration
@@ -70,7 +71,7 @@ class BrokerSessions:
                 self._note_answer(event.request_id, message, before)
         elif type(message) is BrokerRegistrationRequest:
             if not _is_refused(effects):
-                found += _registered(message, before, core.latest)
+                found += _registered(message, before, core.latest, core.config)
         elif type(event) is ConnectionClosed:
             found += self._connection_closed(event, before, effects)
         elif type(event) is Probed:
@@ -266,9 +267,13 @@ def _is_refused(effects: Sequence[Any]) -> bool:
     return any(getattr(one, "error_code", None) == ErrorCode.REQUEST_LIMIT_REACHED for one in answers)
 
 
-def _registered(request: BrokerRegistrationRequest, before: MetadataImage, after: MetadataImage) -> list[str]:
+def _registered(
+    request: BrokerRegistrationRequest, before: MetadataImage, after: MetadataImage, config: ControllerConfig
+) -> list[str]:
     """R30, R32: only a session that may live stands in the way, and the proof of its clean stop ends it."""
     old, new = before.brokers.get(request.broker_id), after.brokers.get(request.broker_id)
+    if not _may_be_a_broker(request, before, config):
+        return [] if new is old else [f"what is no broker of this cluster is registered (R30): {request}"]
     lives = old is not None and not old.is_fenced and old.incarnation_id != request.incarnation_id
     if old is not None and lives and old.broker_epoch != request.previous_broker_epoch:
         return []
@@ -295,3 +300,13 @@ def _state(row: BrokerRegistration) -> str:
     if row.is_fenced:
         return "fenced"
     return "leaving" if row.in_controlled_shutdown else "unfenced"
+
+
+def _may_be_a_broker(
+    request: BrokerRegistrationRequest, before: MetadataImage, config: ControllerConfig
+) -> bool:
+    """R30, as far as it says what a broker is."""
+    others = [row for row in before.sorted_brokers() if row.broker_id != request.broker_id]
+    taken = {log_dir for row in others for log_dir in row.log_dirs}
+    is_ours = request.cluster_id == config.cluster_id and request.broker_id not in config.voters
+    return is_ours and request.broker_id >= 0 and bool(request.listeners) and not taken & {*request.log_dirs}

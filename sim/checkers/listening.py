@@ -42,6 +42,7 @@ from protocol.messages.quorum import (
 )
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from protocol.record_batch import BatchHeader
+from raft.config import RaftConfig
 from raft.effects import Answered, Received, Reply, SendFailed, SendFailure
 from raft.leadership import Leader
 from raft.node import RaftNode
@@ -306,6 +307,8 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
                 leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
             elif type(request) is EndQuorumEpochRequest or _is_refused(event):
                 leader_heard = None  # which may be evidence that the leader is gone (D9)
+        if request is not None and _is_strangers(request, voter._config):
+            request = None  # nobody believes it (K3)
         heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
         heard.differs += [(About.ELECTIONS, why) for why in waits.differs(now_ms)]
         if voter.is_leader:
@@ -317,6 +320,25 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
         return effects
 
     voter.handle = listen  # type: ignore[method-assign]
+
+
+def _is_strangers(request: object, config: RaftConfig) -> bool:
+    """It comes from nobody of this quorum, or is for somebody else."""
+    others = config.other_voters
+    match request:
+        case VoteRequest():
+            who, whom = request.candidate_id, request.voter_id
+        case BeginQuorumEpochRequest():
+            who, whom = request.leader_id, request.voter_id
+        case EndQuorumEpochRequest():
+            who, whom = request.leader_id, config.node_id
+        case FetchRequest():
+            voters = request.voter_ids
+            is_ours = voters is None or set(voters) == set(config.voters)
+            return request.cluster_id != config.cluster_id or not is_ours
+        case _:
+            return False
+    return request.cluster_id != config.cluster_id or who not in others or whom != config.node_id
 
 
 def _is_refused(event: object) -> bool:

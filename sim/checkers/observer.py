@@ -25,7 +25,7 @@ from sim.checkers.quorum_log import QuorumLog
 from sim.checkers.views import NO_PLACE, Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of, partition_at
 from sim.nodes import SimBroker, SimController, SimNode, State
-from sim.world import ASKER, OPERATORS, Violation, World
+from sim.world import ASKER, INTRUDER, OPERATORS, Violation, World
 
 
 class Observer:
@@ -91,6 +91,7 @@ class Observer:
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
         self._on_controller = hooks("controller_answered")
+        self._on_intruded = hooks("intruded")
         world.around.watch = self._watcher
         world.around.ending = self._ends
 
@@ -139,6 +140,8 @@ class Observer:
             return self._look_at_acts
         if node.name == ASKER:
             return self._look_at_controllers
+        if node.name == INTRUDER:
+            return self._look_at_intrusions
         return None
 
     def is_live(self, view: ReplicaView) -> bool:
@@ -526,6 +529,14 @@ class Observer:
             for answer in fresh:
                 for hook in self._on_controller:
                     hook(self, answer)
+            fresh.clear()
+
+    def _look_at_intrusions(self) -> None:
+        fresh = self.world.intrusions
+        if fresh:
+            for intrusion in fresh:
+                for hook in self._on_intruded:
+                    hook(self, intrusion)
             fresh.clear()
 
     def _look_at_acts(self) -> None:

@@ -25,6 +25,7 @@ from sim.admin import Act
 from sim.asker import Answer
 from sim.checkers.batches import BatchMark, History
 from sim.clients import Polled
+from sim.intruder import Intrusion
 from sim.loop import Process
 from sim.nodes import SimBroker, SimController, SimNode
 from storage.log import Log
@@ -317,6 +318,9 @@ class Property:
 
     def controller_answered(self, seen: "Observer", answer: Answer) -> None:
         """The client that asks each controller alone has heard from one."""
+
+    def intruded(self, seen: "Observer", intrusion: Intrusion) -> None:
+        """Something that no correct peer sends was answered."""
 
     def act_succeeded(self, seen: "Observer", name: str, act: Act) -> None:
         """Operators were told that what they have asked for is done."""

@@ -492,10 +492,9 @@ def fences_without_taking_out(
     ClusterControl,
     "heartbeat",
     breaks="R24",
-    by="R23 I-5 A-14",
-    setting=OVERTAKEN,
-    masked="an old heartbeat names a metadata offset before the new registration, so it unfences "
-    "nobody (R23); it costs a session that lasts longer, or a needless shutdown",
+    by="D3 R25",
+    # One that was really overtaken names a metadata offset before the new registration, and unfences nobody.
+    setting=Setting(faults={"kill_broker": 2, "kill_leader": 1}, shape={"intrudes": True}),
 )
 def believes_stale_heartbeats(
     original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int

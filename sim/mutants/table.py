@@ -8,6 +8,7 @@ from sim.mutants import (
     answering,
     clients,
     control,
+    intruding,
     keeping,
     moving,
     omitting,
@@ -40,6 +41,7 @@ _MODULES = (
     moving,
     omitting,
     upkeep,
+    intruding,
 )
 #: {part: title}, in the order of the page
 PARTS = dict(
@@ -61,6 +63,7 @@ PARTS = dict(
             "Operators: reassignments, min ISR, elections by hand",
             "Controllers and voters: what is left out, and what is said and not done",
             "Upkeep: open proposals, what is remembered, producer ids, fetch sessions",
+            "What no correct peer asks for",
         ),
         strict=True,
     )

@@ -1,14 +1,22 @@
 """What only some stories have besides is really played: short logs, readers that seek, remade topics."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from protocol.api_keys import ApiKey
+from protocol.envelope import parse_request
+from protocol.errors import ErrorCode
+from protocol.frames import FrameDecoder, FrameError
+from protocol.messages import APIS
+from protocol.schema import SchemaError, decode_message
 from sim.checkers.all import all_properties
 from sim.checkers.observer import Observer
+from sim.checkers.views import Property
 from sim.choices import Choices
-from sim.clients import _ECHO_ONE_IN, REMADE, first_place_of, partition_at
+from sim.clients import _ECHO_ONE_IN, REMADE, Load, first_place_of, partition_at
 from sim.faults import Plan
+from sim.intruder import Intruder, Intrusion
 from sim.loop import make_loop
 from sim.run import run
 from sim.runtime import Strain, StrainedClock
@@ -19,10 +27,10 @@ SHAPE = replace(Shape(), voters=1, partitions=2, send_gap_ms=100)
 
 
 @contextmanager
-def played(seed: str, shape: Shape, seconds: float) -> Iterator[tuple[World, Observer]]:
+def played(seed: str, shape: Shape, seconds: float, *more: Property) -> Iterator[tuple[World, Observer]]:
     """A world without faults, with every property looked at, after so many seconds of load."""
     world = World(shape, Choices(seed))
-    observer = Observer(world, all_properties())
+    observer = Observer(world, [*all_properties(), *more])
     with logs_of(world):
         world.boot()
         world.start_load()
@@ -66,9 +74,49 @@ def test_places_of_remade_topics_do_not_meet() -> None:
     assert {partition_at(place or 0).topic for place in places} == {REMADE}
 
 
+def test_an_intruder_is_refused_by_every_kind_of_node_and_disturbs_nobody() -> None:
+    refused: list[Intrusion] = []
+
+    class Listener(Property):
+        name = "listener"
+
+        def intruded(self, seen: Observer, intrusion: Intrusion) -> None:
+            refused.append(intrusion)
+
+    shape = replace(SHAPE, intrudes=True, voters=3)
+    with played("1", shape, 20, Listener()) as (world, _):
+        leaders = {row.leader_epoch for _, row in world.partitions()}
+        assert leaders == {0}
+        active = world.active_controller()
+        assert active is not None
+        assert active.server is not None
+        assert active.server.driver.raft_epoch == 1
+    whats = {intrusion.what for intrusion in refused}
+    assert len(whats) > 15
+    assert {intrusion.host[0] for intrusion in refused} == {"b", "c"}
+    assert all(intrusion.answered - {ErrorCode.NONE} for intrusion in refused)
+
+
+def test_noise_asks_for_nothing_that_changes_anything() -> None:
+    one = Intruder(Load("", [0]), Choices("noise").stream("intruder"), lambda: None)
+    assert one.known() is None
+    sent = {one.noise() for _ in range(300)}
+    assert len(sent) > 150
+    asked: set[ApiKey] = set()
+    for data in sent:
+        with suppress(FrameError, SchemaError):
+            for frame in FrameDecoder().feed(data):
+                parts = parse_request(frame.body)
+                api = APIS.get(parts.api_key)  # type: ignore[call-overload]
+                if api is not None:
+                    decode_message(api.request, parts.message, parts.api_version, frame.attachment)
+                    asked.add(api.key)
+    assert asked <= {ApiKey.DESCRIBE_QUORUM, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER}
+
+
 def test_some_stories_have_each_of_them_and_plain_ones_have_none() -> None:
     shapes = [Recipe().story(str(seed)).shape for seed in range(60)]
-    names = ("retention", "wanderers", "remakes", "strained", "asks_controllers", "core_first")
+    names = ("retention", "wanderers", "remakes", "strained", "asks_controllers", "intrudes", "core_first")
     for name in names:
         assert 5 < sum(bool(getattr(shape, name)) for shape in shapes) < 30
     plain = [Recipe(is_plain=True).story(str(seed)).shape for seed in range(60)]

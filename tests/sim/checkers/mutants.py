@@ -146,4 +146,10 @@ PAIRS = (
     *_pairs("gives-up-at-once", "impatient"),
     *_pairs("tells-of-every-trouble", "troubled"),
     *_pairs("reads-on-in-any-past", "mended"),
+    *_pairs("any-acks-will-do", "D3"),
+    *_pairs("later-epochs-are-now", "D3"),
+    *_pairs("follows-strangers", "D3"),
+    *_pairs("other-quorums-fetch", "D3"),
+    *_pairs("believes-stale-heartbeats", "D3"),
+    *_pairs("registers-whoever-asks", "D3", "R25"),
 )

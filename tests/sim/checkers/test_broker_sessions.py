@@ -14,6 +14,7 @@ from protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
+    ListenerEndpoint,
     OfflineTopic,
 )
 from sim.checkers.broker_sessions import BrokerSessions
@@ -28,7 +29,7 @@ class Controller:
     """One that does as it is told: it has another image, or says something."""
 
     def __init__(self, begins_with: MetadataImage) -> None:
-        self.config = SimpleNamespace(session_timeout_ms=SESSION_MS)
+        self.config = SimpleNamespace(session_timeout_ms=SESSION_MS, cluster_id="c", voters={101: None})
         self.is_active = True
         self.latest = self.committed = begins_with
         self._sessions = BrokerSessions(self)  # type: ignore[arg-type]
@@ -252,6 +253,11 @@ def test_only_a_refusal_is_evidence_d9(
     assert bool(controller.wrong) is (is_gone != is_fenced)
 
 
+REGISTRATION = BrokerRegistrationRequest(
+    1, "c", bytes(15) + b"n", (ListenerEndpoint("CLIENT", "b1", 9092),), None, (), (b"dir of broker  1",), -1
+)
+
+
 @pytest.mark.parametrize(
     ("before", "previous_epoch", "is_wrong"),
     [(CALM, 1, True), (CALM, -1, False), (fenced(1), -1, True)],
@@ -262,7 +268,7 @@ def test_only_a_session_that_may_live_stands_in_the_way_of_a_registration_r30(
 ) -> None:
     controller = Controller(before)
     incarnation_id = bytes(15) + b"n"
-    asked = BrokerRegistrationRequest(1, "c", incarnation_id, (), None, (), (), previous_epoch)
+    asked = replace(REGISTRATION, incarnation_id=incarnation_id, previous_broker_epoch=previous_epoch)
     event = RequestArrived(5, 7, "CONTROLLER", asked)
     controller.does(1, event)
     assert bool(controller.wrong) is is_wrong
@@ -270,6 +276,29 @@ def test_only_a_session_that_may_live_stands_in_the_way_of_a_registration_r30(
     new = replace(CALM.brokers[1], broker_epoch=100, incarnation_id=incarnation_id, is_fenced=True)
     controller.does(2, event, replace(before, brokers=before.brokers.set(1, new)))
     assert not controller.wrong
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        replace(REGISTRATION, broker_id=9, cluster_id="another"),
+        replace(REGISTRATION, broker_id=101),
+        replace(REGISTRATION, broker_id=-1),
+        replace(REGISTRATION, broker_id=9, listeners=()),
+        replace(REGISTRATION, broker_id=9, log_dirs=(b"dir of broker 01",)),
+    ],
+    ids=["of another cluster", "a controller", "nobody", "without address", "with another's log dir"],
+)
+def test_what_is_no_broker_of_the_cluster_is_not_registered_r30(asked: BrokerRegistrationRequest) -> None:
+    taken = replace(fenced(1).brokers[1], log_dirs=(b"dir of broker 01",))
+    before = replace(CALM, brokers=CALM.brokers.set(1, taken))
+    controller = Controller(before)
+    event = RequestArrived(5, 7, "CONTROLLER", asked)
+    controller.does(1, event)
+    assert not controller.wrong
+    new = replace(CALM.brokers[1], broker_id=asked.broker_id, incarnation_id=asked.incarnation_id)
+    controller.does(2, event, replace(before, brokers=before.brokers.set(asked.broker_id, new)))
+    assert "no broker of this cluster is registered (R30)" in controller.wrong[0]
 
 
 def test_a_request_that_had_no_room_changes_nothing() -> None:

@@ -241,14 +241,16 @@ def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -
     assert is_broken(quorum.QuorumEpochs(), tell) is expected
 
 
-def fetch(voter: int, epoch: int = 5) -> Received:
+def fetch(voter: int, epoch: int = 5, voter_ids: tuple[int, ...] | None = None) -> Received:
     """Of a voter."""
     row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
-    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,)))
+    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,), voter_ids=voter_ids))
 
 
 VOTER = SimpleNamespace(
     voters=(101, 102, 103),
+    other_voters=(102, 103),
+    cluster_id="c",
     node_id=101,
     check_quorum_timeout_ms=3_000,
     fetch_timeout_ms=2_000,
@@ -386,6 +388,12 @@ class Leading:
         ([(0, Answered(1, QuorumEpochResponse(0, None, 6, 102)))], "heard of 6"),
         ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, False)))], "heard of 6"),
         ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, True)))], None),
+        ([(0, Received(1, VoteRequest("c", 6, 9, 101, 5, 10, False)))], None),
+        ([(0, Received(1, VoteRequest("c", 6, 102, 103, 5, 10, False)))], None),
+        ([(0, Received(1, BeginQuorumEpochRequest("another", 102, 6, 101)))], None),
+        ([(0, Received(1, EndQuorumEpochRequest("c", 9, 6, ())))], None),
+        ([(0, fetch(102, 6, voter_ids=(101, 102)))], None),
+        ([(0, fetch(102, 6, voter_ids=(101, 102, 103)))], "heard of 6"),
     ],
 )
 def test_a_leader_that_should_step_down_is_overdue_k3_k7(
