@@ -1,7 +1,8 @@
-"""A client that asks each controller alone, whatever it is: active, deposed, or one that has just begun.
+"""A client that asks each node alone, whatever it is: an active controller, a deposed one, one that has just
+begun, a broker that nobody else would ask.
 
-Owns what is asked and what was heard; `sim.checkers.controllers` judges it. Other clients ask brokers, or any
-node that answers, so what a single controller says is seen by nobody else.
+Owns what is asked and what was heard; `sim.checkers.alone` judges it. Other clients ask any node that
+answers, and again, so what a single one says is seen by nobody else.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +20,9 @@ from rpc.channel import CallRefused, Pool
 from runtime.api import NetworkError, Runtime
 from sim.choices import Stream
 from sim.clients import REMADE, Load, partition_at
-from sim.nodes import SimController
+from sim.nodes import SimBroker, SimController, SimNode
 
-_PORT = 9093
+_BROKER_PORT, _CONTROLLER_PORT = 9092, 9093
 _TIMEOUT_MS = 1_500
 _ROWS_MAX = 1_000
 _LONGEST_GAP_MS = 300
@@ -34,9 +35,9 @@ _IS_GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one process of a controller has said."""
+    """What one process of a node has said."""
 
-    controller: SimController
+    node: SimNode
     #: which of its processes
     boots: int
     #: a question; else what was asked for is done: the topic is there, or is not
@@ -52,7 +53,11 @@ class Heard:
 
 
 def asker(
-    load: Load, heard: Heard, work: Stream, controllers: Sequence[SimController]
+    load: Load,
+    heard: Heard,
+    work: Stream,
+    controllers: Sequence[SimController],
+    brokers: Sequence[SimBroker],
 ) -> Callable[[Runtime], object]:
     """Asks until the load is over."""
 
@@ -60,30 +65,32 @@ def asker(
         pool = Pool(runtime, "asker")
         while not load.is_over:
             await runtime.clock.sleep(_LONGEST_GAP_MS - work.draw(_LONGEST_GAP_MS))
-            controller = controllers[work.draw(len(controllers))]
-            boots, host = controller.boots, controller.name
-            kind = work.draw(6)
+            node: SimNode = controllers[work.draw(len(controllers))]
+            kind, port = work.draw(8), _CONTROLLER_PORT
+            if kind > 5:
+                node, port = brokers[work.draw(len(brokers))], _BROKER_PORT
+            boots, host = node.boots, node.name
             try:
                 if kind == 4:
                     topic = CreatableTopic(TOPIC, 1, 1, (), ())
                     made = await pool.call(
-                        host, _PORT, CreateTopicsRequest(_TIMEOUT_MS, False, (topic,)), _TIMEOUT_MS
+                        host, port, CreateTopicsRequest(_TIMEOUT_MS, False, (topic,)), _TIMEOUT_MS
                     )
                     is_made = made.topics and made.topics[0].error_code in _IS_THERE
                     if made.error_code == ErrorCode.NONE and is_made:
-                        heard.fresh.append(Answer(controller, boots, is_there=True))
+                        heard.fresh.append(Answer(node, boots, is_there=True))
                 elif kind == 5:
                     gone = await pool.call(
-                        host, _PORT, DeleteTopicsRequest(_TIMEOUT_MS, (TOPIC,)), _TIMEOUT_MS
+                        host, port, DeleteTopicsRequest(_TIMEOUT_MS, (TOPIC,)), _TIMEOUT_MS
                     )
                     is_gone = gone.topics and gone.topics[0].error_code in _IS_GONE
                     if gone.error_code == ErrorCode.NONE and is_gone:
-                        heard.fresh.append(Answer(controller, boots))
+                        heard.fresh.append(Answer(node, boots))
                 else:
                     names = sorted({partition_at(place).topic for place in load.places} - {REMADE})
                     question = DescribeTopicPartitionsRequest(tuple(names), _ROWS_MAX, None)
-                    described = await pool.call(host, _PORT, question, _TIMEOUT_MS)
-                    heard.fresh.append(Answer(controller, boots, described))
+                    described = await pool.call(host, port, question, _TIMEOUT_MS)
+                    heard.fresh.append(Answer(node, boots, described))
             except (NetworkError, CallRefused):
                 continue
         pool.close()

@@ -70,7 +70,7 @@ _LATE_FETCHES_WEIGHT = 6
 #: stories in which controllers do every second what they do every few minutes, and wait no longer for logs
 _SHORT_INTERVALS_ONE_IN = 4
 _LATE_LOGS_WEIGHT = 3
-#: stories in which each controller is asked alone
+#: stories in which each node is asked alone
 _ASKER_ONE_IN = 4
 #: stories in which somebody sends what no correct peer does
 _INTRUDER_ONE_IN = 4
@@ -184,7 +184,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
         remakes=choices.stream("shape.remakes").draw(_REMAKES_ONE_IN) == 1,
         small_fetches=choices.stream("shape.fetches").draw(_SMALL_FETCHES_ONE_IN) == 1,
         short_intervals=choices.stream("shape.intervals").draw(_SHORT_INTERVALS_ONE_IN) == 1,
-        asks_controllers=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
+        asks_alone=choices.stream("shape.asker").draw(_ASKER_ONE_IN) == 1,
         intrudes=choices.stream("shape.intruder").draw(_INTRUDER_ONE_IN) == 1,
         more_acts=choices.stream("shape.acts").draw(_MORE_ACTS_ONE_IN) == 1,
         strained=choices.stream("shape.strained").draw(_STRAINED_ONE_IN) == 1,

@@ -122,8 +122,8 @@ class Shape:
     small_fetches: bool = False
     #: what controllers do, or wait for, minutes long takes a second
     short_intervals: bool = False
-    #: each controller is asked alone, too
-    asks_controllers: bool = False
+    #: each node is asked alone, too
+    asks_alone: bool = False
     #: somebody sends to every node what no correct peer does
     intrudes: bool = False
     #: operators do more than at the reference load: what the whole cluster is configured to, and flushes
@@ -212,7 +212,7 @@ class World:
         #: topics whose flushes operators have changed: what counted before need not be durable
         self.reflushed: set[str] = set()
         self.stretches: list[Stretch] = []
-        #: of controllers that were asked alone
+        #: of nodes that were asked alone
         self.heard = Heard()
         #: what the intruder was answered since somebody looked
         self.intrusions: list[Intrusion] = []
@@ -367,8 +367,9 @@ class World:
             self.start_client(f"reader-w{number}", wanderer(self.load, self.stretches, stream))
         if self.shape.remakes:
             self._start_remaking()
-        if self.shape.asks_controllers:
-            program = asker(self.load, self.heard, self.choices.stream("asker"), self.controllers)
+        if self.shape.asks_alone:
+            stream = self.choices.stream("asker")
+            program = asker(self.load, self.heard, stream, self.controllers, self.brokers)
             self.start_client(ASKER, program)
         if self.shape.intrudes:
             program = intruder(

@@ -2,9 +2,9 @@
 
 from sim.checkers import (
     advancing,
+    alone,
     answers,
     clients,
-    controllers,
     deleting,
     disks,
     flushing,
@@ -139,7 +139,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     operators.DoneIsCommitted,
     operators.RefusalsAreDue,
     intrusions.IntrudersAreRefused,
-    controllers.ControllersKnow,
+    alone.WhoAnswersKnows,
     # behind those that they contain: a property by name says more
     refinement.DecisionsRefineModel,
     replica_refinement.ReplicasRefineModel,

@@ -90,7 +90,7 @@ class Observer:
         self._on_support = hooks("support_given")
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
-        self._on_controller = hooks("controller_answered")
+        self._on_answer = hooks("node_answered")
         self._on_intruded = hooks("intruded")
         world.around.watch = self._watcher
         world.around.ending = self._ends
@@ -139,7 +139,7 @@ class Observer:
         if node.name == OPERATORS:
             return self._look_at_acts
         if node.name == ASKER:
-            return self._look_at_controllers
+            return self._look_at_answers
         if node.name == INTRUDER:
             return self._look_at_intrusions
         return None
@@ -523,11 +523,11 @@ class Observer:
                     hook(self, polled)
             fresh.clear()
 
-    def _look_at_controllers(self) -> None:
+    def _look_at_answers(self) -> None:
         fresh = self.world.heard.fresh
         if fresh:
             for answer in fresh:
-                for hook in self._on_controller:
+                for hook in self._on_answer:
                     hook(self, answer)
             fresh.clear()
 

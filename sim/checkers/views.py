@@ -316,8 +316,8 @@ class Property:
     def consumed(self, seen: "Observer", polled: Polled) -> None:
         """A consumer was given a record."""
 
-    def controller_answered(self, seen: "Observer", answer: Answer) -> None:
-        """The client that asks each controller alone has heard from one."""
+    def node_answered(self, seen: "Observer", answer: Answer) -> None:
+        """The client that asks each node alone has heard from one."""
 
     def intruded(self, seen: "Observer", intrusion: Intrusion) -> None:
         """Something that no correct peer sends was answered."""

@@ -9,8 +9,10 @@ from typing import Any
 from broker import produce_path
 from broker.fetch_path import FetchPath
 from broker.fetch_session import FollowerSessions
+from broker.server import BrokerServer
 from controller.cluster_control import ClusterControl
 from controller.server import ControllerServer
+from metadata.questions import QUESTION_APIS
 from protocol.errors import ErrorCode
 from sim.mutants.mutant import Patch, Setting, mutant
 
@@ -32,7 +34,14 @@ ASKED_ALONE = Setting(
         "stop_controller": 2,
         "kill_site": 1,
     },
-    shape={"asks_controllers": True},
+    shape={"asks_alone": True},
+)
+
+
+#: brokers come back while each of them is asked alone
+BROKERS_ASKED = Setting(
+    faults={"kill_broker": 3, "restart_broker": 3, "kill_site": 1, "kill_leader": 1},
+    shape={"asks_alone": True},
 )
 
 
@@ -40,6 +49,26 @@ ASKED_ALONE = Setting(
 def answers_before_it_knows(original: Any, self: Any, exchange: Any) -> Any:
     """A controller that has just begun answers questions from an image that is empty, or half read."""
     self._receive(exchange)
+
+
+@mutant(BrokerServer, "_is_refused", breaks="R113", by="R113", setting=BROKERS_ASKED)
+def brokers_answer_before_they_know(original: Any, self: Any, exchange: Any) -> Any:
+    """A broker that has just begun answers questions from an image that is empty, or half read."""
+    is_question = exchange.api_key in QUESTION_APIS and not self._is_ended
+    return False if is_question else original(self, exchange)
+
+
+@mutant(BrokerServer, "_question", breaks="R113", by="R113", setting=BROKERS_ASKED)
+def brokers_tell_of_what_was(original: Any, self: Any, exchange: Any) -> Any:
+    """A broker answers now and then from the metadata that it had when it was first asked."""
+    roles, kept = self.core._roles, vars(self.core)
+    now = roles.image
+    first = kept.setdefault("_first_image", now)
+    kept["_asked"] = kept.get("_asked", 0) + 1
+    if self.core.has_roles and kept["_asked"] % 5 == 0:
+        roles.image = first
+    original(self, exchange)
+    roles.image = now
 
 
 @mutant(

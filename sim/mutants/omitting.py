@@ -58,13 +58,11 @@ COMPARED = Setting(
 #: partitions are added while the first one moves
 ADDED = Setting(faults={"add_partition": 4, "move_partition": 6, "isolate_broker": 3}, gap_ms=250)
 #: each controller is asked, while ISRs and ELRs change
-ASKED = Setting(
-    faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_controllers": True}
-)
+ASKED = Setting(faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_alone": True})
 #: a deposed controller is asked
 ASKED_APART = Setting(
     faults={"isolate_active": 5, "split": 3, "pause_active": 3, "bridge": 2},
-    shape={"asks_controllers": True},
+    shape={"asks_alone": True},
     seconds=25,
 )
 #: connections between voters end, and controllers with them

@@ -116,7 +116,7 @@ def test_noise_asks_for_nothing_that_changes_anything() -> None:
 
 def test_some_stories_have_each_of_them_and_plain_ones_have_none() -> None:
     shapes = [Recipe().story(str(seed)).shape for seed in range(60)]
-    names = ("retention", "wanderers", "remakes", "strained", "asks_controllers", "intrudes", "core_first")
+    names = ("retention", "wanderers", "remakes", "strained", "asks_alone", "intrudes", "core_first")
     for name in names:
         assert 5 < sum(bool(getattr(shape, name)) for shape in shapes) < 30
     plain = [Recipe(is_plain=True).story(str(seed)).shape for seed in range(60)]

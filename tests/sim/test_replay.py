@@ -52,7 +52,7 @@ def test_the_command_tells_a_run_that_is_the_same_from_another(kept: Artifact, t
 
 def test_a_tape_may_end_early_and_a_story_without_choices_keeps_every_promise() -> None:
     """Once all was written to the first partition then, and a reader that seeks began anew without end."""
-    shape = replace(SHORT.shape, partitions=3, topics=2, wanderers=1, remakes=True, asks_controllers=True)
+    shape = replace(SHORT.shape, partitions=3, topics=2, wanderers=1, remakes=True, asks_alone=True)
     story = replace(SHORT, shape=shape, seconds=8.0)
     result = play(story, {})
     assert result.violation is None, result.as_text()

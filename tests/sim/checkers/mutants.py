@@ -146,6 +146,8 @@ PAIRS = (
     *_pairs("gives-up-at-once", "impatient"),
     *_pairs("tells-of-every-trouble", "troubled"),
     *_pairs("reads-on-in-any-past", "mended"),
+    *_pairs("brokers-answer-before-they-know", "R113"),
+    *_pairs("brokers-tell-of-what-was", "R113"),
     *_pairs("any-acks-will-do", "D3"),
     *_pairs("later-epochs-are-now", "D3"),
     *_pairs("follows-strangers", "D3"),

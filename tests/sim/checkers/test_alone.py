@@ -1,4 +1,4 @@
-"""What a single controller says: histories that break it, and those beside them that do not."""
+"""What a single node says: histories that break it, and those beside them that do not."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages.topics import DescribedPartition, DescribedTopic, DescribeTopicPartitionsResponse
 from sim.asker import Answer
-from sim.checkers.controllers import ControllersKnow
+from sim.checkers.alone import WhoAnswersKnows
 from sim.world import Shape
 from tests.sim.checkers.histories import TOPIC_ID, Scene, change, image, row
 
@@ -38,7 +38,7 @@ def described(partition_epoch: int | None) -> DescribeTopicPartitionsResponse:
 def test_a_controller_that_answers_knows_what_was_committed_before_it_began(
     begun_s: int, told: list[int | None], expected: bool
 ) -> None:
-    one = ControllersKnow()
+    one = WhoAnswersKnows()
     scene = Scene(one)
     scene.set_image(image(row=replace(row(), partition_epoch=4)))
     controller = scene.world.controllers[0]
@@ -47,22 +47,39 @@ def test_a_controller_that_answers_knows_what_was_committed_before_it_began(
     def tell() -> None:
         one.metadata_committed(scene.seen)
         for epoch in told:
-            one.controller_answered(scene.seen, Answer(controller, controller.boots, described(epoch)))
+            one.node_answered(scene.seen, Answer(controller, controller.boots, described(epoch)))
 
     said = scene.violation(tell)
     assert (said is not None) is expected
     assert said is None or said.startswith("R113")
 
 
+@pytest.mark.parametrize(("begun_s", "expected"), [(5, True), (-1, False)], ids=["behind it", "before it"])
+def test_a_broker_that_answers_knows_all_that_was_committed_before_it_began(
+    begun_s: int, expected: bool
+) -> None:
+    one = WhoAnswersKnows()
+    scene = Scene(one)
+    scene.set_image(image(row=replace(row(), partition_epoch=4)))
+    broker = scene.world.brokers[0]
+    broker.booted_ns = scene.world.loop.now_ns + begun_s * SECOND_NS
+
+    def tell() -> None:
+        one.metadata_committed(scene.seen)
+        one.node_answered(scene.seen, Answer(broker, broker.boots, described(3)))
+
+    assert (scene.violation(tell) is not None) is expected
+
+
 @pytest.mark.parametrize(("is_there", "expected"), [(True, True), (False, False)])
 def test_what_a_controller_says_is_done_was_committed_k20(is_there: bool, expected: bool) -> None:
-    one = ControllersKnow()
+    one = WhoAnswersKnows()
     scene = Scene(one)
     controller = scene.world.controllers[0]
 
     def tell() -> None:
         one.metadata_committed(scene.seen)
-        one.controller_answered(scene.seen, Answer(controller, 0, is_there=is_there))
+        one.node_answered(scene.seen, Answer(controller, 0, is_there=is_there))
 
     assert (scene.violation(tell) is not None) is expected
 
@@ -93,8 +110,8 @@ def test_what_a_controller_says_is_done_was_committed_k20(is_there: bool, expect
 def test_each_state_of_a_partition_is_told_as_it_was_committed_r114(
     told: dict[str, object], asks: bool, expected: bool
 ) -> None:
-    one = ControllersKnow()
-    scene = Scene(one, Shape(asks_controllers=asks))
+    one = WhoAnswersKnows()
+    scene = Scene(one, Shape(asks_alone=asks))
     controller = scene.world.controllers[0]
     controller.booted_ns = scene.world.loop.now_ns
     seen_change = change(row(isr=(1, 2)), isr=(1,), elr=(2,))
@@ -104,6 +121,6 @@ def test_each_state_of_a_partition_is_told_as_it_was_committed_r114(
     def tell() -> None:
         one.partition_changed(scene.seen, 0, seen_change)
         answer = DescribeTopicPartitionsResponse(0, None, (topic,), None)
-        one.controller_answered(scene.seen, Answer(controller, controller.boots, answer))
+        one.node_answered(scene.seen, Answer(controller, controller.boots, answer))
 
     assert (scene.violation(tell) is not None) is expected

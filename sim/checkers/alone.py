@@ -1,4 +1,4 @@
-"""Properties of what a single controller says: the active one, a deposed one, one that has just begun."""
+"""Properties of what a single node says: a deposed controller, say, or a broker that has just begun."""
 
 from bisect import bisect_right
 from operator import itemgetter
@@ -10,17 +10,18 @@ from protocol.messages.topics import DescribedPartition
 from sim.asker import TOPIC, Answer
 from sim.checkers.observer import Observer
 from sim.checkers.views import Change, Property
+from sim.nodes import SimBroker
 
 #: who leads the quorum without knowing better may tell of what was committed so long ago (a pause included)
 _SLACK_NS = 10_000_000_000
 
 
-class ControllersKnow(Property):
-    """R113: a controller that answers knows all that had been committed well before its process began, and
-    what it has said before; topics that were there all the time are there. K20: what one says is done was
+class WhoAnswersKnows(Property):
+    """R113: a node that answers knows all that had been committed well before its process began, and what it
+    has said before; topics that were there all the time are there. K20: what one says is done was
     committed while it was asked for. R114: of each state of a partition it tells what was committed."""
 
-    name = "R113 ControllersKnow"
+    name = "R113 WhoAnswersKnows"
 
     def __init__(self) -> None:
         #: (when, what was committed), the oldest first
@@ -37,21 +38,23 @@ class ControllersKnow(Property):
         self._was.add(TOPIC in seen.image.topic_ids)
 
     def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
-        if seen.world.shape.asks_controllers:
+        if seen.world.shape.asks_alone:
             self._rows[(*change.key, change.after.partition_epoch)] = change.after
 
-    def controller_answered(self, seen: Observer, answer: Answer) -> None:
+    def node_answered(self, seen: Observer, answer: Answer) -> None:
         if answer.described is None:
             if answer.is_there not in self._was:
                 done = "made" if answer.is_there else "deleted"
-                seen.broken(self, None, f"{answer.controller.name} says that {TOPIC} is {done} (K20)")
+                seen.broken(self, None, f"{answer.node.name} says that {TOPIC} is {done} (K20)")
             self._was = {TOPIC in seen.image.topic_ids}
             return
-        controller = answer.controller
-        process = f"{controller.name}.{answer.boots}"
-        if controller.boots != answer.boots:
+        node = answer.node
+        process = f"{node.name}.{answer.boots}"
+        if node.boots != answer.boots:
             return  # nobody knows which process said it
-        known = self._known_before(controller.booted_ns - _SLACK_NS)
+        # a broker answers once it has read of its own registration, which comes behind all that was committed
+        slack_ns = 0 if isinstance(node, SimBroker) else _SLACK_NS
+        known = self._known_before(node.booted_ns - slack_ns)
         told = self._told.setdefault(process, {})
         for topic in answer.described.topics:
             for row_told in topic.partitions:
