@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from protocol.errors import ErrorCode
+from protocol.messages.quorum import DescribeQuorumRequest
 from protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -79,6 +80,8 @@ def asker(
                     is_made = made.topics and made.topics[0].error_code in _IS_THERE
                     if made.error_code == ErrorCode.NONE and is_made:
                         heard.fresh.append(Answer(node, boots, is_there=True))
+                elif kind == 3:
+                    await pool.call(host, port, DescribeQuorumRequest(), _TIMEOUT_MS)
                 elif kind == 5:
                     gone = await pool.call(
                         host, port, DeleteTopicsRequest(_TIMEOUT_MS, (TOPIC,)), _TIMEOUT_MS

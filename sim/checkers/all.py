@@ -97,6 +97,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.SupportIsEarned,
     quorum.LeadersStepDown,
     quorum.ElectionsAreFair,
+    quorum.QuorumIsTold,
     quorum.VotesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,

@@ -47,6 +47,7 @@ from raft.effects import Answered, Received, Reply, SendFailed, SendFailure
 from raft.leadership import Leader
 from raft.node import RaftNode
 from sim.checkers.broker_sessions import BrokerSessions
+from sim.checkers.described import QuorumTold
 from sim.checkers.elections import Elections, Waits
 from sim.checkers.marks import Marks
 from sim.checkers.passes import Passes
@@ -288,6 +289,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
     """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
     handle = voter.handle
     followers, elections, waits = _Followers(voter), Elections(voter), Waits(voter)
+    described = QuorumTold(voter)
     #: (epoch, when), of the newest good answer to a fetch
     leader_heard: tuple[int, int] | None = None
 
@@ -311,6 +313,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
             request = None  # nobody believes it (K3)
         heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
         heard.differs += [(About.ELECTIONS, why) for why in waits.differs(now_ms)]
+        heard.differs += [(About.DESCRIBING, why) for why in described.differs(event, effects, now_ms)]
         if voter.is_leader:
             response = event.response if type(event) is Answered else None
             whys = followers.why_overdue(request or response, now_ms)

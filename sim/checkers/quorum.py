@@ -163,6 +163,13 @@ class ElectionsAreFair(SecondOpinion):
     about = About.ELECTIONS
 
 
+class QuorumIsTold(SecondOpinion):
+    """K16: a leader tells of the quorum what it was asked in its epoch, and nobody else tells of it."""
+
+    name = "K16 QuorumIsTold"
+    about = About.DESCRIBING
+
+
 class VotesAreDurable(Property):
     """Q-9: who leads was voted for by a majority that has its epoch on disk."""
 

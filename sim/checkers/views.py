@@ -339,6 +339,8 @@ class About(Enum):
     ELECTIONS = "elections"
     #: whether a voter may go on leading: `listening`
     LEADING = "leading"
+    #: `described`
+    DESCRIBING = "describing"
 
 
 class SecondOpinion(Property):

@@ -6,14 +6,16 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
-from raft import election, following, leadership, quorum
+from raft import answers, election, following, leadership, quorum
 from raft.effects import Reply, Send
 from raft.leadership import Leader
 from raft.log_shape import LogShape
 from raft.log_writer import LogWriter
 from raft.member import Member
 from raft.node import RaftNode
+from raft.progress import Progress
 from raft.quorum import QuorumState, Votes, majority_offset
 from raft.roles import Prospective
 from raft.state_file import StateFile
@@ -421,3 +423,35 @@ def waits_twice_as_long_for_leaders(original: Any, self: Any) -> Any:
 def backs_off_without_end(original: Any, config: Any, random: Any, failed_elections: int) -> int:
     """The pause after a lost election doubles beyond its bound."""
     return config.election_backoff_max_ms * (2 + failed_elections)  # type: ignore[no-any-return]
+
+
+#: each controller is asked about the quorum, while its members come and go
+DESCRIBED = Setting(
+    faults={"kill_controller": 3, "kill_active": 2, "isolate_active": 2, "pause_active": 2},
+    shape={"asks_alone": True},
+)
+
+
+@mutant(Progress, "on_fetch", breaks="K16", by="K16", setting=DESCRIBED)
+def notes_the_first_time_only(
+    original: Any, self: Any, fetch_offset: int, log_end_offset: int, now_ms: int
+) -> None:
+    """Who has once caught up is told of as if it had fallen behind ever since."""
+    caught_up_ms = self.last_caught_up_ms
+    original(self, fetch_offset, log_end_offset, now_ms)
+    if caught_up_ms >= 0:
+        self.last_caught_up_ms = caught_up_ms
+
+
+@mutant(leadership, "_rows", breaks="K16", by="K16", setting=DESCRIBED)
+def tells_of_everybody_at_the_end(original: Any, replicas: Any, to_wall_ms: int) -> Any:
+    """Whoever has asked is told of as if it had all that anybody has."""
+    rows = original(replicas, to_wall_ms)
+    end = max((row.log_end_offset for row in rows), default=-1)
+    return [replace(row, log_end_offset=end) for row in rows]
+
+
+@mutant(answers, "describe_elsewhere", breaks="K16", by="K16", setting=DESCRIBED)
+def tells_of_the_quorum_without_leading(original: Any, leader_id: int, raft_epoch: int) -> Any:
+    """Who does not lead answers as if there were nobody in the quorum."""
+    return replace(original(leader_id, raft_epoch), error_code=ErrorCode.NONE)

@@ -148,6 +148,8 @@ PAIRS = (
     *_pairs("reads-on-in-any-past", "mended"),
     *_pairs("brokers-answer-before-they-know", "R113"),
     *_pairs("brokers-tell-of-what-was", "R113"),
+    *_pairs("notes-the-first-time-only", "K16"),
+    *_pairs("tells-of-everybody-at-the-end", "K16"),
     *_pairs("any-acks-will-do", "D3"),
     *_pairs("later-epochs-are-now", "D3"),
     *_pairs("follows-strangers", "D3"),
