@@ -66,6 +66,7 @@ class Observer:
         self._on_dropped = hooks("write_dropped")
         self._on_shown = hooks("shown")
         self._on_ends = hooks("broker_ends")
+        self._on_controller_ends = hooks("controller_ends")
         self._on_stepped = hooks("broker_stepped")
         self._on_called = hooks("broker_called")
         self._on_fetched = hooks("follower_fetched")
@@ -395,6 +396,9 @@ class Observer:
 
     def _ends(self, node: SimNode, is_power_lost: bool) -> None:
         """A process is about to end, or a machine that is down loses what it has not flushed."""
+        if isinstance(node, SimController) and not is_power_lost:
+            for ends in self._on_controller_ends:
+                ends(self, node)
         if not isinstance(node, SimBroker):
             return
         for hook in self._on_ends:

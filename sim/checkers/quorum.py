@@ -157,10 +157,15 @@ class LeadersStepDown(SecondOpinion):
 
 class ElectionsAreFair(SecondOpinion):
     """K4, K6, D9: nobody runs for an epoch that is not supported by a majority; who leads, and who leads no
-    more, tells everybody; and nobody waits for a leader that is surely gone."""
+    more, tells everybody, also before it stops; and nobody waits for a leader that is surely gone."""
 
     name = "K6 ElectionsAreFair"
     about = About.ELECTIONS
+
+    def controller_ends(self, seen: Observer, node: SimController) -> None:
+        voter = None if node.server is None else node.server.driver._node
+        if node.exit_code == 0 and voter is not None and voter.is_leader:
+            seen.broken(self, None, f"{node.name} stops in order, and leads epoch {voter.raft_epoch}")
 
 
 class QuorumIsTold(SecondOpinion):

@@ -227,6 +227,9 @@ class Property:
     def broker_ends(self, seen: "Observer", broker: SimBroker) -> None:
         """Its process is about to end, by itself or not."""
 
+    def controller_ends(self, seen: "Observer", node: SimController) -> None:
+        """Its process is about to end, by itself or not."""
+
     def broker_stepped(self, seen: "Observer", broker: SimBroker) -> None:
         """After each step of a broker that stops."""
 

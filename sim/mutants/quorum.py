@@ -9,7 +9,8 @@ from typing import Any
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from raft import answers, election, following, leadership, quorum
-from raft.effects import Reply, Send
+from raft.driver import RaftDriver
+from raft.effects import Reply, Resign, Send
 from raft.leadership import Leader
 from raft.log_shape import LogShape
 from raft.log_writer import LogWriter
@@ -90,6 +91,10 @@ CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
 
 
 # --- votes -------------------------------------------------------------------------------------------------
+
+
+#: controllers are stopped in order
+STOPPED_IN_ORDER = Setting(faults={"stop_controller": 3, "kill_broker": 1})
 
 
 @mutant(election, "may_grant_vote", breaks="K5", by="OwnBug Q-1 ElectionSafety", setting=QUORUM)
@@ -392,6 +397,13 @@ def resigns_silently(original: Any, self: Any, reason: str) -> None:
     """A leader that leads no more tells nobody."""
     original(self, reason)
     self.role.calls = self.calls_to(())
+
+
+@mutant(RaftDriver, "_step", breaks="K6", by="K6", setting=STOPPED_IN_ORDER)
+def stops_as_a_leader(original: Any, self: Any, event: Any) -> None:
+    """A leader that is stopped in order leaves it to the others to find out."""
+    if not (self._is_stopping and type(event) is Resign):
+        original(self, event)
 
 
 @mutant(Member, "become_leader", breaks="K6", by="K6", setting=QUORUM)

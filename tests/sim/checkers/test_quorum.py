@@ -410,6 +410,23 @@ def test_a_leader_that_should_step_down_is_overdue_k3_k7(
     assert expected is None or expected in overdue[0]
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "is_leader", "expected"),
+    [(0, True, True), (0, False, False), (1, True, False), (None, True, False)],
+    ids=["it leads", "it has resigned", "its disk has failed", "it is killed"],
+)
+def test_who_stops_in_order_leads_no_more_k6(exit_code: int | None, is_leader: bool, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        ended = node(scene, 101, QuorumState(5))
+        ended.exit_code = exit_code
+        assert ended.server is not None
+        voter: Any = ended.server.driver._node
+        voter.is_leader, voter.raft_epoch = is_leader, 5
+        scene.property.controller_ends(scene.seen, ended)
+
+    assert is_broken(quorum.ElectionsAreFair(), tell) is expected
+
+
 @pytest.mark.parametrize(("about", "expected"), [(About.LEADING, True), (About.ELECTIONS, False)])
 def test_an_overdue_leader_is_a_violation_k7(about: About, expected: bool) -> None:
     def tell(scene: Scene) -> None:
