@@ -35,8 +35,8 @@ class QuorumTold:
 
     def differs(self, event: Any, effects: Sequence[Any], now_ms: int) -> list[str]:
         """What is wrong with what an event has led to."""
-        role = self._voter._member.role
-        if role is not self._role:
+        role, former = self._voter._member.role, self._role
+        if role is not former:
             self._role, self._fetched = role, {}
         if type(event) is not Received:
             return []
@@ -48,6 +48,8 @@ class QuorumTold:
             self._note(event.request, answer, now_ms)
         if type(event.request) is DescribeQuorumRequest:
             assert isinstance(answer, DescribeQuorumResponse), "it is answered at once"
+            if role is not former and isinstance(former, Leader):
+                return []  # it has answered, and then led for too long: one event does both
             return self._wrong(answer, event.wall_ms - now_ms)
         return []
 

@@ -111,6 +111,15 @@ def test_a_new_term_knows_nothing_of_the_one_before_k16() -> None:
     assert one.differs(ASKED, described(-1, -1, -1), 50) == []
 
 
+def test_a_leader_that_answers_and_resigns_at_once_has_told_what_was_k16() -> None:
+    voter: Any = Voter()
+    one = QuorumTold(voter)
+    one.differs(fetch(10), [], 10)
+    voter._member.role = None
+    assert one.differs(ASKED, described(10, 10, 10), 50) == []
+    assert one.differs(ASKED, described(10, 10, 10), 50) != []
+
+
 @pytest.mark.parametrize(
     ("code", "is_wrong"), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, False), (ErrorCode.NONE, True)]
 )
