@@ -85,18 +85,25 @@ class Inode:
         """It is durable, and so is what was under way before it: a flush waits for that."""
         while True:
             earlier = self._writing.pop(0)
-            start, dirty = earlier.start, earlier.dirty
-            if is_lie and self.lied_size is None and dirty:
-                self.lied_size = start
-            if len(self.durable) < start:  # pages that a failed flush has dropped
-                self.durable.extend(bytes(start - len(self.durable)))
-            self.durable[start:] = dirty
+            if is_lie and self.lied_size is None and earlier.dirty:
+                self.lied_size = earlier.start
+            _write_back(self.durable, earlier)
             if earlier is begun:
                 return
 
     def drop_write_back(self, begun: "WriteBack") -> None:
         """It failed: its pages count as clean and were not written."""
         self._writing.remove(begun)
+
+    @property
+    def has_dropped_pages(self) -> bool:
+        """Bytes count as clean, and are neither on the platter nor on their way there."""
+        clean, durable = min(self.clean_size, len(self.cached)), self.durable
+        if self._writing:
+            durable = bytearray(durable)
+            for begun in self._writing:
+                _write_back(durable, begun)
+        return durable[:clean] != self.cached[:clean]
 
     def drop_clean(self) -> None:
         """The page cache reads the file anew, once nothing is dirty; holes read as zeros."""
@@ -139,6 +146,12 @@ class Inode:
         if personality is Personality.ADVERSARIAL:
             return durable + _torn(tail, len(durable), stream)
         return durable
+
+
+def _write_back(durable: bytearray, begun: WriteBack) -> None:
+    if len(durable) < begun.start:  # pages that a failed flush has dropped
+        durable.extend(bytes(begun.start - len(durable)))
+    durable[begun.start :] = begun.dirty
 
 
 def _with_gap(tail: bytes | bytearray, stream: Stream) -> bytearray:

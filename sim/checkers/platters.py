@@ -70,12 +70,5 @@ def _first_difference(one: bytes | bytearray, other: bytes | bytearray) -> int:
 def has_dropped_pages(platter: Platter, folder: str) -> bool:
     """A flush of one of the files has failed, and its pages count as clean since."""
     node = platter.find(folder)
-    if not isinstance(node, Folder):
-        return False
-    for inode in node.cached.values():
-        if isinstance(inode, Inode):
-            begun = inode._writing
-            clean = min(begun[0].start if begun else inode.clean_size, len(inode.cached))
-            if inode.durable[:clean] != inode.cached[:clean]:
-                return True
-    return False
+    files = node.cached.values() if isinstance(node, Folder) else ()
+    return any(isinstance(inode, Inode) and inode.has_dropped_pages for inode in files)

@@ -10,7 +10,7 @@ from runtime.api import DiskError
 from sim.choices import Choices
 from sim.disk import Platter, ProcessDisk, SimFile
 from sim.loop import make_loop
-from sim.page_cache import PAGE_BYTES, Personality
+from sim.page_cache import PAGE_BYTES, Inode, Personality
 from sim.trace import Trace
 
 FLUSHED = b"f" * 5000
@@ -133,6 +133,38 @@ def test_a_flipped_bit_is_held_against_its_log_a_restored_copy_against_all_p7(ma
     machine.platter.restore()
     assert machine.platter.broken == {"/data/t-0", "/data/t-1"}
     assert machine.platter.read("/data/t-1/0.log") is None
+
+
+def test_pages_behind_a_write_back_under_way_are_dropped_all_the_same() -> None:
+    """A process is killed while its disk hangs; the flush of the next one fails before that goes on."""
+    inode = Inode()
+    inode.cached += b"one"
+    hung = inode.start_write_back()
+    assert not inode.has_dropped_pages
+    inode.cached += b"two"
+    assert not inode.has_dropped_pages
+    failed = inode.start_write_back()
+    assert not inode.has_dropped_pages
+    inode.drop_write_back(failed)
+    assert inode.has_dropped_pages
+    inode.finish_write_back(hung, is_lie=False)
+    assert inode.has_dropped_pages
+
+
+@pytest.mark.parametrize("size", [0, 2, 3])
+def test_what_was_cut_while_it_was_written_back_was_not_dropped(size: int) -> None:
+    inode = Inode()
+    inode.cached += b"one"
+    begun = inode.start_write_back()
+    inode.truncate(size)
+    inode.cached += b"more"
+    assert not inode.has_dropped_pages
+    later = inode.start_write_back()
+    assert not inode.has_dropped_pages
+    inode.finish_write_back(begun, is_lie=False)
+    inode.finish_write_back(later, is_lie=False)
+    assert not inode.has_dropped_pages
+    assert inode.durable == inode.cached
 
 
 def test_a_kill_leaves_the_page_cache_and_frees_the_locks(machine: Machine) -> None:
