@@ -136,13 +136,13 @@ class Observer:
             heard = Heard()
             return lambda: self._look_at_controller(node, heard)
         if node.name.startswith(("reader", "last")):
-            return self._look_at_polls
+            return self._handing_on(self.world.load.fresh, self._on_consumed)
         if node.name == OPERATORS:
             return self._look_at_acts
         if node.name == ASKER:
-            return self._look_at_answers
+            return self._handing_on(self.world.heard.fresh, self._on_answer)
         if node.name == INTRUDER:
-            return self._look_at_intrusions
+            return self._handing_on(self.world.intrusions, self._on_intruded)
         return None
 
     def is_live(self, view: ReplicaView) -> bool:
@@ -519,29 +519,16 @@ class Observer:
 
     # --- clients ---------------------------------------------------------------------------------------
 
-    def _look_at_polls(self) -> None:
-        fresh = self.world.load.fresh
-        if fresh:
-            for polled in fresh:
-                for hook in self._on_consumed:
-                    hook(self, polled)
+    def _handing_on(self, fresh: list[Any], hooks: Sequence[Callable[..., None]]) -> Callable[[], None]:
+        """What tells the properties what a client has noted since they were told last."""
+
+        def look() -> None:
+            for one in fresh:
+                for hook in hooks:
+                    hook(self, one)
             fresh.clear()
 
-    def _look_at_answers(self) -> None:
-        fresh = self.world.heard.fresh
-        if fresh:
-            for answer in fresh:
-                for hook in self._on_answer:
-                    hook(self, answer)
-            fresh.clear()
-
-    def _look_at_intrusions(self) -> None:
-        fresh = self.world.intrusions
-        if fresh:
-            for intrusion in fresh:
-                for hook in self._on_intruded:
-                    hook(self, intrusion)
-            fresh.clear()
+        return look
 
     def _look_at_acts(self) -> None:
         fresh = self.world.desk.fresh
