@@ -21,9 +21,8 @@ from rpc.channel import CallRefused, Pool
 from runtime.api import NetworkError, Runtime
 from sim.choices import Stream
 from sim.clients import REMADE, Load, partition_at
-from sim.nodes import SimBroker, SimController, SimNode
+from sim.nodes import BROKER_PORT, CONTROLLER_PORT, SimBroker, SimController, SimNode
 
-_BROKER_PORT, _CONTROLLER_PORT = 9092, 9093
 _TIMEOUT_MS = 1_500
 _ROWS_MAX = 1_000
 _LONGEST_GAP_MS = 300
@@ -67,9 +66,9 @@ def asker(
         while not load.is_over:
             await runtime.clock.sleep(_LONGEST_GAP_MS - work.draw(_LONGEST_GAP_MS))
             node: SimNode = controllers[work.draw(len(controllers))]
-            kind, port = work.draw(8), _CONTROLLER_PORT
+            kind, port = work.draw(8), CONTROLLER_PORT
             if kind > 5:
-                node, port = brokers[work.draw(len(brokers))], _BROKER_PORT
+                node, port = brokers[work.draw(len(brokers))], BROKER_PORT
             boots, host = node.boots, node.name
             try:
                 if kind == 4:

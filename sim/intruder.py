@@ -61,9 +61,8 @@ from rpc.channel import CallRefused, Pool
 from runtime.api import Connection, NetworkError, Runtime
 from sim.choices import Stream
 from sim.clients import Load, partition_at
-from sim.nodes import SimBroker, SimController, SimNode
+from sim.nodes import BROKER_PORT, CONTROLLER_PORT, SimBroker, SimController, SimNode
 
-_BROKER_PORT, _CONTROLLER_PORT = 9092, 9093
 _TIMEOUT_MS = 1_500
 _LONGEST_GAP_MS = 200
 #: a node, and an epoch of any kind, that there never is
@@ -247,7 +246,7 @@ class Intruder:
     def _registration(self, image: MetadataImage, broker_id: int) -> _Attempt:
         """Of a broker that is not there, with something that rules it out."""
         log_dir, cluster, new_id = _NOBODY.to_bytes(16, "big"), _CLUSTER, _NOBODY
-        listeners: tuple[ListenerEndpoint, ...] = (ListenerEndpoint("CLIENT", "nowhere", _BROKER_PORT),)
+        listeners: tuple[ListenerEndpoint, ...] = (ListenerEndpoint("CLIENT", "nowhere", BROKER_PORT),)
         code, other = ErrorCode.INVALID_REGISTRATION, image.brokers.get(broker_id)
         which = self._draw(4)
         if which == 0:
@@ -356,7 +355,7 @@ def intruder(
             if chosen is None:
                 continue
             node, attempt = chosen
-            port = _BROKER_PORT if isinstance(node, SimBroker) else _CONTROLLER_PORT
+            port = BROKER_PORT if isinstance(node, SimBroker) else CONTROLLER_PORT
             try:
                 if draw(5) == 0:
                     connection = await runtime.network.connect(node.name, port, _Deaf(), _TIMEOUT_MS)

@@ -27,6 +27,10 @@ from storage.log import Log
 from storage.log_dir import LogDir
 from storage.meta_properties import LogDirRefused
 
+#: where every node of its kind listens
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+
 
 class State(Enum):
     """What a machine's process is doing."""

@@ -22,7 +22,15 @@ from sim.disk import LOG_DIRS, Platter
 from sim.intruder import Intrusion, intruder
 from sim.loop import make_loop
 from sim.network import SimNetwork
-from sim.nodes import SimBroker, SimClient, SimController, SimNode, Surroundings
+from sim.nodes import (
+    BROKER_PORT,
+    CONTROLLER_PORT,
+    SimBroker,
+    SimClient,
+    SimController,
+    SimNode,
+    Surroundings,
+)
 from sim.page_cache import Personality
 from sim.runtime import Machine, Strain
 from sim.trace import Trace
@@ -34,8 +42,6 @@ OPERATORS = "operators"
 #: the one that asks each controller alone
 ASKER = "asker"
 INTRUDER = "intruder"
-BROKER_PORT = 9092
-CONTROLLER_PORT = 9093
 FIRST_VOTER = 101
 _STRICT = (Personality.STRICT, Personality.EXT4, Personality.NODELALLOC, Personality.XFS)
 IN_BUDGET = (*_STRICT, Personality.JOURNALLED, Personality.METADATA, Personality.ADVERSARIAL)
