@@ -76,7 +76,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     disks.FlushedIsDurable,
     disks.RecoveredLog,
     flushing.FlushesComeInTime,
-    flushing.FlushCountsAsConfigured,
+    flushing.TopicsAreHeeded,
     flushing.SegmentsRoll,
     remembered.ProducersAreOfTheLog,
     remembered.SequencesContinue,

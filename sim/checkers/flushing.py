@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from metadata.image import MetadataImage
 from sim.checkers.batches import BatchMark
@@ -9,11 +10,25 @@ from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView, configured
 from sim.clients import partition_at
 from sim.nodes import SimBroker, State
+from sim.world import BROKER_PROPERTIES
+from storage.log import Log
 
 #: a disk may hang for 4 s, and whatever was to be done before the flush with it
 _HUNG_NS = 5_000_000_000
 #: a broker that was not seen for so long may have been paused
 _LOOKED_AWAY_NS = 2_000_000_000
+
+#: {setting of a log: its topic's key, and what is meant where neither topic nor cluster say anything}
+_OF_LOGS = {
+    "segment_bytes": ("segment.bytes", int(BROKER_PROPERTIES["log.segment.bytes"])),
+    "segment_ms": ("segment.ms", 7 * 86_400_000),
+    "retention_bytes": ("retention.bytes", -1),
+    "retention_ms": ("retention.ms", 7 * 86_400_000),
+    "flush_messages": ("flush.messages", -1),
+    "flush_ms": ("flush.ms", -1),
+}
+#: without limit
+_NEVER = (-1, (1 << 63) - 1)
 
 
 @dataclass(slots=True)
@@ -97,11 +112,12 @@ class SegmentsRoll(Property):
             seen.broken(self, view.index, f"{story}: its topic asks for {limit}")
 
 
-class FlushCountsAsConfigured(Property):
-    """D6: where every write is flushed only what is durable counts, everywhere else what is in the log; also
-    when that was changed while the replica was there. What other properties say of flushes they ask it."""
+class TopicsAreHeeded(Property):
+    """D5, D6: a replica goes by what is configured of its topic as soon as its broker knows it, also when it
+    was changed while the log was there: how segments roll, what is deleted and what is flushed. Where every
+    write is flushed only what is durable counts. What other properties say of all this they ask it."""
 
-    name = "D6 FlushCountsAsConfigured"
+    name = "D6 TopicsAreHeeded"
 
     def __init__(self) -> None:
         #: {process: the metadata that it had when it was looked at last}
@@ -115,10 +131,21 @@ class FlushCountsAsConfigured(Property):
             return
         self._images[name] = image
         for key, replica in core.partitions.items():
+            if key.topic_id not in image.topics:
+                continue
             # no file of a broker says how often
             is_every_write = configured(image, replica.topic_name, "flush.messages") == "1"
-            if replica.counts_flushed is not is_every_write and key.topic_id in image.topics:
+            if replica.counts_flushed is not is_every_write:
                 counted = "flushed" if replica.counts_flushed else "in the log"
-                seen.broken(
-                    self, seen.place(*key), f"{broker.name} counts what is {counted} of {replica.topic_name}"
-                )
+                story = f"{broker.name} counts what is {counted} of {replica.topic_name}"
+                seen.broken(self, seen.place(*key), story)
+            log = cast(Log, replica.log)
+            if broker.state is not State.RUNNING or log.failure is not None:
+                continue  # a log that is being closed is not told any more
+            for attribute, (key_name, otherwise) in _OF_LOGS.items():
+                text = configured(image, replica.topic_name, key_name)
+                asked = otherwise if text is None else int(text)
+                goes_by = getattr(log.config, attribute)
+                if goes_by != (None if asked in _NEVER else asked):
+                    story = f"{broker.name} goes by {goes_by} for {replica.topic_name}"
+                    seen.broken(self, seen.place(*key), f"{story}, {key_name} is {asked}")

@@ -7,10 +7,10 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker import produce_path
+from broker import produce_path, roles
 from broker.broker import Broker
 from broker.controller_link import ControllerLink
-from broker.events import Drop
+from broker.events import ConfigureLog, Drop
 from broker.partition import Partition
 from broker.produce_path import TIMEOUT_MS_MAX, ProducePath
 from broker.roles import Roles
@@ -133,6 +133,19 @@ def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int)
     original(self, partition, now_ms)
     partition.counts_flushed = counts
     del self._effects[effects : len(self._effects) - 1]
+
+
+@mutant(Roles, "_configure", breaks="D6", by="D6", setting=REFLUSHED)
+def logs_keep_their_first_settings(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+    """What is configured of a topic counts for logs that are opened after that."""
+    original(self, partition, now_ms)
+    self._effects[:] = [effect for effect in self._effects if type(effect) is not ConfigureLog]
+
+
+@mutant(roles, "log_config", breaks="D5", by="D6")
+def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, static: Any) -> Any:
+    """Where neither topic nor cluster say anything the default counts, whatever the file says."""
+    return original(image, topic_name, {**static, "log.segment.bytes": 1 << 30})
 
 
 @mutant(produce_path, "_unanswered", breaks="F4, D12", by="F4", setting=UNANSWERED)

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from immutables import Map
 
 from metadata.image import RESOURCE_TOPIC
-from sim.checkers.flushing import FlushCountsAsConfigured, FlushesComeInTime, SegmentsRoll
+from sim.checkers.flushing import FlushesComeInTime, SegmentsRoll, TopicsAreHeeded
 from sim.checkers.views import ReplicaView
 from sim.nodes import State
+from storage.config import LogConfig
 from tests.sim.checkers.histories import Scene, before, grow, image, mark, view_of
 
 MS = 1_000_000
@@ -105,17 +106,43 @@ def test_what_is_flushed_meanwhile_begins_the_wait_anew_d6() -> None:
         scene.world.loop.now_ns += 100 * MS
 
 
+#: as a broker's log is when nothing is configured
+USUAL = LogConfig(segment_bytes=20_000)
+
+
 @pytest.mark.parametrize(
-    ("configured", "counts_flushed", "expected"),
-    [("1", True, False), ("1", False, True), ("2", False, False), ("2", True, True), (None, False, False)],
+    ("configs", "counts_flushed", "goes_by", "expected"),
+    [
+        pytest.param({}, False, USUAL, False, id="nothing is configured"),
+        pytest.param({}, False, LogConfig(), True, id="nor does it heed the broker's file"),
+        pytest.param(
+            {"flush.messages": "1"}, True, replace(USUAL, flush_messages=1), False, id="every write"
+        ),
+        pytest.param(
+            {"flush.messages": "1"}, False, replace(USUAL, flush_messages=1), True, id="not counted"
+        ),
+        pytest.param({"flush.messages": "1"}, True, USUAL, True, id="counted, not flushed"),
+        pytest.param(
+            {"flush.messages": "2"}, False, replace(USUAL, flush_messages=2), False, id="every other"
+        ),
+        pytest.param(
+            {"flush.messages": "2"}, True, replace(USUAL, flush_messages=2), True, id="too few count"
+        ),
+        pytest.param({"flush.ms": str((1 << 63) - 1)}, False, USUAL, False, id="never by time"),
+        pytest.param(
+            {"retention.ms": "-1"}, False, replace(USUAL, retention_ms=None), False, id="kept for ever"
+        ),
+        pytest.param({"retention.bytes": "0"}, False, USUAL, True, id="nothing is to be kept"),
+    ],
 )
-def test_what_is_durable_counts_where_every_write_is_flushed_d6(
-    configured: str | None, counts_flushed: bool, expected: bool
+def test_a_replica_goes_by_what_is_configured_d5_d6(
+    configs: dict[str, str], counts_flushed: bool, goes_by: LogConfig, expected: bool
 ) -> None:
-    scene = Scene(FlushCountsAsConfigured())
-    view = one_that_runs(scene, {} if configured is None else {"flush.messages": configured})
+    scene = Scene(TopicsAreHeeded())
+    view = one_that_runs(scene, configs)
     view.replica.counts_flushed = counts_flushed
-    node: Any = view.broker.node
+    log, node = cast(Any, view.log), cast(Any, view.broker.node)
+    log.config, log.failure = goes_by, None
     node.core.partitions = {view.replica.key: view.replica}
     said = scene.violation(lambda: scene.property.broker_called(scene.seen, view.broker))
     assert (said is not None) is expected
