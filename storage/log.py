@@ -449,7 +449,8 @@ class Log:
             await self._flusher.wait_idle()
             old = self._segments.drop_first(count)
             self._flusher.forget(old)
-            self._advance_log_start(self._segments.base_offset)
+            self._log_start_offset = max(self._log_start_offset, self._segments.base_offset)
+            self._epochs.truncate_from_start(self._log_start_offset)
             await self._flusher.store_epochs(self._epochs)
             # The epochs say durably where the log starts now: whichever of these come back after a crash, the
             # next start finishes the work, so one sync will do.
@@ -469,18 +470,6 @@ class Log:
             known = frozenset(await snapshots.offsets(self._disk, self.folder))
         bases = self._segments.base_offsets
         return next((number for number in range(count, 0, -1) if bases[number] in known), 0)
-
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Hide everything below `offset`, the leader's log start; segments go with the next retention
-        pass."""
-        self._guard.check_usable()
-        assert offset <= self._log_end_offset
-        self._advance_log_start(offset)
-
-    def _advance_log_start(self, offset: int) -> None:
-        if offset > self._log_start_offset:
-            self._log_start_offset = offset
-            self._epochs.truncate_from_start(offset)
 
     # --- truncate --------------------------------------------------------------------------------------
 

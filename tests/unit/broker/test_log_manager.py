@@ -315,9 +315,9 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
     process = Process(disk, ("/a",))
     await process.start()
     log = await process.manager.create("topic", TOPIC, 0, SMALL)
-    write(process, (TOPIC, 0), 20)
+    await log.reset_to(30)
+    write(process, (TOPIC, 0), 5)
     await log.flush()
-    log.advance_log_start_offset(30)
     process.high_watermarks[TOPIC, 0] = 40
     await process.manager.checkpoint_log_offsets()
     await process.manager.checkpoint_high_watermarks()

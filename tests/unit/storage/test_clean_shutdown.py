@@ -142,10 +142,14 @@ async def test_the_last_registration_outlives_the_mark() -> None:
 # --- what it vouches for -------------------------------------------------------------------------------
 
 
-async def opened(disk: MemoryDisk, folder: str = "/a/t-0", topic_id: bytes = b"t" * 16) -> Log:
+async def opened(
+    disk: MemoryDisk, folder: str = "/a/t-0", topic_id: bytes = b"t" * 16, log_start_offset: int = 0
+) -> Log:
     runtime, _ = memory_runtime(disk=disk)
     config = LogConfig(segment_bytes=300)
-    return await Log.open(runtime, folder, config, clean=True, topic_id=topic_id)
+    return await Log.open(
+        runtime, folder, config, clean=True, topic_id=topic_id, log_start_offset=log_start_offset
+    )
 
 
 async def filled(disk: MemoryDisk, folder: str, *epochs: int) -> Log:
@@ -177,8 +181,8 @@ async def test_digest_differs_by_length_epochs_start_and_topic() -> None:
         await opened(disk, "/a/topic-0", b"u" * 16),
         await opened(disk, "/a/empty-0"),
     ]
-    started = await filled(disk, "/a/started-0", 1, 1, 2)
-    started.advance_log_start_offset(2)
+    await (await filled(disk, "/a/started-0", 1, 1, 2)).close(True)
+    started = await opened(disk, "/a/started-0", log_start_offset=2)
     found = [clean_shutdown.digest(log) for log in [*logs, started]]
     assert len(set(found)) == len(found)
     assert clean_shutdown.digest(await filled(disk, "/a/twin-0", 1, 1, 2)) == found[0]

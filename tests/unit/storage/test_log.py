@@ -493,18 +493,6 @@ async def test_retention_waits_for_a_flush_that_uses_the_segment() -> None:
     assert log.failure is None
 
 
-async def test_segments_below_the_leaders_log_start_go() -> None:
-    log, _ = await new_log(LogConfig(segment_bytes=100, retention_ms=None))
-    for _ in range(4):
-        await append(log)
-    await log.flush()
-    await settle()
-    log.advance_log_start_offset(3)
-    with pytest.raises(OffsetOutOfRange):
-        log.read(2, 100, 4)
-    assert await log.delete_old_segments(0, high_watermark=4) == 3
-
-
 # --- truncate ------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """A log against a plain list: whatever happens, what was flushed survives and what is there is a prefix."""
 
 import asyncio
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -155,8 +156,9 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule()
     def forget_first_segments(self) -> None:
         self.runner.run(self.log.flush())
-        self.log.advance_log_start_offset(self.batches[-1][0])
+        self.log.config = replace(CONFIG, retention_bytes=0)
         self.runner.run(self.log.delete_old_segments(0, self.end))
+        self.log.config = CONFIG
         self.start = self.log.log_start_offset
         self.batches = [found for found in self.batches if found[0] >= self.start]
 
