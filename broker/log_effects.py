@@ -92,7 +92,7 @@ class LogEffects:
             managed = self._log_manager.managed(item.key)
             if managed is None:
                 results.append(_refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE))
-            elif self._is_free(item.key, managed) and not managed.log.needs_roll(len(item.batch)):
+            elif self.is_settled(item.key, managed) and not managed.log.needs_roll(len(item.batch)):
                 results.append(_append_one(managed.log, item))
             else:
                 self._in_order(item.key, managed, partial(self._append_later, effect.context, managed, item))
@@ -115,7 +115,7 @@ class LogEffects:
             managed = self._log_manager.managed(item.key)
             if managed is None:
                 results.append((item.key, _GONE, 0, False))
-            elif self._is_free(item.key, managed) and not managed.log.needs_roll(len(item.records)):
+            elif self.is_settled(item.key, managed) and not managed.log.needs_roll(len(item.records)):
                 results.append(_append_fetched_one(managed.log, item))
             else:
                 self._in_order(item.key, managed, partial(self._append_fetched_later, managed, item))
@@ -147,7 +147,7 @@ class LogEffects:
         managed = self._log_manager.managed(effect.key)
         if managed is None:
             return
-        if self._is_free(effect.key, managed):
+        if self.is_settled(effect.key, managed):
             self._start_epoch(managed, effect)
         else:
             self._in_order(effect.key, managed, partial(self._start_epoch_later, managed, effect))
@@ -270,7 +270,8 @@ class LogEffects:
 
     # --- order -------------------------------------------------------------------------------------------
 
-    def _is_free(self, key: TopicPartition, managed: ManagedLog) -> bool:
+    def is_settled(self, key: TopicPartition, managed: ManagedLog) -> bool:
+        """Nothing that was issued for the log is under way or waits: where it ends is where it stays."""
         return key not in self._waiting and managed.serial.is_idle
 
     def _in_order(self, key: TopicPartition, managed: ManagedLog, step: Step) -> None:

@@ -171,6 +171,8 @@ class Partition:
                 f"epoch: {known} -> {registration}"
             )
         self.registration = registration
+        if known is None and registration.leader_recovery_state == RECOVERING:
+            self._told_high_watermark = -1  # what was read from a disk may be of the history before this one
         if known is None or registration.leader_epoch > known.leader_epoch:
             return self._take_role(registration, now_ms)
         leadership = self.leadership

@@ -275,11 +275,12 @@ class BrokerServer:
         managed = self._log_manager.managed(key)
         if managed is None or managed.log.failure is not None:
             return None
+        is_settled = self._logs.is_settled(key, managed)
         partition = self.core.partitions.get(key)
         if partition is None:
-            return Replica(managed.log, managed.serial.is_idle, -1, -1, managed.ceiling)
+            return Replica(managed.log, is_settled, -1, -1, managed.ceiling)
         told = partition.claimed_high_watermark
-        return Replica(managed.log, managed.serial.is_idle, partition.leader_epoch, told, managed.ceiling)
+        return Replica(managed.log, is_settled, partition.leader_epoch, told, managed.ceiling)
 
     # --- forwarding to the active controller ---------------------------------------------------------------
 

@@ -109,6 +109,25 @@ async def test_an_append_behind_a_cut_comes_after_it(place: Place) -> None:
     assert place.events[-1] == EpochStarted(KEY, 7, 6)
 
 
+async def test_a_log_whose_cut_was_ordered_is_not_settled(place: Place) -> None:
+    """R62: its end may not be told, also while the cut has not begun, or waits behind other work."""
+    managed = place.manager.managed(KEY)
+    assert managed is not None
+    for _ in range(2):
+        place.append(4)
+    assert place.effects.is_settled(KEY, managed)
+    rolled = place.manager.serial(KEY).run(place.log.roll)
+    place.effects.truncate(Truncate(KEY, 4))
+    told = []
+    while not place.events[-1:] == [Truncated(KEY)]:
+        told.append(place.effects.is_settled(KEY, managed))
+        await asyncio.sleep(0)
+    assert not any(told), told
+    await rolled
+    await settle()
+    assert place.effects.is_settled(KEY, managed)
+
+
 async def test_an_append_waits_for_housekeeping_of_its_log(place: Place) -> None:
     """Retention and rolls of the log manager change the files too."""
     place.append(2)

@@ -88,6 +88,23 @@ def test_an_unclean_election_ends_what_was_known_of_the_high_watermark() -> None
     assert scenario.partition.claimed_high_watermark == 10
 
 
+def test_what_was_stored_of_the_high_watermark_may_be_of_a_history_that_is_lost() -> None:
+    """R68, R10; found by a reader: whoever was elected uncleanly has crashed before it stored another one, and
+    nobody leads by now. The loss was told twice."""
+    recovering = replace(
+        registration(leader=None, isr=(), leader_epoch=5, partition_epoch=3), leader_recovery_state=RECOVERING
+    )
+    scenario = LonePartition(log=MemoryLog(10, 0), high_watermark=25)
+    scenario.register(recovering)
+    assert scenario.partition.claimed_high_watermark == 10
+    # who was there has heard of the present history
+    scenario = LonePartition(log=MemoryLog(10, 0))
+    scenario.register(replace(recovering, leader=2, isr=(2,), leader_epoch=4, partition_epoch=2))
+    scenario.partition.leader_answered(40, -1)
+    scenario.register(recovering)
+    assert scenario.partition.claimed_high_watermark == 40
+
+
 def test_an_equal_partition_epoch_is_news_of_nothing() -> None:
     """R44: the answer and the metadata record are one commit."""
     scenario = leader()
