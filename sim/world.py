@@ -472,6 +472,8 @@ class World:
 
 #: how a controller tells of its own bug, after which another one shall try (D7)
 _TOLD_BUGS = ("invariant broken", "committed record does not fit")
+#: who tells that a task or a callback has failed, of clients too, for which no entry point waits
+_OF_TASKS = "holdfast.tasks"
 
 
 class _Lines(logging.Handler):
@@ -488,8 +490,9 @@ class _Lines(logging.Handler):
         world.trace.add("log", text)
         if record.levelno >= logging.ERROR:
             world.errors.append(text)
-            if any(told in text for told in _TOLD_BUGS):
-                world.around.bugs.append((process, AssertionError(record.getMessage())))
+            failure = record.exc_info[1] if record.name == _OF_TASKS and record.exc_info else None
+            if failure is not None or any(told in text for told in _TOLD_BUGS):
+                world.around.bugs.append((process, failure or AssertionError(record.getMessage())))
 
 
 @contextmanager

@@ -33,12 +33,15 @@ class HighWatermarkMoves(Property):
     ) -> None:
         self._look(seen, view)
 
+    def ceiling_stored(self, seen: Observer, view: ReplicaView, ceiling: int) -> None:
+        self._look(seen, view)
+
     def _look(self, seen: Observer, view: ReplicaView) -> None:
         replica, row = view.replica, view.replica.registration
         leadership = _serving(view)
         if leadership is None or row is None or len(row.isr) < row.min_isr:
             return
-        end = replica.position
+        end = committed = replica.position
         if leadership.position != end:
             return  # what has become of its own log is on its way to it
         now_ms = _clock_ms(view.broker)
@@ -48,9 +51,12 @@ class HighWatermarkMoves(Property):
             # who may have kept up until its last look at all of them is waited for
             caught_up_ms = progress.last_caught_up_ms
             may_keep_up = caught_up_ms is not None and now_ms - caught_up_ms <= 2 * replica._lag_ms_max
-            if progress.replica_id in leadership.maximal_isr or may_keep_up:
+            if progress.replica_id in leadership.maximal_isr:
+                end = committed = progress.position
+            elif may_keep_up:
                 end = progress.position
-        if replica.high_watermark < end <= replica.ceiling.limit:
+        # it goes nowhere while what the ISR has is above its ceiling, whomever else it waits for
+        if replica.high_watermark < end and committed <= replica.ceiling.limit:
             story = f"{view.broker.name} of epoch {leadership.leader_epoch} is at {replica.high_watermark}"
             seen.broken(self, view.index, f"{story}, and could be at {end}: {row}")
 

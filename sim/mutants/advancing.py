@@ -33,6 +33,12 @@ EVERY_WRITE = Setting(faults={"kill_leader": 2, "hang_disk": 1}, shape={"every_w
 UNANSWERED = Setting(faults={"kill_leader": 4, "move_partition": 3}, shape={"producers": 5})
 #: how often a topic is flushed changes, to every write and back
 REFLUSHED = Setting(faults={"change_flush": 1}, shape={"more_acts": True}, gap_ms=300)
+#: much comes at once, and promises are stored slowly
+BURSTS = Setting(
+    faults={"cut_followers": 3, "cut_clients": 4, "slow_disk": 3, "isolate_leader": 2, "lull": 1},
+    shape={"partitions": 1, "send_gap_ms": 60},
+    gap_ms=600,
+)
 
 
 def _without_advancing(original: Any, roles: Any, *given: Any) -> Any:
@@ -56,6 +62,12 @@ def fetches_move_no_high_watermark(
 def granted_shrinks_move_no_high_watermark(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """Who need not be waited for any more is waited for until the next write (KAFKA-15021)."""
     _without_advancing(original, self, self, partition, now_ms)
+
+
+@mutant(Roles, "ceilings_stored", breaks="R52, R68", by="R52", setting=BURSTS)
+def raised_ceilings_move_no_high_watermark(original: Any, self: Any, event: Any, now_ms: int) -> None:
+    """What a ceiling has held back on its leader is committed with the next write, or at the next look."""
+    _without_advancing(original, self, self, event, now_ms)
 
 
 @mutant(Partition, "advance_high_watermark", breaks="F3, R50", by="F3", setting=OPEN)

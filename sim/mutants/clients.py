@@ -14,6 +14,7 @@ from client.fetcher_effects import ResetPolicy
 from client.outcomes import Outcome, Reaction
 from client.partition_fetch import PartitionFetch
 from client.partition_queue import PartitionQueue
+from client.producer import Producer
 from client.sender import Sender
 from protocol.errors import ErrorCode
 from sim.mutants.keeping import FLAPPING, RETRIES
@@ -291,3 +292,10 @@ def tells_of_every_trouble(
         part.error = ClientError(f"{part.topic_partition}: {code.name}", code)
         return
     original(self, part, code, now_ms, effects, log_start_offset)
+
+
+@mutant(Producer, "_answered", breaks="D9", by="OwnBug")
+def fails_behind_each_answer(original: Any, self: Any, effect: Any, answer: Any) -> None:
+    """A callback of the producer raises; what it was there for is done."""
+    original(self, effect, answer)
+    raise RuntimeError("what nobody awaits has failed")

@@ -57,6 +57,7 @@ def has(view: ReplicaView, follower: int, position: int, *, kept_up_ms: int | No
         ((1, 2), 5, 3, 9_000, 100, True),
         ((1,), 5, 5, None, 100, False),
         ((1, 2), 5, 0, None, 4, False),
+        ((1, 2), 5, 4, 500, 4, False),
     ],
     ids=[
         "all have it",
@@ -67,6 +68,7 @@ def has(view: ReplicaView, follower: int, position: int, *, kept_up_ms: int | No
         "who has kept up once is not",
         "below min ISR",
         "above the ceiling",
+        "above it, though less with who keeps up",
     ],
 )
 def test_a_high_watermark_is_as_high_as_it_may_be_r52(
@@ -80,6 +82,7 @@ def test_a_high_watermark_is_as_high_as_it_may_be_r52(
     assert broken(scene, lambda: scene.property.follower_fetched(scene.seen, view, progress)) is expected
     told = before(view)
     assert broken(scene, lambda: scene.property.replica_changed(scene.seen, view, told, ())) is expected
+    assert broken(scene, lambda: scene.property.ceiling_stored(scene.seen, view, ceiling)) is expected
 
 
 def test_a_leader_that_has_not_heard_of_its_own_append_yet_is_not_late_r52() -> None:

@@ -89,7 +89,7 @@ def test_an_unclean_election_ends_what_was_known_of_the_high_watermark() -> None
 
 
 def test_what_was_stored_of_the_high_watermark_may_be_of_a_history_that_is_lost() -> None:
-    """R68, R10; found by a reader: whoever was elected uncleanly has crashed before it stored another one, and
+    """R68, R10; found by a reader: whoever was elected uncleanly crashed before it stored another one, and
     nobody leads by now. The loss was told twice."""
     recovering = replace(
         registration(leader=None, isr=(), leader_epoch=5, partition_epoch=3), leader_recovery_state=RECOVERING
