@@ -37,11 +37,19 @@ class Wish(NamedTuple):
 
 
 def ways_out(world: World) -> Iterator[Wish]:
-    """Where the strategy is to wait for an operator, one comes by and takes it away: else nobody may lead."""
+    """Where the strategy is to wait for an operator, one comes by and takes it away: else nobody may lead. So
+    does one where no logs are compared and nobody is in sync, eligible or known to have led last: he was
+    unregistered (Q9), or the partition had no leader when ELR was switched on (B9)."""
     for topic in world.topics:
         if _image(world).topic_config(topic.name, _STRATEGY) == "None":
             act = admin.set_config(Resource.topic(topic.name), _STRATEGY, None)
             yield _done(world, f"wait for nobody: {topic.name}", act)
+    for place, row in world.partitions() if world.shape.over_budget else ():
+        has_nobody = not row.isr and not row.elr and row.last_known_leader is None
+        if row.leader is None and has_nobody and not world.shape.recovery_manager:
+            partition = TopicPartition(*partition_at(place))
+            act = admin.elect(ElectionKind.UNCLEAN, partition)
+            yield _done(world, f"let anybody lead {partition}", act)
 
 
 def wishes(world: World) -> Iterator[Wish]:
