@@ -8,6 +8,7 @@ write: nothing else shows it, but whoever writes has waited.
 from collections.abc import Sequence
 
 from broker.leadership import Leadership
+from broker.partition import Partition
 from broker.replica_progress import ReplicaProgress
 from metadata.image import MetadataImage
 from sim.checkers.batches import BatchMark
@@ -111,23 +112,87 @@ class FollowersAreLetIn(Property):
     def follower_fetched(self, seen: Observer, view: ReplicaView, progress: ReplicaProgress) -> None:
         leadership, replica, node = _serving(view), view.replica, view.broker.node
         key = view.index, view.process.name, progress.replica_id
-        if leadership is None or leadership.start_offset is None or node is None:
+        if leadership is None or node is None:
             return
-        place = replica.key.topic_id, replica.key.partition_index
-        is_complete = progress.position >= max(
-            replica.high_watermark, leadership.start_offset, replica.position
-        )
-        is_left_out = (
-            is_complete
-            and leadership.proposal is None
-            and progress.replica_id not in leadership.maximal_isr
-            and _may_join(node.core.image, progress, place)
-        )
-        if not is_left_out:
+        if not _is_left_out(replica, leadership, progress, node.core.image):
             self._outside.pop(key, None)
         elif self._outside.setdefault(key, seen.world.loop.now_ns) < seen.world.loop.now_ns:
             story = f"{view.broker.name} does not propose b{progress.replica_id}, which has all"
             seen.broken(self, view.index, f"{story}: {replica.registration}")
+
+
+class CompleteAreProposed(Property):
+    """R50: a follower that has all is proposed in the very step in which nothing stands in its way any more:
+    its broker is unfenced, or a newer registration has closed another proposal."""
+
+    name = "R50 CompleteAreProposed"
+
+    def __init__(self) -> None:
+        #: {process: the metadata that it had when it was looked at last}
+        self._images: dict[str, MetadataImage] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        row, former = view.registration, before.registration
+        is_same = view.leadership is not None and view.leadership is before.leadership
+        if (
+            is_same
+            and row is not None
+            and former is not None
+            and row.partition_epoch > former.partition_epoch
+        ):
+            self._look(seen, view, None, f"{former} -> {row}")
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        core, name = broker.node.core, broker.process.name
+        image, former = core.image, self._images.get(name)
+        if former is image:
+            return
+        self._images[name] = image
+        if former is None or former.brokers is image.brokers:
+            return
+        changed = [one for one, row in image.brokers.items() if former.brokers.get(one) is not row]
+        for key in core.partitions if changed else ():
+            index = seen.place(*key)
+            view = None if index is None else seen.replicas.get(index, {}).get(broker.node_id)
+            if view is None or view.replica.leadership is None:
+                continue
+            new = [one for one in changed if _is_new(former, image, one, (key.topic_id, key.partition_index))]
+            self._look(seen, view, new, f"unfenced now: {view.replica.registration}")
+
+    def _look(self, seen: Observer, view: ReplicaView, members: Sequence[int] | None, why: str) -> None:
+        """At these followers, or at all."""
+        leadership, node = _serving(view), view.broker.node
+        if leadership is None or node is None:
+            return
+        for member, progress in leadership.progress.items():
+            is_asked = members is None or member in members
+            if is_asked and _is_left_out(view.replica, leadership, progress, node.core.image):
+                story = f"{view.broker.name} does not propose b{member}, which has all"
+                seen.broken(self, view.index, f"{story}, {why}")
+
+
+def _is_new(former: MetadataImage, image: MetadataImage, broker_id: int, key: tuple[bytes, int]) -> bool:
+    """It may lead, and might not before, or was another process."""
+    was = former.brokers.get(broker_id)
+    is_other = was is None or was.broker_epoch != image.brokers[broker_id].broker_epoch
+    return may_lead(image, broker_id, key) and (is_other or not may_lead(former, broker_id, key))
+
+
+def _is_left_out(
+    replica: Partition, leadership: Leadership, progress: ReplicaProgress, image: MetadataImage
+) -> bool:
+    """A follower has all that its leader has and may join, and nobody is proposed."""
+    assert leadership.start_offset is not None
+    needed = max(replica.high_watermark, leadership.start_offset, replica.position)
+    return (
+        progress.position >= needed
+        and leadership.proposal is None
+        and progress.replica_id not in leadership.maximal_isr
+        and _may_join(image, progress, (replica.key.topic_id, replica.key.partition_index))
+    )
 
 
 def _serving(view: ReplicaView) -> Leadership | None:

@@ -1,4 +1,5 @@
-"""Properties of requests that wait in a broker: for news that are there, or for longer than they asked to.
+"""Properties of requests that wait in a broker: for news that are there, or for longer than they asked to;
+and how many they are.
 
 Owns what no loss and no later moment shows: whoever is not answered asks again, and only time is lost.
 """
@@ -92,6 +93,36 @@ class WaitsEnd(Property):
             seen.broken(
                 self, None, f"{broker.name} lets a request wait that was due {now_ms - due_ms} ms ago"
             )
+
+
+class WaitingIsCounted(Property):
+    """A-18: as many requests count as waiting as wait. One that is counted for ever takes the place of one
+    that may wait, until the broker takes no more."""
+
+    name = "A-18 WaitingIsCounted"
+
+    def __init__(self) -> None:
+        #: {process: when it was looked at last, virtual ns}; what is counted wrongly stays so
+        self._looked: dict[str, int] = {}
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        now_ns, name = seen.world.loop.now_ns, broker.process.name
+        if now_ns < self._looked.get(name, 0):
+            return
+        self._looked[name] = now_ns + _LOOK_MS * 1_000_000
+        produces, fetches = broker.node.core.produce_path, broker.node.core.fetch_path._purgatory
+        for what, purgatory in (("commits", produces._replicating), ("flushes", produces._flushing)):
+            rows = (row for queue in purgatory._queues.values() for row in queue if not row.is_decided)
+            self._compare(
+                seen, broker, f"writes for {what}", len({id(row.delayed) for row in rows}), purgatory.size
+            )
+        waiting = {id(delayed) for delayeds in fetches._by_key.values() for delayed in delayeds}
+        self._compare(seen, broker, "fetches", len(waiting), fetches.size)
+
+    def _compare(self, seen: Observer, broker: SimBroker, what: str, there: int, counted: int) -> None:
+        if there != counted:
+            seen.broken(self, None, f"{broker.name} counts {counted} {what}, {there} wait")
 
 
 def _due(core: Broker) -> list[int]:

@@ -29,6 +29,12 @@ OPEN = Setting(
 MOVING = Setting(faults={"move_partition": 5, "kill_broker": 1, "isolate_broker": 1}, gap_ms=500)
 #: p3 sends with acks=1, and every write is flushed
 EVERY_WRITE = Setting(faults={"kill_leader": 2, "hang_disk": 1}, shape={"every_write": True})
+#: brokers are fenced and come back, and there is little load
+QUIET = Setting(
+    faults={"restart_broker": 4, "kill_broker": 4, "mute_controllers": 4, "cut_controllers": 4},
+    shape={"partitions": 8, "send_gap_ms": 1_500, "producers_alike": True},
+    gap_ms=600,
+)
 #: p4 waits for no answer, and leaders change
 UNANSWERED = Setting(faults={"kill_leader": 4, "move_partition": 3}, shape={"producers": 5})
 #: how often a topic is flushed changes, to every write and back
@@ -164,3 +170,25 @@ def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, stat
 def refusals_of_acks_zero_are_for_nobody(original: Any, context: Any) -> Any:
     """A write with acks=0 that is refused ends like one that was taken."""
     return Drop(context.reply_to)
+
+
+def _without_looking(original: Any, *given: Any) -> None:
+    retry_expand = Partition.retry_expand
+    Partition.retry_expand = lambda self, now_ms: None  # type: ignore[method-assign]
+    try:
+        original(*given)
+    finally:
+        Partition.retry_expand = retry_expand  # type: ignore[method-assign]
+
+
+@mutant(Roles, "_brokers_changed", breaks="R50", by="R50", setting=QUIET)
+def unfenced_wait_for_the_next_look(original: Any, self: Any, broker_ids: Any, now_ms: int) -> None:
+    """A follower that was complete when its broker was unfenced is let in at the next look (15 s), or with
+    the next write."""
+    _without_looking(original, self, broker_ids, now_ms)
+
+
+@mutant(Roles, "_leader_updated", breaks="R50", by="R50", setting=QUIET)
+def one_joiner_a_look(original: Any, self: Any, partition: Any, now_ms: int) -> None:
+    """Who could not be proposed since another proposal was open waits for the next look, or write."""
+    _without_looking(original, self, partition, now_ms)

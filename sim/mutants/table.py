@@ -8,6 +8,7 @@ from sim.mutants import (
     answering,
     clients,
     control,
+    counting,
     intruding,
     keeping,
     moving,
@@ -42,6 +43,7 @@ _MODULES = (
     omitting,
     upkeep,
     intruding,
+    counting,
 )
 #: {part: title}, in the order of the page
 PARTS = dict(
@@ -64,6 +66,7 @@ PARTS = dict(
             "Controllers and voters: what is left out, and what is said and not done",
             "Upkeep: open proposals, what is remembered, producer ids, fetch sessions",
             "What no correct peer asks for",
+            "What is counted and never taken off",
         ),
         strict=True,
     )

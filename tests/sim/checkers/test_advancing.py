@@ -174,3 +174,51 @@ def test_who_has_lost_its_log_dir_is_not_let_in_r50() -> None:
             scene.world.loop.now_ns += 1_000_000
 
     assert not broken(scene, look)
+
+
+@pytest.mark.parametrize(
+    ("position", "proposal", "is_news", "expected"),
+    [(5, None, True, True), (4, None, True, False), (5, object(), True, False), (5, None, False, False)],
+    ids=["has all", "lacks one", "another is proposed", "nothing has been answered"],
+)
+def test_who_has_all_is_proposed_once_another_proposal_is_closed_r50(
+    position: int, proposal: Any, is_news: bool, expected: bool
+) -> None:
+    scene = Scene(advancing.CompleteAreProposed())
+    view = leader(scene)
+    has(view, 2, 5)
+    has(view, 3, position)
+    assert view.leadership is not None
+    view.leadership.proposal = proposal
+    told = before(view, registration=row(partition_epoch=19 if is_news else 20))
+    assert broken(scene, lambda: scene.property.replica_changed(scene.seen, view, told, ())) is expected
+
+
+@pytest.mark.parametrize(
+    ("position", "fenced", "registered", "expected"),
+    [
+        (5, ((3,), ()), 3, True),
+        (5, ((3,), (3,)), 3, False),
+        (5, ((), ()), 3, False),
+        (4, ((3,), ()), 3, False),
+        (5, ((), ()), 2, True),
+    ],
+    ids=["it is unfenced", "it stays fenced", "it was before", "it lacks one", "it has registered anew"],
+)
+def test_who_has_all_is_proposed_once_it_is_unfenced_r50(
+    position: int, fenced: tuple[tuple[int, ...], tuple[int, ...]], registered: int, expected: bool
+) -> None:
+    one: Property = advancing.CompleteAreProposed()
+    scene = Scene(one)
+    view = leader(scene)
+    has(view, 2, 5)
+    has(view, 3, position)
+    node: Any = view.broker.node
+    node.core.partitions = {view.replica.key: view.replica}
+    was, now = fenced
+    node.core.image = image(was, row=row(), epochs={3: registered})
+    one.broker_called(scene.seen, view.broker)
+    known = image(now, row=row())
+    is_same = (was, registered) == (now, 3)
+    node.core.image = replace(known, brokers=node.core.image.brokers) if is_same else known
+    assert broken(scene, lambda: one.broker_called(scene.seen, view.broker)) is expected

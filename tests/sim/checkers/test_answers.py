@@ -1,17 +1,23 @@
 """Properties of answers and of requests that wait: a history that breaks each, and the one beside it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.fetch_path import FetchPath
-from broker.producer_ids import EPOCH_MAX
+from broker.partition import TopicPartition
+from broker.producer_ids import EPOCH_MAX, ProducerIds
 from broker.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.producer_ids import (
+    AllocateProducerIdsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from sim.checkers import answers, waiting
 from sim.checkers.views import Property, ReplicaView
 from sim.nodes import State
@@ -83,6 +89,20 @@ def test_no_producer_is_given_what_another_has_d12(
             scene.property.producer_id_given(scene.seen, two, asked, granted(*given))
 
     assert is_broken(answers.ProducerIdsAreGivenOnce(), tell) is expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(1000, False), (1001, True)])
+def test_no_broker_has_ids_that_were_not_given_away_d12(end: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        scene.set_image(replace(scene.seen.image, next_producer_id=1000))
+        ids = ProducerIds()
+        ids.allocated(AllocateProducerIdsResponse(ErrorCode.NONE, None, end - 500, 500))
+        broker = view_of(scene, 1).broker
+        core = SimpleNamespace(_link=SimpleNamespace(_producer_ids=ids))
+        broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+        scene.property.broker_called(scene.seen, broker)
+
+    assert is_broken(answers.IdsAreOfABlock(), tell) is expected
 
 
 def granted(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
@@ -274,3 +294,30 @@ def test_a_write_that_is_durable_is_acknowledged_d6(
             scene.property.broker_called(scene.seen, view.broker)
 
     assert is_broken(waiting.DurableWritesAreAcknowledged(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("writes", "fetches", "expected"),
+    [(1, 1, False), (2, 1, True), (0, 1, True), (1, 2, True)],
+    ids=["all", "a write too many", "a write too few", "a fetch too many"],
+)
+def test_as_many_requests_count_as_waiting_as_wait_a18(writes: int, fetches: int, expected: bool) -> None:
+    """A write that waits for two partitions, and has heard of a third, is one; so is a fetch of two."""
+
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES))
+        path, keys = with_core(view), [TopicPartition(TOPIC_ID, index) for index in range(3)]
+        path._purgatory.add(DelayedFetch(None, fetch(2), tuple(keys[:2])), 5_000)
+        flushing: ProducePurgatory[Any] = ProducePurgatory(10)
+        replicating: ProducePurgatory[Any] = ProducePurgatory(10)
+        delayed: DelayedProduce[Any] = DelayedProduce(None, [None] * 3)
+        for index, key in enumerate(keys):
+            delayed.wait_for(WaitingRow(delayed, index, key, 2, 3, 5, 5))
+        replicating.add(delayed, 5_000)
+        delayed.waiting[0].decide()
+        replicating.size, path._purgatory.size = writes, fetches
+        node: Any = view.broker.node
+        node.core.produce_path = SimpleNamespace(_replicating=replicating, _flushing=flushing)
+        scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting.WaitingIsCounted(), tell) is expected

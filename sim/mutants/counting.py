@@ -1,0 +1,34 @@
+"""Mutants of what is counted and never taken off: nothing is lost by them, but one day nobody is served any
+more.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from broker.producer_ids import ProducerIds
+from broker.purgatory import ProducePurgatory
+from protocol.errors import ErrorCode
+from sim.mutants.mutant import Setting, mutant
+
+#: followers are cut off and come back while there is load
+CUT_OFF = Setting(
+    faults={"cut_followers": 4, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 2, "hang_disk": 1},
+    gap_ms=500,
+)
+
+
+@mutant(ProducePurgatory, "finish", breaks="A-18, F5", by="A-18", setting=CUT_OFF)
+def writes_stay_counted(original: Any, self: Any, delayed: Any) -> None:
+    """A write that has waited counts as one that waits for ever: after 20 000 the broker takes no more."""
+    original(self, delayed)
+    self.size += 1
+
+
+@mutant(ProducerIds, "allocated", breaks="D12", by="D12")
+def blocks_of_ids_overlap(original: Any, self: Any, response: Any) -> Any:
+    """The end of a block of ids is inclusive: its last id is the first one of another broker's."""
+    if response.error_code == ErrorCode.NONE:
+        response = replace(response, producer_id_length=response.producer_id_length + 1)
+    return original(self, response)
