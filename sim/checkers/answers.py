@@ -1,5 +1,5 @@
-"""Properties of answers that no other property hears: to producers with acks=1 or without an id, and to
-questions about offsets, which the load of a run never asks.
+"""Properties of answers that no other property hears: to producers with acks=1 or without an id, to consumers
+for which there is something, and to questions about offsets, which the load of a run never asks.
 
 Owns the questions too: a leader is asked between two of its steps, which changes nothing of it.
 """
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from broker.broker import Broker
-from broker.events import AnswerOffsets, Respond
+from broker.events import AnswerFetch, AnswerOffsets, Respond
 from broker.partition import TopicPartition
 from broker.producer_ids import EPOCH_MAX
 from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -93,6 +94,21 @@ class IdsAreOfABlock(Property):
         end, given = broker.node.core._link._producer_ids._end, seen.image.next_producer_id
         if end > given:
             seen.broken(self, None, f"{broker.name} has ids up to {end}, given away are those up to {given}")
+
+
+class ReadersGetWhatThereIs(Property):
+    """R55: a consumer for which there is something gets a whole batch, were it larger than it has asked for,
+    or hears why not: else it would ask for the same again for ever."""
+
+    name = "R55 ReadersGetWhatThereIs"
+
+    def consumer_answered(
+        self, seen: Observer, broker: SimBroker, asked: AnswerFetch, told: FetchResponse
+    ) -> None:
+        is_anything = asked.max_bytes > 0 and any(row.max_bytes for row in asked.rows)
+        if is_anything and not any(len(row.records) or row.error_code for row in told.partitions):
+            wanted = [(row.partition_index, row.fetch_offset, row.end_offset) for row in asked.rows]
+            seen.broken(self, None, f"{broker.name} gives nothing of (partition, from, below) {wanted}")
 
 
 class OffsetsAreTold(Property):

@@ -1,8 +1,11 @@
-"""What goes in and out of the cores of brokers and controllers, noted in passing.
+"""What goes in and out of the cores of brokers and controllers, noted in passing; and what a broker's shell
+makes of it.
 
 Owns the ears: they wrap a core's `handle`, hand on what it is given and gives, and change nothing.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker.broker import Broker
@@ -22,6 +25,7 @@ from broker.events import (
 )
 from broker.leadership import Leadership, Proposal
 from broker.partition import TopicPartition
+from broker.server import BrokerServer
 from controller.events import Note, RequestArrived, Resign
 from controller.events import Respond as ControllerResponds
 from controller.quorum_controller import QuorumController
@@ -52,6 +56,7 @@ from sim.checkers.elections import Elections, Waits
 from sim.checkers.marks import Marks
 from sim.checkers.passes import Passes
 from sim.checkers.recoveries import Recoveries
+from sim.checkers.turns import Turns
 from sim.checkers.views import About
 from storage.producer_state import KeptBatch
 
@@ -64,6 +69,14 @@ class Judged(NamedTuple):
     result: AppendResult
     #: (its epoch, its last batches), None when it was not known
     known: tuple[int, tuple[KeptBatch, ...]] | None
+
+
+class Late(NamedTuple):
+    """A write that was told to be late, though who tells leads as when it was appended."""
+
+    result: AppendResult
+    #: what was committed when that was told
+    high_watermark: int
 
 
 class Support(NamedTuple):
@@ -100,7 +113,10 @@ class Heard:
         "heartbeats",
         "is_called",
         "judged",
+        "late",
+        "missed_turns",
         "producer_ids",
+        "read",
         "refused",
         "rows",
         "support",
@@ -129,6 +145,12 @@ class Heard:
         self.fetched: list[tuple[FetchRequest, int]] = []
         #: answers to fetches
         self.rows: list[AnswerFetch] = []
+        #: answers to consumers, as they were decided and with what was read
+        self.read: list[tuple[AnswerFetch, FetchResponse]] = []
+        #: which rows of followers others were preferred to
+        self.missed_turns: list[str] = []
+        #: writes with acks=all that were told to be late
+        self.late: list[Late] = []
         #: what is wrong with the end of writes with acks=0
         self.dropped: list[str] = []
         #: why the core has given up by itself (D7)
@@ -157,6 +179,9 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
     unanswered: dict[object, Any] = {}
     #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
     appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]] = {}
+    #: requests with acks=all whose batches are appended, and not answered yet
+    replicating: dict[object, Any] = {}
+    turns = Turns()
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         heard.is_called = True
@@ -183,6 +208,7 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                 if type(effect.message) is ProduceResponse:
                     if effect.reply_to in waiting:
                         waiting.pop(effect.reply_to).append(effect.message)
+                        heard.late += _late(core, replicating.pop(effect.reply_to, None), effect.message)
                     elif effect.reply_to in unanswered:
                         heard.dropped.append(f"answers a write with acks=0: {effect.message}")
                 elif type(effect.message) is InitProducerIdResponse:
@@ -191,6 +217,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                         heard.producer_ids.append((asked_id, effect.message))
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
+                if effect.session is not None:
+                    heard.missed_turns += turns.missed(effect)
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
             elif type(effect) is Drop:
@@ -199,6 +227,8 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
                 context: Any = effect.context
                 if context.acks == 0:
                     unanswered[context.reply_to] = context
+                elif context.acks == -1:
+                    replicating[context.reply_to] = context
                 headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
                 if headers:
                     appending[id(effect.context)] = effect.context, headers
@@ -207,6 +237,44 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
         return effects
 
     core.handle = listen  # type: ignore[method-assign]
+
+
+def listen_to_shell(server: BrokerServer, heard: Heard) -> None:
+    """Note what a broker answers to consumers."""
+    answer_fetch = server._carry_out[AnswerFetch]
+
+    def answer(effect: AnswerFetch) -> None:
+        if effect.session is None:
+            ear = _Ear(effect.reply_to, lambda message: heard.read.append((effect, message)))
+            answer_fetch(replace(effect, reply_to=ear))
+        else:
+            answer_fetch(effect)
+
+    server._carry_out[AnswerFetch] = answer
+
+
+class _Ear:
+    """Stands in for whom an answer is for, notes it, and hands it on."""
+
+    def __init__(self, exchange: Any, note: Callable[[Any], object]) -> None:
+        self._exchange = exchange
+        self._note = note
+
+    def respond(self, message: Any) -> None:
+        self._note(message)
+        self._exchange.respond(message)
+
+
+def _late(core: Broker, context: Any, response: ProduceResponse) -> list[Late]:
+    """Rows that are told to be late by who leads still, and how far it has come by then."""
+    found = []
+    for result in () if context is None else context.results:
+        row = response.partitions[context.index_of[result.key]]
+        replica = core.partitions.get(result.key)
+        if row.error_code == ErrorCode.REQUEST_TIMED_OUT and replica is not None:
+            if replica.leads_in(result.leader_epoch):
+                found.append(Late(result, replica.high_watermark))
+    return found
 
 
 def _wrongly_dropped(effect: Drop, context: Any) -> list[str]:

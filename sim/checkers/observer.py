@@ -18,7 +18,13 @@ from protocol.messages.broker_registration import BrokerRegistrationRequest
 from runtime.api import DiskError
 from sim.checkers.bands import Evidence, excuse
 from sim.checkers.batches import BatchMark, History
-from sim.checkers.listening import Heard, listen_to_broker, listen_to_controller, listen_to_voter
+from sim.checkers.listening import (
+    Heard,
+    listen_to_broker,
+    listen_to_controller,
+    listen_to_shell,
+    listen_to_voter,
+)
 from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, has_ended_cleanly
 from sim.checkers.quorum_log import QuorumLog
@@ -65,6 +71,9 @@ class Observer:
         self._on_write_refused = hooks("write_refused")
         self._on_dropped = hooks("write_dropped")
         self._on_shown = hooks("shown")
+        self._on_late = hooks("told_late")
+        self._on_read = hooks("consumer_answered")
+        self._on_missed = hooks("turn_missed")
         self._on_ends = hooks("broker_ends")
         self._on_controller_ends = hooks("controller_ends")
         self._on_stepped = hooks("broker_stepped")
@@ -190,6 +199,7 @@ class Observer:
         core = node.core
         if "handle" not in vars(core):
             listen_to_broker(core, heard)
+            listen_to_shell(node.server, heard)
         heard.is_called = False
         if core.counts.metadata_violations:
             raise Violation(f"OwnBug {broker.name}: a committed record did not fit (D7)")
@@ -367,6 +377,20 @@ class Observer:
                 if read.log_end_offset < 0 and view is not None:
                     for hook in self._on_shown:
                         hook(self, view, read)
+        for asked, told in heard.read:
+            for hook in self._on_read:
+                hook(self, broker, asked, told)
+        heard.read.clear()
+        for why in heard.missed_turns:
+            for hook in self._on_missed:
+                hook(self, broker, why)
+        heard.missed_turns.clear()
+        for late in heard.late:
+            view = self._view(*late.result.key, broker)
+            if view is not None:
+                for hook in self._on_late:
+                    hook(self, view, late)
+        heard.late.clear()
         for acks, responses, hooks in (
             (-1, heard.acknowledged, self._on_acknowledged),
             (1, heard.acknowledged_by_leader, self._on_acknowledged_by_leader),

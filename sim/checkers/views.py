@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from broker.events import ReadRow
+from broker.events import AnswerFetch, ReadRow
 from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from broker.replica_progress import ReplicaProgress
@@ -19,6 +19,7 @@ from metadata.records import ELR_FEATURE, MetadataRecord
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.fetch import FetchResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from raft.member import Snapshot
 from sim.admin import Act
@@ -31,7 +32,7 @@ from sim.nodes import SimBroker, SimController, SimNode
 from storage.log import Log
 
 if TYPE_CHECKING:
-    from sim.checkers.listening import Judged, Support
+    from sim.checkers.listening import Judged, Late, Support
     from sim.checkers.observer import Observer
 
 #: Causes by which a broker counts as gone before its own record says so (R20, F26).
@@ -218,11 +219,22 @@ class Property:
         """The broker has told a producer that waits for an answer that its batch is not, or may not be, in
         the log."""
 
+    def told_late(self, seen: "Observer", view: ReplicaView, late: "Late") -> None:
+        """The broker has told a producer with acks=all that its batch was not committed in time."""
+
     def write_dropped(self, seen: "Observer", broker: SimBroker, why: str) -> None:
         """A broker has ended a write with acks=0 as it should not."""
 
     def shown(self, seen: "Observer", view: ReplicaView, row: ReadRow) -> None:
         """The broker answers a consumer's fetch."""
+
+    def consumer_answered(
+        self, seen: "Observer", broker: SimBroker, asked: AnswerFetch, told: FetchResponse
+    ) -> None:
+        """A broker has answered a consumer's fetch, with what it has read by then."""
+
+    def turn_missed(self, seen: "Observer", broker: SimBroker, why: str) -> None:
+        """Rows of a follower have waited at a leader while others were answered again and again."""
 
     def broker_ends(self, seen: "Observer", broker: SimBroker) -> None:
         """Its process is about to end, by itself or not."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from broker.broker import Broker
 from broker.partition import TopicPartition
 from sim.checkers.batches import BatchMark
+from sim.checkers.listening import Late
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
 from sim.nodes import SimBroker, State
@@ -123,6 +124,19 @@ class WaitingIsCounted(Property):
     def _compare(self, seen: Observer, broker: SimBroker, what: str, there: int, counted: int) -> None:
         if there != counted:
             seen.broken(self, None, f"{broker.name} counts {counted} {what}, {there} wait")
+
+
+class CommittedIsNotLate(Property):
+    """A-18: no write is told to be late that its leader has committed by then, whatever has become of others
+    of the same request."""
+
+    name = "A-18 CommittedIsNotLate"
+
+    def told_late(self, seen: Observer, view: ReplicaView, late: Late) -> None:
+        result = late.result
+        if 0 < result.end_offset <= late.high_watermark:
+            story = f"{view.broker.name} tells that what ends at {result.end_offset} is late"
+            seen.broken(self, view.index, f"{story}, and has committed up to {late.high_watermark}")
 
 
 def _due(core: Broker) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 from broker import produce_path
 from broker.fetch_path import FetchPath
 from broker.fetch_session import FollowerSessions
+from broker.produce_path import ProducePath
 from broker.server import BrokerServer
 from controller.cluster_control import ClusterControl
 from controller.server import ControllerServer
@@ -24,6 +25,19 @@ ELECTIONS = Setting(
 FAILOVERS = Setting(
     faults={"kill_broker": 4, "kill_leader": 3, "power_broker": 2, "kill_active": 6, "isolate_active": 2},
     seconds=25,
+)
+#: followers are cut off and come back while there is load
+CUT_OFF = Setting(
+    faults={"cut_followers": 4, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 2, "hang_disk": 1},
+    gap_ms=500,
+)
+#: readers that seek, with fetches of all sizes
+WANDERING = Setting(faults={"kill_leader": 1}, shape={"wanderers": 3}, gap_ms=3_000)
+#: a fetch brings a follower one batch, and there is much
+TRICKLE = Setting(
+    faults={"cut_followers": 2, "isolate_broker": 1},
+    shape={"small_fetches": True, "partitions": 4, "send_gap_ms": 40},
+    gap_ms=3_000,
 )
 #: controllers come back while each of them is asked alone
 ASKED_ALONE = Setting(
@@ -141,3 +155,29 @@ def new_controllers_check_no_sessions(original: Any, self: Any, image: Any, now_
     original(self, image, now_ms)
     self._sessions = {}
     self._next_check_ms = None
+
+
+@mutant(ProducePath, "expire", breaks="A-18, F5", by="A-18", setting=CUT_OFF)
+def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
+    """When one row of a request is late, those that had been acknowledged are told to be late, too."""
+    effects: list[Any] = []
+    for purgatory in (self._replicating, self._flushing):
+        for row in purgatory.expire(now_ms):
+            for one in row.delayed.waiting:
+                row.delayed.rows[one.index] = self._refused(one.key, ErrorCode.REQUEST_TIMED_OUT, "late")
+            self._decided(purgatory, row, effects)
+    return effects
+
+
+@mutant(BrokerServer, "_read", breaks="R55", by="R55", setting=WANDERING)
+def large_batches_are_never_read(original: Any, self: Any, row: Any, left: int, *, is_first: bool) -> Any:
+    """A consumer whose fetches are smaller than the next batch gets nothing, for ever."""
+    is_follower = row.log_end_offset >= 0
+    return original(self, row, left, is_first=is_first and is_follower)
+
+
+@mutant(FetchPath, "_answer_session", breaks="R80", by="R80", setting=TRICKLE)
+def rows_in_order_of_partitions(original: Any, self: Any, session: Any, now_ms: int) -> Any:
+    """What has no room in an answer comes behind what is due again by then: the last partition starves."""
+    session.due_rows = dict(sorted(session.due_rows.items()))
+    return original(self, session, now_ms)

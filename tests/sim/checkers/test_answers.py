@@ -7,21 +7,30 @@ from typing import Any
 
 import pytest
 
+from broker.events import AnswerFetch, AppendResult, ReadRow
 from broker.fetch_path import FetchPath
 from broker.partition import TopicPartition
 from broker.producer_ids import EPOCH_MAX, ProducerIds
 from broker.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
+from protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
 from protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from sim.checkers import answers, waiting
+from sim.checkers.listening import Heard, Late, listen_to_broker, listen_to_shell
 from sim.checkers.views import Property, ReplicaView
 from sim.nodes import State
 from tests.sim.checkers.histories import TOPIC_ID, Scene, before, follows, leads, mark, view_of
+from tests.unit.broker.core_harness import KEY, CoreHarness, batch, partition
 
 BATCHES = [mark(0, 4), mark(1, 4), mark(2, 5)]
 
@@ -89,6 +98,40 @@ def test_no_producer_is_given_what_another_has_d12(
             scene.property.producer_id_given(scene.seen, two, asked, granted(*given))
 
     assert is_broken(answers.ProducerIdsAreGivenOnce(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "got", "code", "expected"),
+    [
+        (10, 100, b"", 0, True),
+        (10, 100, b"all", 0, False),
+        (0, 100, b"", 0, False),
+        (10, 0, b"", 0, False),
+        (10, 100, b"", ErrorCode.KAFKA_STORAGE_ERROR, False),
+    ],
+    ids=["nothing", "something", "there is nothing", "nothing is wanted", "it cannot be read"],
+)
+def test_a_consumer_gets_what_there_is_r55(
+    wanted: int, room: int, got: bytes, code: int, expected: bool
+) -> None:
+    """As the ear of the shell hears it, which hands all of it on."""
+
+    def tell(scene: Scene) -> None:
+        given: list[FetchResponse] = []
+        row = FetchPartitionResponse(TOPIC_ID, 0, code, 3, 0, -1, None, 1, 5, memoryview(got))
+        response = FetchResponse(0, None, (row,))
+        shell: Any = SimpleNamespace(
+            _carry_out={AnswerFetch: lambda effect: effect.reply_to.respond(response)}
+        )
+        heard = Heard()
+        listen_to_shell(shell, heard)
+        decided = ReadRow(TOPIC_ID, 0, 0, 3, 0, -1, None, 1, 5, 2, 3, wanted)
+        shell._carry_out[AnswerFetch](AnswerFetch(SimpleNamespace(respond=given.append), (decided,), room))
+        assert given == [response]
+        ((asked, told),) = heard.read
+        scene.property.consumer_answered(scene.seen, view_of(scene, 1).broker, asked, told)
+
+    assert is_broken(answers.ReadersGetWhatThereIs(), tell) is expected
 
 
 @pytest.mark.parametrize(("end", "expected"), [(1000, False), (1001, True)])
@@ -321,3 +364,32 @@ def test_as_many_requests_count_as_waiting_as_wait_a18(writes: int, fetches: int
         scene.property.broker_called(scene.seen, view.broker)
 
     assert is_broken(waiting.WaitingIsCounted(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [(2, False), (3, True), (9, True)],
+    ids=["it is late", "it is not", "long since"],
+)
+def test_what_has_committed_is_not_late_a18(committed: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES))
+        late = Late(AppendResult(view.replica.key, 5, 2, 3, 100), committed)
+        scene.property.told_late(scene.seen, view, late)
+
+    assert is_broken(waiting.CommittedIsNotLate(), tell) is expected
+
+
+@pytest.mark.parametrize("timeout_ms", [1_000, 5_000])
+def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> None:
+    harness = CoreHarness().join(partition(1))
+    heard = Heard()
+    listen_to_broker(harness.core, heard)
+    written = harness.produce(batch(), timeout_ms=timeout_ms)
+    harness.tick(2_000)
+    if timeout_ms > 2_000:
+        assert heard.late == []
+        return
+    assert harness.row(written)[0] == "REQUEST_TIMED_OUT"
+    ((result, high_watermark),) = heard.late
+    assert (result.key, result.end_offset, high_watermark) == (KEY, 1, 0)
