@@ -133,7 +133,8 @@ def move(partition: TopicPartition, replicas: Sequence[int] | None) -> Act:
     def is_done(row: PartitionRegistration) -> bool:
         if replicas is None:
             return not row.adding_replicas and not row.removing_replicas
-        return {*row.replicas} - {*row.removing_replicas} == {*replicas}
+        # in that order: the first one is preferred
+        return [one for one in row.replicas if one not in row.removing_replicas] == [*replicas]
 
     return Act(run, _of(partition, is_done))
 

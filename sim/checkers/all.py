@@ -145,6 +145,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     advancing.CompleteAreProposed,
     operators.DoneIsCommitted,
     operators.RefusalsAreDue,
+    operators.OnlyTheNamedAreElected,
     intrusions.IntrudersAreRefused,
     alone.WhoAnswersKnows,
     # behind those that they contain: a property by name says more

@@ -26,6 +26,7 @@ from broker.events import (
 from broker.leadership import Leadership, Proposal
 from broker.partition import TopicPartition
 from broker.server import BrokerServer
+from controller.decisions import DecisionEntry
 from controller.events import Note, RequestArrived, Resign
 from controller.events import Respond as ControllerResponds
 from controller.quorum_controller import QuorumController
@@ -108,6 +109,7 @@ class Heard:
         "cuts",
         "differs",
         "dropped",
+        "elections",
         "fetched",
         "handled",
         "heartbeats",
@@ -162,6 +164,8 @@ class Heard:
         #: moves and elections that operators have asked for, answered without waiting for any commit, and the
         #: image that they were judged by
         self.refused: list[tuple[Any, Any, MetadataImage]] = []
+        #: elections that operators have asked for, and what the active controller has decided by that
+        self.elections: list[tuple[ElectLeadersRequest, list[DecisionEntry]]] = []
         #: votes and pre-votes that a voter has granted
         self.support: list[Support] = []
         #: where a controller or a voter does what a second opinion would not have done
@@ -342,6 +346,9 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
             elif type(event.message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
                 answers = [one for one in effects if type(one) is ControllerResponds]
                 heard.refused += [(event.message, one.message, before) for one in answers]
+            if type(event.message) is ElectLeadersRequest:
+                made = [one for one in core.decisions if one.offset >= before.offset]
+                heard.elections.append((event.message, made))
         marks.controller_said(effects)
         for effect in effects:
             if type(effect) is Resign:

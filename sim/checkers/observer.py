@@ -95,6 +95,7 @@ class Observer:
         }
         self._on_differing = hooks("controller_differs")
         self._on_refused = hooks("operators_refused")
+        self._on_elections = hooks("elections_asked_for")
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_support = hooks("support_given")
@@ -469,6 +470,10 @@ class Observer:
             for hook in self._on_refused:
                 hook(self, *refused)
         heard.refused.clear()
+        for elections in heard.elections:
+            for hook in self._on_elections:
+                hook(self, *elections)
+        heard.elections.clear()
         for support in heard.support:
             for hook in self._on_support:
                 hook(self, node, support)

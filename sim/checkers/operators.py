@@ -1,9 +1,10 @@
 """Properties of what operators are told: what has succeeded was committed while it was asked for, and what is
-refused cannot be granted."""
+refused cannot be granted, and nothing else is done besides."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from controller.decisions import CauseKind, DecisionEntry
 from metadata.image import MetadataImage
 from metadata.partition import PartitionRegistration
 from protocol.errors import ErrorCode
@@ -13,6 +14,7 @@ from sim.admin import Act
 from sim.checkers.observer import Observer
 from sim.checkers.views import Property, may_lead
 
+_ASKED = (CauseKind.PREFERRED_ASKED, CauseKind.UNCLEAN_ASKED, CauseKind.DESIGNATED)
 _COMPARISONS = (ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED)
 
 
@@ -73,6 +75,25 @@ class RefusalsAreDue(Property):
     ) -> None:
         story = f"{name[0]}-{name[1]} is refused {what}, {ErrorCode(row.error_code).name}"
         seen.broken(self, None, f"{story} ({row.error_message}): {_partition(before, *name)}")
+
+
+class OnlyTheNamedAreElected(Property):
+    """R17: who asks for elections of some partitions changes no other: an unclean one loses records, and a
+    preferred one may be what somebody has just undone."""
+
+    name = "R17 OnlyTheNamedAreElected"
+
+    def elections_asked_for(
+        self, seen: Observer, request: ElectLeadersRequest, made: Sequence[DecisionEntry]
+    ) -> None:
+        if request.topic_partitions is None:
+            return
+        named = {(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions}
+        for one in made:
+            # comparisons of logs go on in the same step
+            if one.decision.cause.kind in _ASKED and (one.topic_name, one.partition_index) not in named:
+                story = f"{one.topic_name}-{one.partition_index} was changed as {one.decision.cause}"
+                seen.broken(self, None, f"{story}, asked for was {sorted(named)}")
 
 
 def _partition(image: MetadataImage, topic_name: str, index: int) -> PartitionRegistration | None:

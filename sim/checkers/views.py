@@ -12,13 +12,14 @@ from broker.events import AnswerFetch, ReadRow
 from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from broker.replica_progress import ReplicaProgress
-from controller.decisions import CauseKind, Decision
+from controller.decisions import CauseKind, Decision, DecisionEntry
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
 from metadata.records import ELR_FEATURE, MetadataRecord
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition import AlterPartitionRequest
 from protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from raft.member import Snapshot
@@ -316,6 +317,12 @@ class Property:
     def operators_refused(self, seen: "Observer", request: Any, response: Any, before: MetadataImage) -> None:
         """The active controller has answered a move or an election at once: nothing of it is granted.
         `before`: what it was judged by."""
+
+    def elections_asked_for(
+        self, seen: "Observer", request: ElectLeadersRequest, made: Sequence[DecisionEntry]
+    ) -> None:
+        """The active controller has taken in what operators want to be elected. `made`: what it has decided
+        by that."""
 
     def controller_warned(self, seen: "Observer", node: SimController, lines: Sequence[str]) -> None:
         """An active controller has told of elections that may lose records."""

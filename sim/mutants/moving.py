@@ -74,7 +74,18 @@ BY_HAND = Setting(
     gap_ms=300,
     seconds=20,
 )
+#: as BY_HAND, of one partition, and logs are not compared instead
+UNCLEAN_OF_ONE = Setting(
+    band="over-budget",
+    faults={"elect_unclean": 5, "crumble": 3, "kill_all_brokers": 3, "power_broker": 3},
+    shape={"recovery_manager": False},
+    seconds=25,
+)
 PREFERRED = Setting(faults={"elect_preferred": 8, "kill_leader": 5, "kill_broker": 3, "isolate_leader": 3})
+#: the partitions of a topic lose their preferred leaders together
+PREFERRED_OF_MANY = Setting(
+    faults={"elect_preferred": 6, "kill_leader": 4, "kill_broker": 2}, shape={"partitions": 6}, gap_ms=400
+)
 
 
 # --- reassignment ------------------------------------------------------------------------------------------
@@ -157,6 +168,12 @@ def redirects_from_merged_list(original: Any, partition: Any, target: Any) -> An
     """A second reassignment takes the merged list of the first for where the partition was."""
     merged = replace(partition, original_replicas=None)
     return original(merged, target)
+
+
+@mutant(reassignment, "_towards", breaks="R100", by="K20 L-10", setting=MOVES)
+def moves_sort_their_targets(original: Any, partition: Any, target: Any) -> Any:
+    """A moved partition has the replicas that were asked for in another order: another one is preferred."""
+    return original(partition, tuple(sorted(target)))
 
 
 def _begin(request: Any, draft: Any, replication: Any) -> Any:
@@ -357,3 +374,27 @@ def prefers_nobody_while_one_is_away(
     if partition.leader != partition.replicas[0] and len(partition.isr) < len(partition.replicas):
         return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "try again when all are in sync")
     return original(draft, topic, index, partition, replication)
+
+
+@mutant(leader_elections, "_elect_unclean", breaks="R17, R10", by="R17", setting=UNCLEAN_OF_ONE)
+def unclean_for_one_is_for_all(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """Who allows an unclean election of one partition allows it of all that have no leader."""
+    outcome = original(draft, topic, index, partition, replication)
+    if outcome is DONE:
+        for other, number, row in draft.image.leaderless_partitions():
+            original(draft, other, number, row, replication)
+    return outcome
+
+
+@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R17", setting=PREFERRED_OF_MANY)
+def preferred_for_one_is_for_its_topic(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """Who asks for the preferred leader of one partition gets that of all partitions of its topic."""
+    outcome = original(draft, topic, index, partition, replication)
+    for number, row in draft.image.topics[topic.topic_id].sorted_partitions():
+        if number != index:
+            original(draft, topic, number, row, replication)
+    return outcome

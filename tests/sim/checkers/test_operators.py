@@ -8,6 +8,9 @@ import pytest
 from immutables import Map
 
 from client.admin_configs import Resource
+from client.metadata_cache import TopicPartition
+from controller.decisions import Cause, CauseKind, Decision, DecisionEntry
+from controller.elr import SetsRule
 from metadata.image import RESOURCE_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.elect_leaders import (
@@ -26,9 +29,10 @@ from protocol.messages.reassignments import (
     ReassignableTopic,
     ReassignableTopicResult,
 )
+from sim import admin
 from sim.admin import set_config
-from sim.checkers.operators import DoneIsCommitted, RefusalsAreDue
-from tests.sim.checkers.histories import Scene, image, row
+from sim.checkers.operators import DoneIsCommitted, OnlyTheNamedAreElected, RefusalsAreDue
+from tests.sim.checkers.histories import TOPIC_ID, Scene, image, row
 
 KEY = "flush.messages"
 
@@ -172,3 +176,41 @@ def test_an_election_is_refused_only_for_what_is_so_r17(
     told = ReplicaElectionResult("t", (ElectionPartitionResult(0, code, "no"),))
     request = ElectLeadersRequest(kind, (asked,), 1_000)
     assert is_due(request, ElectLeadersResponse(0, None, (told,)), **given) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({"replicas": (3, 1, 2)}, True, id="it was moved"),
+        pytest.param({"replicas": (3, 1, 2, 4), "removing_replicas": (4,)}, True, id="4 is to leave"),
+        pytest.param({"replicas": (1, 2, 3)}, False, id="another one is preferred"),
+        pytest.param({"replicas": (3, 1, 4)}, False, id="they are others"),
+    ],
+)
+def test_a_move_is_done_in_the_order_that_was_asked_for_r100(given: dict[str, Any], expected: bool) -> None:
+    act = admin.move(TopicPartition("t", 0), (3, 1, 2))
+    assert act.is_done(image(row=row(**given))) is expected
+
+
+@pytest.mark.parametrize(
+    ("named", "kind", "index", "expected"),
+    [
+        pytest.param((0,), CauseKind.UNCLEAN_ASKED, 1, True, id="another partition"),
+        pytest.param((0,), CauseKind.PREFERRED_ASKED, 1, True, id="another one, preferred"),
+        pytest.param((0, 1), CauseKind.UNCLEAN_ASKED, 1, False, id="one of several"),
+        pytest.param(None, CauseKind.UNCLEAN_ASKED, 1, False, id="all are asked for"),
+        pytest.param((0,), CauseKind.LOGS_COMPARED, 1, False, id="nobody has asked for it"),
+    ],
+)
+def test_only_what_is_named_is_elected_r17(
+    named: tuple[int, ...] | None, kind: CauseKind, index: int, expected: bool
+) -> None:
+    one = OnlyTheNamedAreElected()
+    scene = Scene(one)
+    asked = None if named is None else (ElectionTopicPartitions("t", named, None),)
+    request = ElectLeadersRequest(ElectionKind.UNCLEAN, asked, 1_000)
+    decision = Decision(Cause(kind), None, (), SetsRule.KEPT_BELOW_MIN_ISR)
+    made = [DecisionEntry(100, TOPIC_ID, "t", index, row(), row(), decision)]
+    said = scene.violation(lambda: one.elections_asked_for(scene.seen, request, made))
+    assert said is None or said.startswith(one.name)
+    assert bool(said) is expected
