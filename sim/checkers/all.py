@@ -99,6 +99,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     quorum.ElectionsAreFair,
     quorum.QuorumIsTold,
     quorum.VotesAreDurable,
+    quorum.PromisesAreDurable,
     quorum.CommitsOwnEpoch,
     told.UncleanElectionsAreTold,
     told.ReasonsAreTrue,

@@ -28,6 +28,7 @@ from sim.checkers.listening import (
 from sim.checkers.marks import Marks
 from sim.checkers.platters import has_dropped_pages, has_ended_cleanly
 from sim.checkers.quorum_log import QuorumLog
+from sim.checkers.speaking import listen_to_speech
 from sim.checkers.views import NO_PLACE, Before, Change, Ghost, Property, ReplicaView
 from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of, partition_at
 from sim.nodes import SimBroker, SimController, SimNode, State
@@ -452,6 +453,7 @@ class Observer:
             listen_to_controller(core, heard, self.marks)
         if driver._node is not None and "handle" not in vars(driver._node):
             listen_to_voter(driver._node, heard)
+            listen_to_speech(driver, heard)
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         if heard.warnings:

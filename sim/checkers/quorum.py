@@ -203,6 +203,14 @@ class VotesAreDurable(Property):
         return driver._node._member.durable_state.raft_epoch < raft_epoch
 
 
+class PromisesAreDurable(SecondOpinion):
+    """Q-9: what a voter says of its epoch, or of its vote in it, is on its disk before: who is started anew
+    keeps to it, and would otherwise vote twice."""
+
+    name = "Q-9 PromisesAreDurable"
+    about = About.SPEAKING
+
+
 class CommitsOwnEpoch(Property):
     """K12: a leader commits what former epochs left only together with a record of its own."""
 

@@ -363,6 +363,8 @@ class About(Enum):
     LEADING = "leading"
     #: `described`
     DESCRIBING = "describing"
+    #: `speaking`
+    SPEAKING = "speaking"
 
 
 class SecondOpinion(Property):

@@ -41,6 +41,19 @@ VOTES = Setting(
     faults={"crash_at_point": 6, "power_controller": 6, "kill_active": 4, "isolate_active": 3, "split": 2},
     gap_ms=300,
 )
+#: votes take long to be written, and further ones are asked for meanwhile
+SLOW_VOTES = Setting(
+    faults={
+        "slow_disk": 8,
+        "hang_disk": 6,
+        "split": 4,
+        "kill_active": 5,
+        "isolate_active": 4,
+        "power_controller": 4,
+    },
+    gap_ms=250,
+    seconds=20,
+)
 #: voters come back with old logs just when the leader is gone
 STALE = Setting(
     faults={
@@ -182,6 +195,15 @@ def _says_at_once(original: Any, self: Any, voter_id: int, request: Any, timeout
 def votes_before_durable(original: Any, self: Any, token: int, response: Any, read: Any = None) -> Any:
     """Votes and epochs are told before they are on disk."""
     self.out.append(Reply(token, response, read))
+
+
+@mutant(StateFile, "when_durable", breaks="Q-9", by="Q-9", setting=SLOW_VOTES)
+def lets_go_with_the_state_before(original: Any, self: Any, action: Any) -> None:
+    """What waits for a later state is said once the one that is being written is durable."""
+    if self._writing is None or self._latest == self._durable:
+        original(self, action)
+    else:
+        self._waiting_for_writing.append(action)
 
 
 @mutant(StateFile, "load", breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM)

@@ -109,6 +109,8 @@ PAIRS = (
     *_pairs("elects-shorter-logs", "Q-3"),
     *_pairs("half-is-a-majority", "Q-7"),
     *_pairs("votes-before-durable", "Q-9"),
+    *_pairs("votes-before-durable", "Q-9 PromisesAreDurable"),
+    *_pairs("lets-go-with-the-state-before", "Q-9 PromisesAreDurable"),
     *_pairs("commits-former-epochs", "K12"),
     Pair(WAITS_FOR_EVER, "A-18 WaitingWritesAreGivenUp"),
     *_pairs("acknowledges-acks-one-at-append", "D6"),
