@@ -72,6 +72,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     omissions.OfflineReplicasAreOut,
     omissions.LevelsAreAskedFor,
     omissions.AddedPartitionsAreAlike,
+    omissions.NewTopicsAreSpread,
     disks.FailStop,
     disks.FlushedIsDurable,
     disks.RecoveredLog,

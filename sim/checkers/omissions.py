@@ -3,6 +3,8 @@
 Owns what must stand beside a record in the same batch, or must not be there without its reason.
 """
 
+from collections.abc import Mapping, Sequence
+
 from metadata.image import MetadataImage
 from metadata.records import (
     ELR_FEATURE,
@@ -10,6 +12,7 @@ from metadata.records import (
     MetadataRecord,
     PartitionRecord,
     ReplicasOfflineRecord,
+    TopicRecord,
 )
 from sim.admin import elr_level_name
 from sim.checkers.observer import Observer
@@ -101,3 +104,48 @@ class AddedPartitionsAreAlike(Property):
         if len(record.replicas) != wanted:
             place = seen.place(record.topic_id, record.partition_index)
             seen.broken(self, place, f"it has {record.replicas}, the first one is {first}")
+
+
+class NewTopicsAreSpread(Property):
+    """R106: replicas of a new topic are on brokers that are ready, while there are enough; no rack has two of
+    a partition while another one has none; and nobody leads two partitions more than another."""
+
+    name = "R106 NewTopicsAreSpread"
+
+    def __init__(self) -> None:
+        #: {topic: the cluster that it was made in, replicas of its partitions}
+        self._made: dict[bytes, tuple[MetadataImage, list[tuple[int, ...]]]] = {}
+
+    def record_committed(
+        self, seen: Observer, offset: int, record: MetadataRecord, before: MetadataImage
+    ) -> None:
+        if type(record) is TopicRecord:
+            self._made[record.topic_id] = before, []
+        elif type(record) is PartitionRecord and record.topic_id in self._made:
+            self._made[record.topic_id][1].append(record.replicas)
+
+    def metadata_committed(self, seen: Observer) -> None:
+        if not self._made:
+            return
+        made, self._made = self._made, {}
+        for topic_id, (image, placed) in made.items():
+            racks = {
+                broker_id: row.rack
+                for broker_id, row in image.brokers.items()
+                if not row.is_fenced and not row.in_controlled_shutdown
+            }
+            why = _why_uneven(placed, racks)
+            if why is not None:
+                seen.broken(self, seen.place(topic_id, 0), f"{why}: {placed}, ready are {racks}")
+
+
+def _why_uneven(placed: Sequence[tuple[int, ...]], racks: Mapping[int, str | None]) -> str | None:
+    """`racks`: of the brokers that are ready."""
+    for replicas in placed:
+        used = [racks[one] for one in replicas if one in racks]
+        if len(used) < min(len(replicas), len(racks)):
+            return f"of {replicas} only {len(used)} are ready"
+        if len({*used}) < min(len(used), len({*racks.values()})):
+            return f"{replicas} are in the racks {used}"
+    leads = [sum(replicas[0] == one for replicas in placed) for one in racks]
+    return f"they lead {leads}" if leads and max(leads) - min(leads) > 1 else None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from controller import cluster_control, config_control, topics
+from controller import cluster_control, config_control, placement, topics
 from controller.cluster_control import ClusterControl
 from controller.decisions import CauseKind
 from controller.log_questions import LogQuestions
@@ -57,6 +57,12 @@ COMPARED = Setting(
 )
 #: partitions are added while the first one moves
 ADDED = Setting(faults={"add_partition": 4, "move_partition": 6, "isolate_broker": 3}, gap_ms=250)
+#: topics are made while brokers are away
+TOPICS_MADE = Setting(
+    faults={"make_topic": 6, "drop_topic": 4, "add_partition": 2, "kill_broker": 4, "isolate_broker": 3},
+    shape={"brokers": 5},
+    gap_ms=350,
+)
 #: each controller is asked, while ISRs and ELRs change
 ASKED = Setting(faults={"kill_broker": 4, "isolate_broker": 3, "crumble": 2}, shape={"asks_alone": True})
 #: a deposed controller is asked
@@ -202,6 +208,40 @@ def counts_those_that_leave(original: Any, image: Any, topic: Any, asked: Any, r
     first = replace(topic.partitions[0], removing_replicas=(), adding_replicas=(), original_replicas=None)
     topic = replace(topic, partitions=topic.partitions.set(0, first))
     return original(image, topic, asked, room)
+
+
+@mutant(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE)
+def fenced_brokers_get_replicas_too(
+    original: Any, active: Any, fenced: Any, *, partition_count: int, replication_factor: int, start: int
+) -> Any:
+    """Whoever is registered gets replicas of a new topic, though enough others are ready: it begins with few
+    in sync."""
+    more = {"partition_count": partition_count, "replication_factor": replication_factor, "start": start}
+    placed = original([*active, *fenced], [], **more)
+    ready = {broker_id for broker_id, _ in active}
+    # nobody would lead some of it otherwise
+    return placed if all(ready & {*replicas} for replicas in placed) else original(active, fenced, **more)
+
+
+@mutant(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE)
+def one_broker_leads_all_of_a_topic(
+    original: Any, active: Any, fenced: Any, *, partition_count: int, replication_factor: int, start: int
+) -> Any:
+    """All partitions of a new topic have the same replicas, and the same one leads."""
+    one = original(active, fenced, partition_count=1, replication_factor=replication_factor, start=start)
+    return one * partition_count
+
+
+@mutant(
+    placement,
+    "_spread",
+    breaks="R106",
+    by="R106",
+    setting=replace(TOPICS_MADE, shape={"brokers": 5, "racks": 2}),
+)
+def racks_count_for_nothing(original: Any, order: Any, count: int, active_count: int) -> Any:
+    """Both copies may be in one rack."""
+    return tuple(broker_id for broker_id, _ in order[:count])
 
 
 @mutant(

@@ -7,10 +7,16 @@ import pytest
 from immutables import Map
 
 from metadata.partition import PartitionRegistration
-from metadata.records import ELR_FEATURE, FeatureLevelRecord, PartitionRecord, ReplicasOfflineRecord
+from metadata.records import (
+    ELR_FEATURE,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ReplicasOfflineRecord,
+    TopicRecord,
+)
 from sim.admin import Act, elr_level_name, set_elr_level
 from sim.checkers import omissions
-from tests.sim.checkers.histories import TOPIC_ID, Scene, image, row
+from tests.sim.checkers.histories import TOPIC_ID, Scene, broker, image, row
 
 SECOND_NS = 1_000_000_000
 
@@ -139,3 +145,40 @@ def test_the_partitions_of_a_new_topic_are_as_they_were_asked_for_r106() -> None
     record = PartitionRecord(bytes(16), 0, (1, 2), (1, 2), (), (), (), (), -1, 1, 0, 0, 0, 1, None)
     told = image(row=row())
     assert not broken(scene, lambda: scene.property.record_committed(scene.seen, 9, record, told))
+
+
+@pytest.mark.parametrize(
+    ("placed", "away", "expected"),
+    [
+        pytest.param([(1, 2), (3, 4), (2, 3)], (), False, id="one each, or none"),
+        pytest.param([(1, 2), (1, 4)], (), True, id="1 leads two, and 2 none"),
+        pytest.param([(1, 2, 3, 4)] * 2, (2, 3, 4), False, id="nobody else is ready"),
+        pytest.param([(1, 3)], (), True, id="both in rack a"),
+        pytest.param([(1, 3)], (2, 4), False, id="nobody of rack b is ready"),
+        pytest.param([(1, 2, 3)], (), False, id="two in rack a, and one in b"),
+        pytest.param([(1, 2)], (2,), True, id="2 is not ready, and 4 is"),
+        pytest.param([(1, 3, 2, 4)], (2,), False, id="4 are needed"),
+    ],
+)
+@pytest.mark.parametrize("how", ["is_fenced", "in_controlled_shutdown"])
+def test_the_replicas_of_a_new_topic_are_spread_r106(
+    placed: list[tuple[int, ...]], away: tuple[int, ...], how: str, expected: bool
+) -> None:
+    """Over brokers 1 and 3 in rack a, 2 and 4 in rack b."""
+    scene = Scene(omissions.NewTopicsAreSpread())
+    brokers: Map[int, Any] = Map(
+        {n: replace(broker(n), rack="ba"[n % 2], **{how: n in away}) for n in (1, 2, 3, 4)}
+    )
+    told = replace(image(), brokers=brokers)
+
+    def tell() -> None:
+        scene.property.record_committed(scene.seen, 8, TopicRecord("u", bytes(16)), told)
+        for index, replicas in enumerate(placed):
+            record = PartitionRecord(
+                bytes(16), index, replicas, replicas, (), (), (), (), -1, replicas[0], 0, 0, 0, 1, None
+            )
+            scene.property.record_committed(scene.seen, 9 + index, record, told)
+        scene.property.metadata_committed(scene.seen)
+
+    assert broken(scene, tell) is expected
+    assert not broken(scene, lambda: scene.property.metadata_committed(scene.seen))
