@@ -148,6 +148,7 @@ PROPERTIES: tuple[type[Property], ...] = (
     operators.DoneIsCommitted,
     operators.RefusalsAreDue,
     operators.OnlyTheNamedAreElected,
+    operators.EachRequestIsAnswered,
     intrusions.IntrudersAreRefused,
     alone.WhoAnswersKnows,
     # behind those that they contain: a property by name says more

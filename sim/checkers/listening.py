@@ -55,6 +55,7 @@ from sim.checkers.broker_sessions import BrokerSessions
 from sim.checkers.described import QuorumTold
 from sim.checkers.elections import Elections, Waits
 from sim.checkers.marks import Marks
+from sim.checkers.owing import Owed
 from sim.checkers.passes import Passes
 from sim.checkers.recoveries import Recoveries
 from sim.checkers.turns import Turns
@@ -333,10 +334,13 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
     """Note what goes in and out of a core."""
     handle = core.handle
     sessions, recoveries, passes = BrokerSessions(core), Recoveries(core), Passes(core)
+    owed = Owed(core)
 
     def listen(event: Any, now_ms: int) -> list[Any]:
-        before = core.latest
+        before, was_settled = core.latest, core.latest is core.committed
         effects = handle(event, now_ms)
+        whys = owed.differs(event, effects, was_settled=was_settled)
+        heard.differs += [(About.OWING, why) for why in whys]
         heard.differs += [(About.SESSIONS, why) for why in sessions.differs(event, before, effects, now_ms)]
         heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event, effects, now_ms)]
         heard.differs += [(About.PASSES, why) for why in passes.differs(event, now_ms)]

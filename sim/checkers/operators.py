@@ -12,7 +12,7 @@ from protocol.messages.elect_leaders import ElectionKind, ElectLeadersRequest
 from protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from sim.admin import Act
 from sim.checkers.observer import Observer
-from sim.checkers.views import Property, may_lead
+from sim.checkers.views import About, Property, SecondOpinion, may_lead
 
 _ASKED = (CauseKind.PREFERRED_ASKED, CauseKind.UNCLEAN_ASKED, CauseKind.DESIGNATED)
 _COMPARISONS = (ElectionKind.LONGEST_LOG_AGGRESSIVE, ElectionKind.LONGEST_LOG_BALANCED)
@@ -75,6 +75,15 @@ class RefusalsAreDue(Property):
     ) -> None:
         story = f"{name[0]}-{name[1]} is refused {what}, {ErrorCode(row.error_code).name}"
         seen.broken(self, None, f"{story} ({row.error_message}): {_partition(before, *name)}")
+
+
+class EachRequestIsAnswered(SecondOpinion):
+    """K20, K23: a controller answers each request once, when all is committed that it was judged by, or when
+    it is deposed; whom it cannot tell then whether it was done, it tells that. Who waits is counted: when too
+    many do, everybody else is turned away."""
+
+    name = "K20 EachRequestIsAnswered"
+    about = About.OWING
 
 
 class OnlyTheNamedAreElected(Property):

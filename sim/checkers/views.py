@@ -363,6 +363,8 @@ class About(Enum):
     LEADING = "leading"
     #: `described`
     DESCRIBING = "describing"
+    #: `owing`
+    OWING = "owing"
     #: `speaking`
     SPEAKING = "speaking"
 

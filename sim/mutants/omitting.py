@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from controller import cluster_control, config_control, placement, topics
+from controller import cluster_control, config_control, placement, quorum_controller, topics
+from controller.answers import refusal
 from controller.cluster_control import ClusterControl
 from controller.decisions import CauseKind
+from controller.events import Respond
 from controller.log_questions import LogQuestions
 from controller.quorum_controller import QuorumController
 from controller.replication_control import ReplicationControl
@@ -18,10 +20,12 @@ from controller.unclean_recovery import UncleanRecovery, Verdict
 from metadata import describe
 from metadata.image import CLUSTER_RESOURCE, MetadataImage
 from metadata.records import ELR_FEATURE, FeatureLevelRecord
+from protocol.errors import ErrorCode
 from raft import following
 from raft.config import RaftConfig
 from raft.effects import SendFailure
 from raft.leadership import Leader
+from sim.mutants.control import ACTIVE_MOVES
 from sim.mutants.mutant import Patch, Setting, mutant
 from sim.mutants.stopping import STOPPED
 
@@ -255,6 +259,58 @@ def racks_count_for_nothing(original: Any, order: Any, count: int, active_count:
 def it_is_so_already_needs_no_commit(original: Any, self: Any, draft: Any, event: Any, now_ms: int) -> Any:
     """That a thing is so already is said without asking whether this controller still leads."""
     return self._decide(draft, event, now_ms)
+
+
+#: the active controller falls while operators work
+BUSY_OPERATORS = Setting(
+    faults={
+        "kill_active": 6,
+        "isolate_active": 4,
+        "pause_active": 2,
+        "make_topic": 5,
+        "drop_topic": 4,
+        "move_partition": 3,
+        "elect_preferred": 3,
+        "change_min_isr": 2,
+    },
+    shape={"more_acts": True},
+    gap_ms=350,
+    seconds=20,
+)
+
+
+@mutant(QuorumController, "_on_committed", breaks="K20", by="K20", setting=ACTIVE_MOVES)
+def waiting_slots_leak(original: Any, self: Any, event: Any, now_ms: int) -> Any:
+    """Requests that were answered still count as waiting: once queued.max.requests of them were, the active
+    controller refuses every write until it is deposed."""
+    waiting = self._waiting_answers
+    effects = original(self, event, now_ms)
+    self._waiting_answers = max(waiting, self._waiting_answers)
+    return effects
+
+
+@mutant(QuorumController, "_renounce", breaks="K23", by="K20", setting=ACTIVE_MOVES)
+def renounces_without_a_word(original: Any, self: Any) -> Any:
+    """A controller that is deposed forgets the requests that wait for their commit, and answers none."""
+    return [one for one in original(self) if type(one) is not Respond]
+
+
+@mutant(quorum_controller, "undecided", breaks="K20, K23", by="K20", setting=BUSY_OPERATORS)
+def undecided_is_nothing_done(original: Any, request: Any) -> Any:
+    """What may yet be committed is refused as if nothing had been done: whoever passes it on asks again."""
+    return refusal(request, ErrorCode.NOT_CONTROLLER, "not the active controller any more; ask the next one")
+
+
+@mutant(QuorumController, "_write", breaks="K20", by="K20", setting=ACTIVE_MOVES)
+def no_change_needs_no_commit(original: Any, self: Any, decide: Any, now_ms: int, request: Any = None) -> Any:
+    """An answer without records of its own is given at once, though it was judged by what may be lost."""
+    end_offset = self._next_offset
+    effects = original(self, decide, now_ms, request)
+    answers = self._pending[-1].answers if self._pending and self._next_offset == end_offset else []
+    if request is not None and answers and answers[-1][0] is request:
+        self._waiting_answers -= 1
+        effects.append(Respond(request.request_id, answers.pop()[1]))
+    return effects
 
 
 @mutant(RaftConfig, "check_quorum_timeout_ms", breaks="K7", by="K7", setting=VOTERS_FALL)
