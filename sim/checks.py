@@ -5,11 +5,13 @@ Reads bytes of logs as the brokers serve them; never asks the cluster anything.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
+from client.delivery import Delivery
+from client.errors import ProduceFailed
 from client.history import parse_row, parse_value
 from protocol.record_batch import decode_records, iter_batches
 from sim.clients import DELIVERY_TIMEOUT_MS, LEDGER_FOLDER, Polled, ledger_path, place_of
@@ -38,6 +40,8 @@ _WORTH_A_RETRY = (
     "OFFSET_NOT_AVAILABLE",
     "KAFKA_STORAGE_ERROR",
 )
+#: what is said of a batch that is none; the network turns no bits
+_OF_BROKEN_BATCHES = ("CORRUPT_MESSAGE", "INVALID_RECORD")
 
 
 class Stored(NamedTuple):
@@ -82,6 +86,8 @@ class History:
     troubles: list[str] = field(default_factory=list)
     #: of logs that do not begin at 0 any more: what is below was committed, and deleted since
     starts: dict[int, int] = field(default_factory=dict)
+    #: where senders were told that their records are; None: not acknowledged
+    told: dict[tuple[str, int], int | None] = field(default_factory=dict)
     places: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -130,6 +136,18 @@ def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
                     sends[key].t1 = row["t1"]
                     sends[key].error = row["error"]
     return sends
+
+
+def read_deliveries(deliveries: Mapping[tuple[str, int], Delivery]) -> dict[tuple[str, int], int | None]:
+    """Where senders are told that their records are, by (producer, pseq); None: not acknowledged."""
+    return {key: _told_by(one) for key, one in deliveries.items() if one.done()}
+
+
+def _told_by(delivery: Delivery) -> int | None:
+    try:
+        return delivery.result().offset
+    except ProduceFailed:
+        return None
 
 
 def records_of(data: bytes) -> list[Stored]:
@@ -333,6 +351,26 @@ def impatient(history: History) -> list[str]:
     ]
 
 
+def misjudged(history: History) -> list[str]:
+    """D12, R93: no producer is told that its batch is broken, whatever sequence it was given last."""
+    return [
+        f"{key} of {send.partition} was refused for {send.error}"
+        for key, send in history.sends.items()
+        if send.error in _OF_BROKEN_BATCHES
+    ]
+
+
+def misled(history: History) -> list[str]:
+    """Rule 2, F5: who waits for a record is told of the offset that the ledger has, each of its own."""
+    found = []
+    for key, offset in history.told.items():
+        send = history.sends.get(key)
+        known = send.offset if send is not None and send.outcome in ("ok", "ok1") else None
+        if offset != known:
+            found.append(f"the sender of {key} was told {offset}, in the ledger is {known}")
+    return found
+
+
 def troubled(history: History) -> list[str]:
     """R55, D9: a consumer tells its application nothing that it can mend by asking again."""
     return [f"a consumer has told {name}" for name in history.troubles if name in _WORTH_A_RETRY]
@@ -350,6 +388,8 @@ RULES = {
     "unseen": unseen,
     "late": late,
     "impatient": impatient,
+    "misjudged": misjudged,
+    "misled": misled,
     "troubled": troubled,
     "mended": mended,
 }

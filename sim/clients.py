@@ -15,6 +15,7 @@ from typing import NamedTuple
 from client.admin import Admin
 from client.batch import Batch
 from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from client.delivery import Delivery
 from client.errors import ClientError
 from client.ledger import Ledger
 from client.metadata_cache import TopicPartition
@@ -112,6 +113,10 @@ class Load:
     is_read: bool = False
     is_created: bool = False
     producers_running: int = 0
+    #: all that were started, those of remade topics too
+    producers: list[Producer] = field(default_factory=list)
+    #: {(producer, pseq): what the sender of a record was given for it}
+    deliveries: dict[tuple[str, int], Delivery] = field(default_factory=dict)
     #: of acks=all
     acknowledged_batches: int = 0
     #: producers that wait for acknowledgements
@@ -182,6 +187,7 @@ def producer(
         #: a record for it has its number and is not sent yet
         busy: set[int | None] = {None}
         producer = Producer(runtime, config, ledger, heard)
+        load.producers.append(producer)
         await producer.start()
         while not load.is_over:
             await runtime.clock.sleep(gap_ms - work.draw(gap_ms))  # zero, the simplest, is the least load
@@ -194,7 +200,8 @@ def producer(
                     topic, index = partition_at(place)
                     busy.add(place)
                     try:
-                        await producer.send(topic, value, partition=index, tag=pseq)
+                        delivery = await producer.send(topic, value, partition=index, tag=pseq)
+                        load.deliveries[name, pseq] = delivery
                     finally:
                         busy.discard(place)
             except ClientError:

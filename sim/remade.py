@@ -48,6 +48,7 @@ def churning_producer(load: Load, work: Stream, acks: int) -> Callable[[Runtime]
             load.bootstrap, acks=acks, delivery_timeout_ms=5_000, request_timeout_ms=2_000, max_block_ms=2_000
         )
         producer = Producer(runtime, config)
+        load.producers.append(producer)
         await producer.start()
         while not load.is_over:
             await runtime.clock.sleep(evenly(work, 5, 204))

@@ -194,8 +194,9 @@ def _quiesce_and_read(world: World) -> checks.History:
     sends = checks.read_ledgers(world.producer_machines)
     idempotent = frozenset(f"p{n}" for n in range(world.shape.producers) if n % 5 in (0, 2, 3))
     starts = {index: _log_start(liveness.replicas_of(world, index)) for index in log}
+    told = checks.read_deliveries(load.deliveries)
     return checks.History(
-        sends, log, load.polls, load.final_polls, idempotent, world.stretches, load.troubles, starts
+        sends, log, load.polls, load.final_polls, idempotent, world.stretches, load.troubles, starts, told
     )
 
 

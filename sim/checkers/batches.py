@@ -76,6 +76,7 @@ class History:
         "expires_at_ms",
         "has_begun_anew",
         "is_resetting",
+        "looked_at_ms",
         "start_offset",
     )
 
@@ -97,6 +98,8 @@ class History:
         self.is_resetting = False
         #: the wall clock by which retention looks now, or has deleted last
         self.expires_at_ms = -1
+        #: the same, also when nothing was to be deleted
+        self.looked_at_ms = -1
         #: cuts of the log before the reset that was asked for
         self._resets_from: int | None = None
         self._begin()
@@ -113,6 +116,7 @@ class History:
 
         async def listen_to_retention(wall_ms: int, high_watermark: int) -> int:
             former_ms, self.expires_at_ms = self.expires_at_ms, wall_ms
+            self.looked_at_ms = wall_ms
             count = await delete_old_segments(wall_ms, high_watermark)
             if not count:
                 # a wall clock may have been set back since the last time that it deleted something

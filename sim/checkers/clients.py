@@ -11,6 +11,7 @@ from sim.checkers.batches import BatchMark
 from sim.checkers.observer import Observer
 from sim.checkers.replicas import is_another_incarnation
 from sim.checkers.views import Before, Change, Property, ReplicaView
+from sim.clients import Polled
 from sim.nodes import SimBroker
 
 
@@ -128,3 +129,37 @@ class WaitingWritesAreGivenUp(Property):
             if one.required_offset <= view.high_watermark:
                 story = f"{view.broker.name} is at {view.high_watermark} and lets a write wait for"
                 seen.broken(self, view.index, f"{story} {one.required_offset}")
+
+
+class ReadersGoOnAtAStart(Property):
+    """Rules 9, 10: whose next record was deleted goes on where some log begins by now: what is behind every
+    log start was deleted by nobody. (`checks.skipped` knows where logs begin in the end.)"""
+
+    name = "rule 10 ReadersGoOnAtAStart"
+    is_about_loss = True
+
+    def __init__(self) -> None:
+        #: {partition: highest log start of who has shown it to consumers}
+        self._starts: dict[int, int] = {}
+        #: of each session of a consumer: records that were looked at, and what it wants next
+        self._read: list[tuple[int, dict[int, int]]] = []
+
+    def shown(self, seen: Observer, view: ReplicaView, row: ReadRow) -> None:
+        start = view.log.log_start_offset
+        if start > self._starts.get(view.index, 0):
+            self._starts[view.index] = start
+
+    def consumed(self, seen: Observer, polled: Polled) -> None:
+        for number, session in enumerate(seen.world.load.polls):
+            if number == len(self._read):
+                self._read.append((0, {}))
+            count, wanted = self._read[number]
+            if count == len(session):
+                continue
+            self._read[number] = len(session), wanted
+            for one in session[count:]:
+                expected = wanted.get(one.partition, 0)
+                wanted[one.partition] = one.offset + 1
+                if one.offset > max(expected, self._starts.get(one.partition, 0)):
+                    story = f"{one.offset} was read, {expected} was wanted, no log begins behind"
+                    seen.broken(self, one.partition, f"{story} {self._starts.get(one.partition, 0)}")

@@ -71,8 +71,9 @@ class OnlyOldIsDeleted(Property):
 
 
 class OldIsDeleted(Property):
-    """D5: what a log has beyond the bytes that its topic asks for goes in time, once it is committed and
-    flushed and a snapshot says who has written it."""
+    """D5: what a log has beyond the bytes or the time that its topic asks for goes in time, once it is
+    committed and flushed and a snapshot says who has written it. How old it is says the wall clock by which
+    its broker looked last."""
 
     name = "D5 OldIsDeleted"
 
@@ -85,7 +86,7 @@ class OldIsDeleted(Property):
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
     ) -> None:
         key, now_ns = (view.process.name, view.index), seen.world.loop.now_ns
-        if not self._has_too_much(view):
+        if not self._should_go(view):
             self._overdue.pop(key, None)
             return
         base_offset = view.log._segments.base_offset
@@ -94,22 +95,59 @@ class OldIsDeleted(Property):
             since_ns = now_ns
         self._overdue[key] = base_offset, since_ns, now_ns
         if now_ns - since_ns > _PATIENCE_NS:
-            story = f"{view.broker.name} has {view.log.size_bytes} bytes from {base_offset} on"
-            seen.broken(self, view.index, f"{story}, asked for are {view.log.config.retention_bytes}")
+            log, first = view.log, next(iter(view.log._segments))
+            asked = f"{log.config.retention_bytes} bytes and {log.config.retention_ms} ms"
+            story = f"{view.broker.name} has {log.size_bytes} bytes from {base_offset} on, the first of"
+            story = f"{story} {first.max_timestamp} at {view.history.looked_at_ms}; asked for are {asked}"
+            seen.broken(self, view.index, story)
 
     @staticmethod
-    def _has_too_much(view: ReplicaView) -> bool:
+    def _should_go(view: ReplicaView) -> bool:
         log = view.log
-        bytes_max, bases = log.config.retention_bytes, log._segments.base_offsets
+        bytes_max, age_max_ms, bases = (
+            log.config.retention_bytes,
+            log.config.retention_ms,
+            log._segments.base_offsets,
+        )
         is_at_work = view.broker.state is State.RUNNING and log.failure is None and not view.process.is_dead
-        if bytes_max is None or len(bases) < 2 or not is_at_work or log._guard.changing is not None:
+        if len(bases) < 2 or not is_at_work or log._guard.changing is not None:
             return False
         first = next(iter(log._segments))
-        is_safe = bases[1] <= min(view.high_watermark, view.flushed_offset)
-        if not is_safe or log.size_bytes - first.size < bytes_max:
+        is_too_much = bytes_max is not None and log.size_bytes - first.size >= bytes_max
+        age_ms = view.history.looked_at_ms - first.max_timestamp
+        is_too_old = age_max_ms is not None and first.max_timestamp >= 0 and age_ms > age_max_ms
+        if not (is_too_much or is_too_old) or bases[1] > min(view.high_watermark, view.flushed_offset):
             return False
         snapshot = offset_path(log.folder, bases[1], SNAPSHOT_SUFFIX)
         return view.broker.machine.platter.durable_bytes(snapshot) is not None
+
+
+class TimesAreOfBatches(Property):
+    """D5, F6: behind a cut the newest time of a log's last segment is that of one of its batches: by it the
+    segment ages, and who asks for a time is told where it is."""
+
+    name = "D5 TimesAreOfBatches"
+
+    def __init__(self) -> None:
+        #: (process, partition) of logs that were cut and not looked at since
+        self._cut: set[tuple[str, int]] = set()
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        log, history, key = view.log, view.history, (view.process.name, view.index)
+        if history.cut:
+            self._cut.add(key)
+        if key not in self._cut or log._guard.changing is not None or history.is_behind:
+            return
+        self._cut.discard(key)
+        active = log._segments.active
+        if history.start_offset or log.failure is not None or view.process.is_dead:
+            return
+        times = [one.max_timestamp for one in history.batches if one.base_offset >= active.base_offset]
+        if active.max_timestamp != max(times, default=-1):
+            story = f"{view.broker.name} takes {active.max_timestamp} for the newest time from"
+            seen.broken(self, view.index, f"{story} {active.base_offset} on, it is {max(times, default=-1)}")
 
 
 class ExpiredLogsKnowTheirEnd(Property):

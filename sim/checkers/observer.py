@@ -34,6 +34,8 @@ from sim.clients import PLACES_PER_TOPIC, REMADE, first_place_of, partition_at
 from sim.nodes import SimBroker, SimController, SimNode, State
 from sim.world import ASKER, INTRUDER, OPERATORS, Violation, World
 
+_PRODUCERS_EVERY_NS = 50_000_000
+
 
 class Observer:
     """Everything that can be seen of a world."""
@@ -100,6 +102,9 @@ class Observer:
         self._on_warning = hooks("controller_warned")
         self._on_voter = hooks("voter_changed")
         self._on_support = hooks("support_given")
+        self._on_producer = hooks("producer_stepped")
+        #: when all producers were looked at last, virtual ns
+        self._produced_ns = 0
         self._on_consumed = hooks("consumed")
         self._on_act = hooks("act_succeeded")
         self._on_answer = hooks("node_answered")
@@ -146,6 +151,8 @@ class Observer:
             self._voters.pop(node.node_id, None)
             heard = Heard()
             return lambda: self._look_at_controller(node, heard)
+        if node.name.startswith(("p", "churner")):
+            return self._look_at_producers
         if node.name.startswith(("reader", "last")):
             return self._handing_on(self.world.load.fresh, self._on_consumed)
         if node.name == OPERATORS:
@@ -549,6 +556,15 @@ class Observer:
                 self._remade_count += name == REMADE
 
     # --- clients ---------------------------------------------------------------------------------------
+
+    def _look_at_producers(self) -> None:
+        now_ns = self.world.loop.now_ns
+        if now_ns - self._produced_ns < _PRODUCERS_EVERY_NS:
+            return  # what they forget, they have forgotten for longer
+        self._produced_ns = now_ns
+        for producer in self.world.load.producers:
+            for hook in self._on_producer:
+                hook(self, producer)
 
     def _handing_on(self, fresh: list[Any], hooks: Sequence[Callable[..., None]]) -> Callable[[], None]:
         """What tells the properties what a client has noted since they were told last."""

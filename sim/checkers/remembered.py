@@ -13,7 +13,11 @@ from sim.checkers.batches import BatchMark
 from sim.checkers.listening import Judged
 from sim.checkers.observer import Observer
 from sim.checkers.views import Before, Property, ReplicaView
+from storage import snapshots
+from storage.files import SNAPSHOT_SUFFIX, offset_path, parse_offset_name
 
+#: snapshots are looked at so often: a wrong one stays until its log is rolled behind it
+_LOOK_NS = 500_000_000
 #: as many as a client may have in flight (R90)
 _BATCHES_KNOWN = 5
 #: (its epoch, the last batches of that epoch as (first sequence, last sequence, first offset, last offset))
@@ -80,6 +84,63 @@ class ProducersAreOfTheLog(Property):
             if found != wanted.get(producer_id):
                 story = f"{view.broker.name} knows of producer {producer_id} {found}, its log holds"
                 seen.broken(self, view.index, f"{story} {wanted.get(producer_id)}")
+
+
+class SnapshotsAreOfTheLog(Property):
+    """R94: a snapshot that lies within a log tells of the producers of what is below it, and of nobody else:
+    the next start may begin with it. One above the end of a log that was cut goes before the log grows."""
+
+    name = "R94 SnapshotsAreOfTheLog"
+    is_about_loss = True
+
+    def __init__(self) -> None:
+        #: {(process, partition): (when it was looked at, cuts of its log by then, snapshots that were right)}
+        self._judged: dict[tuple[str, int], tuple[int, int, frozenset[int]]] = {}
+        #: (broker, partition) of logs that began anew (R83): of what was before they were told nothing
+        self._begun: set[tuple[str, int]] = set()
+
+    def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
+        start = view.log.log_start_offset
+        is_moved = start > 0 and (prior is None or start > prior.log.log_start_offset)
+        if is_moved or (prior is not None and (prior.history.is_resetting or prior.history.has_begun_anew)):
+            self._begun.add((view.broker.name, view.index))
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        log, history, place = view.log, view.history, (view.broker.name, view.index)
+        if history.has_begun_anew:
+            self._begun.add(place)
+        key, now_ns = (view.process.name, view.index), seen.world.loop.now_ns
+        looked_ns, count, known = self._judged.get(key, (-_LOOK_NS, -1, frozenset()))
+        if now_ns - looked_ns < _LOOK_NS or place in self._begun:
+            return
+        is_at_rest = log._guard.changing is None and not history.is_behind and not history.start_offset
+        if not is_at_rest or log.failure is not None or view.process.is_dead:
+            return
+        known = known if count == log._truncation_count else frozenset()
+        names = view.broker.machine.platter.names(log.folder)
+        found = (parse_offset_name(name, SNAPSHOT_SUFFIX) for name in names)
+        inside = frozenset(
+            one for one in found if one is not None and log.log_start_offset <= one <= log.log_end_offset
+        )
+        for offset in sorted(inside - known):
+            self._judge(seen, view, offset)
+        self._judged[key] = now_ns, log._truncation_count, inside
+
+    def _judge(self, seen: Observer, view: ReplicaView, offset: int) -> None:
+        data = view.broker.machine.platter.read(offset_path(view.log.folder, offset, SNAPSHOT_SUFFIX))
+        state = None if data is None else snapshots.decode(data.decode(), offset)
+        if state is None:
+            return  # unreadable, and nobody believes it
+        told = {
+            producer_id: (one.epoch, [tuple(batch[:4]) for batch in one.batches])
+            for producer_id, one in state._producers.items()
+        }
+        wanted = _producers_of(one for one in view.history.batches if one.last_offset < offset)
+        if told != wanted:
+            story = f"{view.broker.name} has a snapshot at {offset} that tells of {told}, its log holds"
+            seen.broken(self, view.index, f"{story} {wanted}")
 
 
 def _producers_of(batches: Iterable[BatchMark]) -> dict[int, Known]:

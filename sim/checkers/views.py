@@ -12,6 +12,7 @@ from broker.events import AnswerFetch, ReadRow
 from broker.leadership import Leadership, Proposal
 from broker.partition import Partition, Role, TopicPartition
 from broker.replica_progress import ReplicaProgress
+from client.producer import Producer
 from controller.decisions import CauseKind, Decision, DecisionEntry
 from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
 from metadata.partition import PartitionRegistration
@@ -334,6 +335,9 @@ class Property:
         """A voter has granted a vote or a pre-vote."""
 
     # --- clients ---------------------------------------------------------------------------------------
+
+    def producer_stepped(self, seen: "Observer", producer: Producer) -> None:
+        """After a step of some producer; not after each of them."""
 
     def consumed(self, seen: "Observer", polled: Polled) -> None:
         """A consumer was given a record."""

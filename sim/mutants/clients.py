@@ -8,9 +8,11 @@ from typing import Any
 from client import outbox, sender
 from client.batch import Batch
 from client.consumer import Consumer
+from client.delivery import Delivery
 from client.errors import ClientError
 from client.fetcher import Fetcher
 from client.fetcher_effects import ResetPolicy
+from client.outbox import Outbox
 from client.outcomes import Outcome, Reaction
 from client.partition_fetch import PartitionFetch
 from client.partition_queue import PartitionQueue
@@ -255,6 +257,77 @@ ANOTHER_PAST = Setting(
 def gives_up_at_once(original: Any, code: Any) -> Any:
     """A producer gives a write up for which too few replicas are in sync now."""
     return Reaction.HOPELESS if code is ErrorCode.NOT_ENOUGH_REPLICAS else original(code)
+
+
+@mutant(Batch, "seal", breaks="R93, D12", by="misjudged", setting=RETRIES)
+def new_epochs_keep_the_crc(original: Any, self: Any, identity: Any, base_sequence: int) -> None:
+    """A batch that gets another epoch and sequence keeps the crc that it had: no broker ever takes it."""
+    crc = None if self.payload is None else bytes(self.payload[17:21])
+    original(self, identity, base_sequence)
+    if crc is not None:
+        self.payload[17:21] = crc
+
+
+#: readers fall behind what is deleted
+LEFT_BEHIND = Setting(
+    faults={"cut_clients": 5, "clog": 4, "kill_leader": 2, "pause_leader": 2, "reset": 2},
+    shape={"retention": True, "wanderers": 2},
+    seconds=25,
+    gap_ms=700,
+)
+
+
+@mutant(Fetcher, "_reset_out_of_range", breaks="rules 9, 10, R83", by="rule", setting=LEFT_BEHIND)
+def goes_to_the_end_when_something_was_deleted(
+    original: Any, self: Any, part: Any, log_start_offset: int
+) -> None:
+    """A consumer that is to go on at the beginning of what is left goes on at its end."""
+    self._reset(part, ResetPolicy.LATEST)
+
+
+@mutant(Sender, "_unknown", breaks="L-5, D9", by="L-5", setting=SILENCE)
+def nobody_looks_again_after_silence(
+    original: Any,
+    self: Any,
+    queue: Any,
+    batch: Any,
+    attempt: int,
+    now_ms: int,
+    effects: Any,
+    text: str,
+) -> None:
+    """A batch whose request got no answer is sent again when the next record comes, whenever that is."""
+    if queue.returned(batch, attempt, refused=False):
+        batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
+
+
+@mutant(Outbox, "finish", breaks="L-5", by="L-5", setting=SILENCE)
+def bytes_of_failures_stay_in_the_buffer(
+    original: Any,
+    self: Any,
+    batch: Any,
+    outcome: Any,
+    effects: Any,
+    error: Any = None,
+    error_text: str = "",
+    *,
+    base_offset: int = -1,
+    leader_epoch: int = -1,
+) -> None:
+    """What was given up counts as buffered for ever: after 32 MiB of it nobody may send."""
+    kept = self.buffered_bytes
+    original(
+        self, batch, outcome, effects, error, error_text, base_offset=base_offset, leader_epoch=leader_epoch
+    )
+    if outcome not in (Outcome.OK, Outcome.OK1):
+        self.buffered_bytes = kept
+
+
+@mutant(Delivery, "result", breaks="rule 2, F5", by="misled", setting=RETRIES)
+def deliveries_tell_where_their_batch_begins(original: Any, self: Any) -> Any:
+    """Every record of a batch is told the offset of the first one."""
+    told = original(self)
+    return told._replace(offset=self._batch.base_offset)
 
 
 @mutant(PartitionFetch, "fetch_epoch", breaks="R81, R88", by="mended", setting=ANOTHER_PAST)

@@ -401,6 +401,37 @@ async def snapshots_taken_late(
     await original(self, offset, snapshots.encode(self._producers, offset), truncation_count)
 
 
+#: logs are cut, and the power goes soon
+CUTS_AND_POWER = Setting(
+    faults={
+        "starve_follower": 5,
+        "kill_busy_leader": 4,
+        "isolate_leader": 3,
+        "power_broker": 5,
+        "power_leader": 4,
+        "crash_at_point": 4,
+    },
+    shape={"every_write": False, "producers": 8, "send_gap_ms": 60},
+    seconds=25,
+    gap_ms=450,
+)
+
+
+@mutant(snapshots, "drop_above", breaks="R94", by="R94", setting=CUTS_AND_POWER)
+async def snapshots_outlive_cuts(original: Any, disk: Any, folder: str, offset: int) -> bool:
+    """A snapshot above the end of a log that was cut stays, until the log has grown beyond it again."""
+    return False if offset >= 0 else await original(disk, folder, offset)
+
+
+@mutant(Segment, "_restart_from", breaks="F6, D5", by="D5", setting=CUTS)
+def cuts_leave_the_newest_time(original: Any, self: Any, entry: Any) -> None:
+    """The newest time of a segment stays when the batch that had it is cut off: who asks for that time is
+    told that the disk is broken, and so is the log."""
+    newest = self.max_timestamp
+    original(self, entry)
+    self.max_timestamp = max(self.max_timestamp, newest)
+
+
 @mutant(LogDir, "lower", breaks="R87", by="R87", setting=CUTS)
 async def recovery_points_outlive_cuts(original: Any, self: Any, partition: Any, offset: Any) -> None:
     """The recovery point of a log stays where it is when the log is cut below it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.roles import Roles
 from metadata.delta import MetadataDelta
-from sim.mutants.mutant import Setting, mutant
+from sim.mutants.mutant import Patch, Setting, mutant
 from storage import epoch_file, log, retention, snapshots
 from storage.log import Log
 from storage.log_dir import LogDir
@@ -149,3 +149,29 @@ def deletes_nothing(
 ) -> int:
     """Logs grow for ever, whatever their topics ask for."""
     return 0
+
+
+#: a log has time to grow old before it is large
+SLOW = Setting(
+    faults={"kill_leader": 1},
+    shape={"retention": True, "producers": 1, "partitions": 4, "send_gap_ms": 400},
+    seconds=40,
+    gap_ms=20_000,
+)
+
+
+def _is_not_past_time(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
+    return False
+
+
+@mutant(
+    retention,
+    "is_past_time",
+    breaks="D5",
+    by="D5",
+    setting=SLOW,
+    more=(Patch(log, "is_past_time", _is_not_past_time),),
+)
+def nothing_is_ever_old(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
+    """retention.ms deletes nothing."""
+    return False

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from client.batch import Batch, Compression
+from client.delivery import Delivery
 from client.history import make_value
-from sim.checks import History, Send, Stored, broken_rules
+from client.outcomes import Outcome
+from sim.checks import History, Send, Stored, broken_rules, read_deliveries
 from sim.clients import Polled
 from sim.wanderer import Stretch
 
@@ -76,7 +79,9 @@ def with_log(history: History, *numbers: int, start: int = 0) -> History:
         (replace(WHOLE, sends=SENDS | sent(2, 2, t1=10_600_000_000)), ["late"]),
         (replace(WHOLE, sends=SENDS | given_up(9_000_000_000)), ["impatient"]),
         (replace(WHOLE, sends=SENDS | given_up(10_100_000_000)), []),
-        (replace(WHOLE, sends=SENDS | given_up(9_000_000_000, error="INVALID_RECORD")), []),
+        (replace(WHOLE, sends=SENDS | given_up(9_000_000_000, error="MESSAGE_TOO_LARGE")), []),
+        (replace(WHOLE, sends=SENDS | given_up(9_000_000_000, error="INVALID_RECORD")), ["misjudged"]),
+        (replace(WHOLE, sends=SENDS | given_up(10_100_000_000, error="CORRUPT_MESSAGE")), ["misjudged"]),
         (replace(WHOLE, sends=SENDS | given_up(9_000_000_000, outcome="info")), []),
         (replace(WHOLE, sends=SENDS | given_up(10_100_000_000) | given_up(10_100_000_000, 4, 9 * 10**9)), []),
         (replace(WHOLE, troubles=["", "UNKNOWN_LEADER_EPOCH"]), ["troubled"]),
@@ -103,6 +108,8 @@ def with_log(history: History, *numbers: int, start: int = 0) -> History:
         "given up too early",
         "given up in time",
         "given up at once, and rightly so",
+        "taken for no records",
+        "taken for no batch until its time was over",
         "of unknown fate, told early",
         "given up with an older one of its batch",
         "a consumer is told of what it can mend",
@@ -113,6 +120,47 @@ def test_a_rule_speaks_up_for_what_breaks_it_and_for_nothing_else(
     history: History, expected: list[str]
 ) -> None:
     assert rules_broken_by(history) == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "offset", "told", "is_right"),
+    [
+        ("ok", 2, 2, True),
+        ("ok", 2, 1, False),
+        ("ok1", 2, 1, False),
+        ("ok", 2, None, False),
+        ("info", -1, None, True),
+        ("info", -1, 2, False),
+    ],
+    ids=[
+        "where it is",
+        "where another one is",
+        "so with acks=1",
+        "nothing, though it was acknowledged",
+        "that nobody knows",
+        "a place, though nobody knows",
+    ],
+)
+def test_who_waits_for_a_record_is_told_what_the_ledger_has(
+    outcome: str, offset: int, told: int | None, is_right: bool
+) -> None:
+    sends = SENDS | sent(2, offset, outcome=outcome)
+    history = replace(WHOLE, sends=sends, told={("p0", 0): 0, ("p0", 2): told})
+    assert ("misled" in rules_broken_by(history)) is not is_right
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"), [(Outcome.OK, 8), (Outcome.INFO, None), (None, "nothing")], ids=str
+)
+def test_what_a_sender_was_told_is_read_of_its_delivery(
+    outcome: Outcome | None, expected: int | str | None
+) -> None:
+    """The second record of its batch."""
+    batch = Batch("t", 0, 1, 1_000, Compression.NONE, 0, 0)
+    if outcome is not None:
+        batch.finish(outcome, base_offset=7)
+    told = read_deliveries({("p0", 3): Delivery(batch, 1)})
+    assert told.get(("p0", 3), "nothing") == expected
 
 
 SHORT = replace(with_log(WHOLE, 2, start=2), starts={0: 2})

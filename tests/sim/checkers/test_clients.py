@@ -12,6 +12,7 @@ from controller.election import ElectionReason
 from protocol.errors import ErrorCode
 from sim.checkers import clients
 from sim.checkers.views import Property, ReplicaView
+from sim.clients import Polled
 from tests.sim.checkers.histories import (
     TOPIC_ID,
     Scene,
@@ -183,3 +184,24 @@ def test_what_a_broker_does_with_unanswered_writes_is_told_with_its_name_f4() ->
         scene.property.write_dropped(scene.seen, broker, "answers a write with acks=0")
 
     assert is_broken(clients.UnansweredWritesAreHeardOf(), tell)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "start", "expected"),
+    [((0, 2), 2, False), ((0, 2), 1, True), ((0, 1), 0, False), ((0, 2, 1), 2, False)],
+    ids=["at the log start", "behind it", "nothing is deleted", "led back"],
+)
+def test_a_reader_goes_on_where_a_log_begins_rule_10(
+    offsets: tuple[int, ...], start: int, expected: bool
+) -> None:
+    """Being led back is for `checks.skipped` to judge."""
+
+    def tell(scene: Scene) -> None:
+        view = view_of(scene, 1, BATCHES)
+        view.log.log_start_offset = start  # type: ignore[misc]
+        scene.property.shown(scene.seen, view, read(3))
+        session = [Polled(0, offset, 5, b"") for offset in offsets]
+        scene.world.load.polls.append(session)
+        scene.property.consumed(scene.seen, session[-1])
+
+    assert is_broken(clients.ReadersGoOnAtAStart(), tell) is expected

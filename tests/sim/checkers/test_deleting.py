@@ -14,12 +14,13 @@ from sim.checkers.deleting import (
     NothingOutlivesATopic,
     OldIsDeleted,
     OnlyOldIsDeleted,
+    TimesAreOfBatches,
 )
 from sim.checkers.views import ReplicaView
 from sim.nodes import State
 from sim.page_cache import Folder, Inode
 from storage.config import LogConfig
-from tests.sim.checkers.histories import TOPIC_ID, Scene, before, follows, mark, row, view_of
+from tests.sim.checkers.histories import TOPIC_ID, Scene, before, cut, follows, mark, row, view_of
 
 BATCHES = [mark(0), mark(1), mark(2)]
 
@@ -192,11 +193,55 @@ def test_what_is_too_much_goes_in_time_d5(
     assert (scene.violation(tell) is not None) is expected
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "time", "expected"),
+    [(1001, 500, True), (1000, 500, False), (1001, -1, False)],
+    ids=["too old", "old enough to stay", "of no time"],
+)
+def test_what_is_too_old_goes_in_time_d5(age_ms: int, time: int, expected: bool) -> None:
+    scene = Scene(OldIsDeleted())
+    view = follows(view_of(scene, 2, BATCHES, high_watermark=3, flushed_offset=3))
+    view.broker.state = State.RUNNING
+    log: Any = view.log
+    log.config, log.size_bytes = LogConfig(retention_bytes=None, retention_ms=1000), 300
+    log._guard, log._segments = SimpleNamespace(changing=None), SegmentsOf([0, 1, 2], time)
+    view.history.looked_at_ms = time + age_ms
+    store_snapshot(view, 1)
+
+    def tell() -> None:
+        for _ in range(13):
+            scene.world.loop.now_ns += 1_000_000_000
+            scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert (scene.violation(tell) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("newest", "is_cut", "is_moving", "expected"),
+    [(7, True, False, True), (6, True, False, False), (7, False, False, False), (7, True, True, False)],
+    ids=["of what is gone", "of what is left", "it was never cut", "it is being cut"],
+)
+def test_a_log_that_was_cut_forgets_the_time_of_its_tail_d5(
+    newest: int, is_cut: bool, is_moving: bool, expected: bool
+) -> None:
+    scene = Scene(TimesAreOfBatches())
+    view = follows(view_of(scene, 2, [mark(at)._replace(max_timestamp=5 + at) for at in range(3)]))
+    if is_cut:
+        cut(view, 2)
+    log: Any = view.log
+    log._guard = SimpleNamespace(changing="truncate" if is_moving else None)
+    log._segments = SimpleNamespace(active=SimpleNamespace(base_offset=1, max_timestamp=newest))
+    said = scene.violation(lambda: scene.property.replica_changed(scene.seen, view, before(view), []))
+    assert (said is not None) is expected, said
+
+
 class SegmentsOf:
     """Segments of 100 bytes that begin at these offsets."""
 
-    def __init__(self, bases: list[int]) -> None:
+    def __init__(self, bases: list[int], max_timestamp: int = -1) -> None:
         self.base_offsets, self.base_offset = bases, bases[0]
+        self.max_timestamp = max_timestamp
 
     def __iter__(self) -> Iterator[SimpleNamespace]:
-        return iter([SimpleNamespace(size=100) for _ in self.base_offsets])
+        one = SimpleNamespace(size=100, max_timestamp=self.max_timestamp)
+        return iter([one for _ in self.base_offsets])

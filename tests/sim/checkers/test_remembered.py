@@ -16,6 +16,7 @@ from sim.checkers import remembered
 from sim.checkers.batches import BatchMark
 from sim.checkers.listening import Heard, Judged, listen_to_broker
 from sim.checkers.views import Property, ReplicaView
+from storage import snapshots
 from storage.producer_state import ProducerState
 from tests.sim.checkers.histories import Scene, before, cut, follows, grow, leads, row, view_of
 from tests.unit.broker.core_harness import KEY, CoreHarness, batch, change, partition
@@ -371,3 +372,27 @@ def test_a_gap_that_closes_within_the_same_step_was_a_gap_r92() -> None:
         scene.property.batch_judged(scene.seen, leads(view_of(scene, 1)), judged)
 
     assert not is_broken(remembered.RepetitionsAreKnown(), look)
+
+
+@pytest.mark.parametrize(
+    ("known", "offset", "expected"),
+    [(SIX[:4], 4, False), (SIX[:3], 4, True), (SIX[:5], 4, True), (SIX, 7, False)],
+    ids=["what is below", "too few", "what was cut off", "above the end"],
+)
+def test_a_snapshot_tells_what_is_below_it_r94(known: list[BatchMark], offset: int, expected: bool) -> None:
+    state = ProducerState()
+    for one in known:
+        state.apply(header_of(one), one.base_offset)
+    text = snapshots.encode(state, offset).encode()
+
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, SIX))
+        log: Any = view.log
+        log._guard, log._truncation_count = SimpleNamespace(changing=None), 0
+        names = [f"{offset:020}.snapshot", f"{0:020}.log"]
+        platter = SimpleNamespace(names=lambda folder: names, read=lambda path: text)
+        view.broker = SimpleNamespace(name="b1", machine=SimpleNamespace(platter=platter))  # type: ignore[assignment]
+        scene.world.loop.now_ns += 1_000_000_000
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(remembered.SnapshotsAreOfTheLog(), tell) is expected
