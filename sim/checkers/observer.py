@@ -266,10 +266,7 @@ class Observer:
         heard.fetched.clear()
 
     def _tell_heard(self, broker: SimBroker, heard: Heard) -> None:
-        for heartbeat, offline in heard.heartbeats:
-            for hook in self._on_heartbeat:
-                hook(self, broker, heartbeat, offline)
-        heard.heartbeats.clear()
+        self._tell(heard.heartbeats, self._on_heartbeat, broker)
         for promise in heard.ceilings:
             view = self._view(*promise.key, broker)
             if view is not None and view.process is broker.process:
@@ -288,10 +285,14 @@ class Observer:
                 for hook in self._on_judged:
                     hook(self, view, judged)
         heard.judged.clear()
-        for given in heard.producer_ids:
-            for hook in self._on_producer_id:
-                hook(self, broker, *given)
-        heard.producer_ids.clear()
+        self._tell(heard.producer_ids, self._on_producer_id, broker)
+
+    def _tell(self, heard: list[Any], hooks: Sequence[Callable[..., None]], *who: SimNode) -> None:
+        """Hand what was heard of a node, as tuples, on to those that want to hear it."""
+        for one in heard:
+            for hook in hooks:
+                hook(self, *who, *one)
+        heard.clear()
 
     def _forget_moved(self, broker: SimBroker, core: Broker) -> None:
         """Replicas that were moved away are gone; what comes back one day is a new one."""
@@ -386,10 +387,7 @@ class Observer:
                 if read.log_end_offset < 0 and view is not None:
                     for hook in self._on_shown:
                         hook(self, view, read)
-        for asked, told in heard.read:
-            for hook in self._on_read:
-                hook(self, broker, asked, told)
-        heard.read.clear()
+        self._tell(heard.read, self._on_read, broker)
         for why in heard.missed_turns:
             for hook in self._on_missed:
                 hook(self, broker, why)
@@ -475,14 +473,8 @@ class Observer:
             for hook in self._on_differing:
                 hook(self, node, about, why)
         heard.differs.clear()
-        for refused in heard.refused:
-            for hook in self._on_refused:
-                hook(self, *refused)
-        heard.refused.clear()
-        for elections in heard.elections:
-            for hook in self._on_elections:
-                hook(self, *elections)
-        heard.elections.clear()
+        self._tell(heard.refused, self._on_refused)
+        self._tell(heard.elections, self._on_elections)
         for support in heard.support:
             for hook in self._on_support:
                 hook(self, node, support)
