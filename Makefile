@@ -2,7 +2,6 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PACKAGES := $(wildcard protocol runtime rpc storage metadata raft controller broker client cli durability bench sim drills chaos)
 FAST := not e2e and not spark and not slow
 ARGS ?=
 MINUTES ?= 10
@@ -25,15 +24,15 @@ test: $(VENV)/.have-dev $(VENV)/.have-spark ## the whole test suite, Spark and p
 check: $(VENV)/.have-dev ## format, lint, types, layers, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy $(PACKAGES) tests
+	$(BIN)/mypy holdfast tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -m "$(FAST)" -n logical --dist worksteal $(ARGS)
 
 bench: $(VENV)/.have-dev ## throughput and latency beside the machine's own limits
-	$(BIN)/python -m bench.produce $(ARGS)
-	$(BIN)/python -m bench.consume $(ARGS)
-	$(BIN)/python -m bench.failover
-	$(BIN)/python -m bench.recovery
+	$(BIN)/python -m holdfast.bench.produce $(ARGS)
+	$(BIN)/python -m holdfast.bench.consume $(ARGS)
+	$(BIN)/python -m holdfast.bench.failover
+	$(BIN)/python -m holdfast.bench.recovery
 
 fuzz: $(VENV)/.have-dev ## the property tests with many more examples
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m "not e2e and not spark" --timeout 3600 $(ARGS)
@@ -50,7 +49,7 @@ fmt: $(VENV)/.have-dev ## format and fix what ruff can fix
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas
-	$(BIN)/python -m cli.protocol_docs
+	$(BIN)/python -m holdfast.tools.protocol_docs
 
 clean: ## forget the virtual environment and all caches
 	rm -rf $(VENV) .jdk mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

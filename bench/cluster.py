@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import psutil
 
-from cli.local_cluster import LocalCluster
-from client.admin import Admin
-from client.errors import ClientError
-from protocol.errors import ErrorCode
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.client.admin import Admin
+from holdfast.client.core.errors import ClientError
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 
 T = TypeVar("T")
 

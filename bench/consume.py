@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from bench.cluster import PARTITIONS, BenchCluster, bench_cluster
-from bench.figures import spread, table
-from bench.machine import Limits, describe, measure
-from bench.report import common, finish, note
-from bench.rounds import figures, run_round
+from holdfast.bench.cluster import PARTITIONS, BenchCluster, bench_cluster
+from holdfast.bench.figures import spread, table
+from holdfast.bench.machine import Limits, describe, measure
+from holdfast.bench.report import common, finish, note
+from holdfast.bench.rounds import figures, run_round
 
 
 @click.command()

@@ -13,16 +13,16 @@ from typing import Any
 
 import click
 
-from bench.cluster import BenchCluster, bench_cluster
-from bench.figures import latency, table
-from bench.machine import describe
-from bench.report import common, finish, note
-from cli.local_cluster import LocalCluster
-from client.batch import Batch
-from client.outcomes import Outcome
-from client.producer import Producer, ProducerConfig
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.bench.cluster import BenchCluster, bench_cluster
+from holdfast.bench.figures import latency, table
+from holdfast.bench.machine import describe
+from holdfast.bench.report import common, finish, note
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 
 TOPIC = "bench-failover"
 _GIVE_UP_S = 30.0

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from bench.cluster import PARTITIONS, BenchCluster, bench_cluster
-from bench.figures import Latency, Spread, corrected, latency, latency_spreads, spread, table
-from bench.machine import Limits, describe, measure
-from bench.report import common, finish, note
-from bench.rounds import Round, figures, run_round
+from holdfast.bench.cluster import PARTITIONS, BenchCluster, bench_cluster
+from holdfast.bench.figures import Latency, Spread, corrected, latency, latency_spreads, spread, table
+from holdfast.bench.machine import Limits, describe, measure
+from holdfast.bench.report import common, finish, note
+from holdfast.bench.rounds import Round, figures, run_round
 
 #: Share of the fastest rate at which latency under load is taken.
 PACED_SHARE = 0.3

@@ -20,15 +20,15 @@ from typing import Any
 
 import click
 
-from bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster
-from bench.figures import Spread, spread, table
-from bench.machine import describe
-from bench.report import common, finish, note
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from client.producer import Producer, ProducerConfig
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.bench.cluster import MIN_ISR, REPLICATION_FACTOR, BenchCluster
+from holdfast.bench.figures import Spread, spread, table
+from holdfast.bench.machine import describe
+from holdfast.bench.report import common, finish, note
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 
 TOPIC = "bench-recovery"
 PROPERTIES = {

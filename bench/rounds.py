@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.cluster import BenchCluster, Usage
-from bench.figures import Spread, spread
+from holdfast.bench.cluster import BenchCluster, Usage
+from holdfast.bench.figures import Spread, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,10 @@ def run_round(cluster: BenchCluster, orders: Sequence[dict[str, Any]]) -> Round:
     """Start one process for each order, let them begin together, wait for all."""
     workers = [
         subprocess.Popen(
-            [sys.executable, "-m", "bench.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "holdfast.bench.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in orders
     ]

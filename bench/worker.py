@@ -1,4 +1,5 @@
-"""One client process of a benchmark: `python -m bench.worker`, JSON order on stdin, JSON report on stdout.
+"""One client process of a benchmark: `python -m holdfast.bench.worker`, JSON order on stdin, JSON report on
+stdout.
 
 It says `ready` once everything is connected, waits for a line, then measures. Orders are dicts with `work`
 (produce, paced, one_by_one, consume) and what that takes.
@@ -12,15 +13,15 @@ import sys
 import time
 from typing import Any
 
-from bench.cluster import process_usage
-from bench.figures import latency
-from client.batch import Batch
-from client.consumer import Consumer, ConsumerConfig
-from client.errors import BufferFull
-from client.outcomes import Outcome
-from client.producer import Producer, ProducerConfig
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.bench.cluster import process_usage
+from holdfast.bench.figures import latency
+from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import BufferFull
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 
 
 async def _go() -> None:

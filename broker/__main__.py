@@ -13,30 +13,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker.broker import Broker
-from broker.config import BrokerConfig, default_log_config
-from broker.events import LogsLoaded, LogsOffline, ProofBelied, ShutdownWanted, Started, Stop
-from broker.lifecycle import BrokerState, Identity
-from broker.log_manager import Key, LogManager, LogManagerConfig
-from broker.partition import TopicPartition
-from broker.seen_metadata import SeenMetadata
-from broker.server import BrokerServer
-from broker.telemetry import families, replica_body
-from metadata.broker import SUPPORTED_FEATURES
-from metadata.status import NodeView, answer
-from protocol.messages.broker_registration import ListenerEndpoint
-from raft.config import RaftConfig
-from raft.driver import RaftDriver
-from raft.quorum import BadQuorumState
-from rpc.server import Server, ServerLimits
-from runtime import real
-from runtime.api import DiskError, NetworkError, Runtime, Task
-from runtime.stats import MetricFamily, Steps, merged
-from storage.config import LogConfig
-from storage.files import METADATA_FOLDER
-from storage.log import Log
-from storage.log_dir import LogDir
-from storage.meta_properties import LogDirRefused
+from holdfast.broker.core.broker import Broker
+from holdfast.broker.core.config import BrokerConfig, default_log_config
+from holdfast.broker.core.events import LogsLoaded, LogsOffline, ProofBelied, ShutdownWanted, Started, Stop
+from holdfast.broker.core.registration.lifecycle import BrokerState, Identity
+from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.core.telemetry import families, replica_body
+from holdfast.broker.log_manager import Key, LogManager, LogManagerConfig
+from holdfast.broker.server import BrokerServer
+from holdfast.metadata.broker import SUPPORTED_FEATURES
+from holdfast.metadata.status import NodeView, answer
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.raft.driver import RaftDriver
+from holdfast.rpc.server import Server, ServerLimits
+from holdfast.runtime.api import DiskError, NetworkError, Runtime, Task
+from holdfast.runtime.real import machine
+from holdfast.runtime.stats import MetricFamily, Steps, merged
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import METADATA_FOLDER
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.meta_properties import LogDirRefused
 
 _log = logging.getLogger("holdfast.broker")
 
@@ -250,7 +250,7 @@ class BrokerNode:
         return merged(found + self._raft.stats())
 
 
-async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals) -> int:
+async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSignals) -> int:
     """Run a broker until a signal and its controlled shutdown (0) or a failure (1)."""
     node = BrokerNode(config, runtime)
     admin = None
@@ -265,7 +265,7 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: real.StopSignals)
         _log.error("broker %d cannot start: %s", config.node_id, error)
         return 1
     if config.http_listener is not None:
-        from runtime.telemetry import AdminServer
+        from holdfast.runtime.http.telemetry import AdminServer
 
         admin = AdminServer(*config.http_listener, node)
         try:
@@ -302,7 +302,7 @@ async def _stop(node: BrokerNode) -> bool:
     return True
 
 
-async def _stop_on_signal(node: BrokerNode, signals: real.StopSignals) -> None:
+async def _stop_on_signal(node: BrokerNode, signals: machine.StopSignals) -> None:
     await signals.wait()
     node.want_shutdown()
 

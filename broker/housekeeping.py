@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from runtime.api import Runtime, Task
+from holdfast.runtime.api import Runtime, Task
 
 
 class Housekeeping:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from broker.events import (
+from holdfast.broker.core.events import (
     Append,
     Appended,
     AppendFetched,
@@ -38,15 +38,15 @@ from broker.events import (
     Truncate,
     Truncated,
 )
-from broker.log_manager import Key, LogManager, ManagedLog
-from broker.partition import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.record_batch import CorruptBatch
-from runtime.api import DiskError, Runtime
-from storage.log import InvalidAppend, Log
-from storage.log_dir import LogDir
-from storage.meta_properties import LogDirRefused
-from storage.producer_state import Duplicate, Rejected
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.log_manager import Key, LogManager, ManagedLog
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import CorruptBatch
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.storage.core.producer_state import Duplicate, Rejected
+from holdfast.storage.log import InvalidAppend, Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.meta_properties import LogDirRefused
 
 #: One piece of work on one log.
 Step = Callable[[], Coroutine[Any, Any, None]]

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from runtime.api import DiskError, Runtime
-from storage import clean_shutdown, meta_properties
-from storage.config import LogConfig
-from storage.files import (
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.storage import clean_shutdown, meta_properties
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import (
     LOG_SUFFIX,
     METADATA_FOLDER,
     TopicPartition,
@@ -21,9 +21,9 @@ from storage.files import (
     is_file_of_log,
     parse_folder_name,
 )
-from storage.log import Log
-from storage.log_dir import LogDir
-from storage.meta_properties import LogDirRefused
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.meta_properties import LogDirRefused
 
 _log = logging.getLogger("holdfast.log_manager")
 

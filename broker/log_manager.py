@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from broker.housekeeping import Housekeeping, Nap
-from broker.log_loading import LogLoader
-from broker.log_metrics import LogDirState, LogState, log_families
-from broker.stop_proofs import StopProofs
-from runtime.api import DiskError, Runtime
-from runtime.stats import MetricFamily
-from storage import clean_shutdown, meta_properties
-from storage.config import LogConfig
-from storage.files import TopicPartition, condemned_name
-from storage.flush_stats import FlushStats
-from storage.log import Log
-from storage.log_dir import LogDir, Offsets
-from storage.meta_properties import LogDirRefused
-from storage.serial import Serial
+from holdfast.broker.clean_shutdown_marks import StopProofs
+from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
+from holdfast.broker.housekeeping import Housekeeping, Nap
+from holdfast.broker.log_loading import LogLoader
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.stats import MetricFamily
+from holdfast.storage import clean_shutdown, meta_properties
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import TopicPartition, condemned_name
+from holdfast.storage.core.flush_stats import FlushStats
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir, Offsets
+from holdfast.storage.meta_properties import LogDirRefused
+from holdfast.storage.serial import Serial
 
 #: (topic_id, partition_index)
 Key: TypeAlias = tuple[bytes, int]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.events import (
+from holdfast.broker.core.events import (
     CallAnswered,
     CallController,
     CallFailed,
@@ -19,8 +19,8 @@ from broker.events import (
     FetchFailed,
     SendFetch,
 )
-from rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool
-from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime
+from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool
+from holdfast.runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime
 
 #: A source that does not accept a connection for so long is given up; the next attempt follows.
 CONNECT_TIMEOUT_MS = 3000

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.broker import Broker
-from broker.events import (
+from holdfast.broker.core.broker import Broker
+from holdfast.broker.core.events import (
     AnswerFetch,
     AnswerOffsets,
     Append,
@@ -44,27 +44,27 @@ from broker.events import (
     Tick,
     Truncate,
 )
-from broker.log_effects import LogEffects
-from broker.log_info import Replica, answer_log_info
-from broker.log_manager import LogManager
-from broker.partition import TopicPartition
-from broker.peers import Peers
-from metadata.questions import QUESTION_APIS, Asked, answer_question
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import (
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.core.requests.log_info import Replica, answer_log_info
+from holdfast.broker.log_effects import LogEffects
+from holdfast.broker.log_manager import LogManager
+from holdfast.broker.peers import Peers
+from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import (
     METADATA_TOPIC_ID,
     EpochEndOffset,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
 )
-from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
-from protocol.messages.produce import ProduceRequest
-from rpc.channel import CallRefused, was_surely_not_done
-from rpc.server import Exchange
-from runtime.api import DiskError, NetworkError, Runtime, Timer
-from storage.log import OffsetOutOfRange
+from holdfast.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse
+from holdfast.protocol.messages.produce import ProduceRequest
+from holdfast.rpc.channel import CallRefused, was_surely_not_done
+from holdfast.rpc.server import Exchange
+from holdfast.runtime.api import DiskError, NetworkError, Runtime, Timer
+from holdfast.storage.log import OffsetOutOfRange
 
 #: What only the active controller, or the quorum's leader, can answer.
 FORWARDED_APIS = (

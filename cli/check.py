@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from cli.asking import Asking, ask
-from cli.options import INT32_MAX, Answer, bootstrap
-from cli.outlook import Surroundings
-from cli.present import present_cluster
-from controller.can_stop import Severity, Verdict, can_stop
-from protocol.errors import ErrorCode
+from holdfast.cli.admin_session import Asking, ask
+from holdfast.cli.durability.report import Surroundings
+from holdfast.cli.fresh_metadata import present_cluster
+from holdfast.cli.options import INT32_MAX, Answer, bootstrap
+from holdfast.controller.core.brokers.can_stop import Severity, Verdict, can_stop
+from holdfast.protocol.errors import ErrorCode
 
 _WORDS = {Severity.OK: "OK", Severity.WARN: "WARNING", Severity.CRIT: "CRITICAL", Severity.UNKNOWN: "UNKNOWN"}
 #: Most names in the one line for Nagios; JSON has all of them.

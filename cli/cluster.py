@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from cli import power_drivers
-from cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
-from cli.local_cluster import STATE_FILE, LocalCluster
-from cli.node_health import cluster_health
-from cli.nodes import ClusterError
-from cli.options import INT32_MAX, Answer, bootstrap, output, pairs, run_client
-from cli.tables import table_lines
+from holdfast.cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
+from holdfast.cli.options import INT32_MAX, Answer, bootstrap, output, pairs, run_client
+from holdfast.cli.tables import table_lines
+from holdfast.localcluster.health import cluster_health
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.power import drivers
+from holdfast.localcluster.processes import STATE_FILE, LocalCluster
 
 
 @click.group()
@@ -35,7 +35,7 @@ for node_command in NODE_COMMANDS:
 )
 @click.option(
     "--power-loss",
-    type=click.Choice(["auto", *power_drivers.NAMES]),
+    type=click.Choice(["auto", *drivers.NAMES]),
     help="Keep data where `cluster power-loss` can cut its power: file systems of their own (root only), or "
     "files whose unsynced part is remembered; auto is the first that works.",
 )
@@ -113,7 +113,7 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
 @output
 def unregister(broker_id: int, **given: Any) -> None:
     """Take a broker out of the metadata (R28): move its replicas away first, and stop it."""
-    from cli.asking import Asking, ask
+    from holdfast.cli.admin_session import Asking, ask
 
     answer = Answer("cluster-unregister", {"broker": broker_id})
     text: list[str] = []
@@ -203,9 +203,9 @@ def _row(made: LocalCluster, name: str, seen: dict[int, dict[str, Any]]) -> dict
 
 def _registrations(made: LocalCluster) -> tuple[dict[int, dict[str, Any]], str]:
     """What the cluster says of its nodes, by id, or why it does not answer."""
-    from client.admin import Admin
-    from client.errors import ClientError
-    from runtime.api import NetworkError, Runtime
+    from holdfast.client.admin import Admin
+    from holdfast.client.core.errors import ClientError
+    from holdfast.runtime.api import NetworkError, Runtime
 
     seen: dict[int, dict[str, Any]] = {}
     problem = ""

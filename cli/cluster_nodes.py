@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import click
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import ClusterError, Node
-from cli.options import INT32_MAX, Answer, output
-from cli.power_loss import PowerLoss
+from holdfast.cli.options import INT32_MAX, Answer, output
+from holdfast.localcluster.nodes import ClusterError, Node
+from holdfast.localcluster.power.disks import PowerLoss
+from holdfast.localcluster.processes import LocalCluster
 
 folder_option = click.option(
     "--dir",

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from cli.asking import Asking, ask
-from cli.options import (
+from holdfast.cli.admin_session import Asking, ask
+from holdfast.cli.options import (
     INT32_MAX,
     Answer,
     bootstrap,
@@ -20,11 +20,11 @@ from cli.options import (
     refuse_strangers,
     whole_number,
 )
-from client.admin_configs import ConfigEntry, Resource
-from client.errors import RowError
-from metadata.image import RESOURCE_BROKER
-from metadata.records import ELR_FEATURE
-from protocol.errors import ErrorCode
+from holdfast.client.admin_configs import ConfigEntry, Resource
+from holdfast.client.core.errors import RowError
+from holdfast.metadata.image import RESOURCE_BROKER
+from holdfast.metadata.records import ELR_FEATURE
+from holdfast.protocol.errors import ErrorCode
 
 _MIN_ISR = "min.insync.replicas"
 #: {option: the actions that it belongs to}

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import (
+from holdfast.cli.options import (
     INT32_MAX,
     INT64_MAX,
     client_properties,
@@ -17,10 +17,10 @@ from cli.options import (
     run_client,
     whole_number,
 )
-from client.admin import Admin
-from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
-from client.errors import ClientError
-from runtime.api import Runtime
+from holdfast.client.admin import Admin
+from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.core.errors import ClientError
+from holdfast.runtime.api import Runtime
 
 #: No cluster for so long: give up.
 _FIND_TIMEOUT_MS = 30_000

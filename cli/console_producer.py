@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from cli.options import INT32_MAX, bootstrap, client_properties, pairs, run_client
-from client.errors import ClientError
-from client.producer import Delivery, Producer, ProducerConfig
-from protocol.errors import ErrorCode
-from runtime.api import Runtime
+from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, pairs, run_client
+from holdfast.client.core.errors import ClientError
+from holdfast.client.producer import Delivery, Producer, ProducerConfig
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.api import Runtime
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 #: After a signal, what was read already has so long to be acknowledged.

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from cli.asking import Asking, ask
-from cli.options import Answer, bootstrap, output, whole_number
-from client.admin_configs import FeatureUpdate
-from client.errors import ClientError
+from holdfast.cli.admin_session import Asking, ask
+from holdfast.cli.options import Answer, bootstrap, output, whole_number
+from holdfast.client.admin_configs import FeatureUpdate
+from holdfast.client.core.errors import ClientError
 
 _LEVEL_MAX = (1 << 15) - 1
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cli.options import (
+from holdfast.cli.options import (
     INT32_MAX,
     INT64_MAX,
     Answer,
@@ -15,11 +15,11 @@ from cli.options import (
     run_client,
     whole_number,
 )
-from client.admin import Admin
-from client.errors import ClientError
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from runtime.api import Runtime
+from holdfast.client.admin import Admin
+from holdfast.client.core.errors import ClientError
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from holdfast.runtime.api import Runtime
 
 _TIMES = {
     "latest": LATEST_TIMESTAMP,

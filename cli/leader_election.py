@@ -9,18 +9,18 @@ from typing import Any
 
 import click
 
-from cli.asking import Asking, ask, described, partition_name, row_refused
-from cli.durability_view import compares_logs as is_comparing_logs
-from cli.election_trial import LOG_COMPARISONS, Trial, try_election
-from cli.options import INT32_MAX, Answer, bootstrap, output
-from cli.outlook import Surroundings
-from cli.partition_files import ELECTION_SHAPE, read_elections
-from client.backoff import Backoff
-from client.errors import RowError
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectionKind
-from protocol.messages.topics import DescribedPartition
+from holdfast.cli.admin_session import Asking, ask, described, partition_name, row_refused
+from holdfast.cli.durability.report import Surroundings
+from holdfast.cli.durability.view import compares_logs as is_comparing_logs
+from holdfast.cli.election_dry_run import LOG_COMPARISONS, Trial, try_election
+from holdfast.cli.options import INT32_MAX, Answer, bootstrap, output
+from holdfast.cli.partition_files import ELECTION_SHAPE, read_elections
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.topics import DescribedPartition
 
 #: Between looks for leaders that a comparison of logs is to find.
 _LEADER_BACKOFF = Backoff(first_ms=100, max_ms=1_000)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from cli.options import read_properties
+from holdfast.cli.options import read_properties
 
 
 class NodeConfig(Protocol):
@@ -40,8 +40,8 @@ unsynced_option = click.option(
 @unsynced_option
 def broker(config_file: str, unsynced: str | None) -> None:
     """Run a broker until SIGTERM (clean stop) or a failure (exit 1)."""
-    from broker.__main__ import run
-    from broker.config import BrokerConfig
+    from holdfast.broker.__main__ import run
+    from holdfast.broker.core.config import BrokerConfig
 
     sys.exit(_serve("broker", config_file, unsynced, BrokerConfig.from_properties, run))
 
@@ -51,8 +51,8 @@ def broker(config_file: str, unsynced: str | None) -> None:
 @unsynced_option
 def controller(config_file: str, unsynced: str | None) -> None:
     """Run a controller until SIGTERM or a failure (exit 1)."""
-    from controller.__main__ import run
-    from controller.config import ControllerConfig
+    from holdfast.controller.__main__ import run
+    from holdfast.controller.core.config import ControllerConfig
 
     sys.exit(_serve("controller", config_file, unsynced, ControllerConfig.from_properties, run))
 
@@ -65,9 +65,10 @@ def _serve(
     run: Callable[[C, Any, Any], Coroutine[Any, Any, int]],
 ) -> int:
     """Read the configuration, set up the log, run the node; its exit code."""
-    from metadata.configs import ConfigError
-    from runtime import logs, real
-    from runtime.api import Runtime
+    from holdfast.metadata.configs import ConfigError
+    from holdfast.runtime import logs
+    from holdfast.runtime.api import Runtime
+    from holdfast.runtime.real import machine
 
     logs.configure(role)
     log = logging.getLogger(f"holdfast.{role}")
@@ -81,6 +82,6 @@ def _serve(
         log.warning("%s", warning)
 
     async def start(runtime: Runtime) -> int:
-        return await run(config, runtime, real.StopSignals())
+        return await run(config, runtime, machine.StopSignals())
 
-    return real.run(start, unsynced=unsynced)
+    return machine.run(start, unsynced=unsynced)

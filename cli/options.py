@@ -17,7 +17,7 @@ import click
 import javaproperties
 
 if TYPE_CHECKING:
-    from client.errors import ClientError
+    from holdfast.client.core.errors import ClientError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,7 +70,7 @@ def refuse_strangers(
 
 def checked_servers(_: click.Context, __: click.Parameter, value: str) -> str:
     """Callback of `--bootstrap-server`. Raises: click.BadParameter for what is no list of addresses."""
-    from client.metadata_cache import parse_addresses
+    from holdfast.client.core.metadata_cache import parse_addresses
 
     try:
         parse_addresses(value)
@@ -216,8 +216,8 @@ def run_client(work: Callable[..., Coroutine[Any, Any, int]]) -> int:
     """
     import asyncio
 
-    from runtime.api import NetworkError, Runtime
-    from runtime.real import run
+    from holdfast.runtime.api import NetworkError, Runtime
+    from holdfast.runtime.real.machine import run
 
     async def until_signal(runtime: Runtime) -> int:
         received: list[signal.Signals] = []

@@ -8,20 +8,28 @@ from typing import Any
 
 import click
 
-from cli.asking import Asking, ask, described, partition_name, row_refused
-from cli.options import INT32_MAX, Answer, bootstrap, one_action, output, refuse_strangers, whole_number
-from cli.partition_files import (
+from holdfast.cli.admin_session import Asking, ask, described, partition_name, row_refused
+from holdfast.cli.options import (
+    INT32_MAX,
+    Answer,
+    bootstrap,
+    one_action,
+    output,
+    refuse_strangers,
+    whole_number,
+)
+from holdfast.cli.partition_files import (
     REASSIGNMENT_SHAPE,
     TOPICS_SHAPE,
     read_reassignment,
     read_topics,
     reassignment_text,
 )
-from cli.reassignment_plan import Assignment, CannotPropose, Progress, propose, verify
-from client.admin_partitions import Reassignment
-from client.errors import RowError
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
+from holdfast.cli.reassignment_plan import Assignment, CannotPropose, Progress, propose, verify
+from holdfast.client.admin_partitions import Reassignment
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
 
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 #: {option: the actions that it belongs to}

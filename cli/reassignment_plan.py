@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from client.admin_partitions import Reassignment
-from client.metadata_cache import TopicPartition
-from controller.placement import place_replicas
+from holdfast.client.admin_partitions import Reassignment
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.controller.core.partitions.placement import place_replicas
 
 #: {partition: replicas, the preferred one first}
 Assignment = Mapping[TopicPartition, tuple[int, ...]]

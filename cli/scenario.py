@@ -1,7 +1,7 @@
 """`holdfast scenario`: runs scenario files against the real cores.
 
-No sockets, no disk, a clock that only the file moves. The grammar is in `cli.datadriven`. There is a table of
-commands for each core; the first command of a file tells which one it speaks.
+No sockets, no disk, a clock that only the file moves. The grammar is in `scenario.grammar`. There is a table
+of commands for each core; the first command of a file tells which one it speaks.
 """
 
 import sys
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from cli.datadriven import Command, ParseError, parse_file, run_file
-from cli.scenario_commands import Scenario
-from cli.scenario_partition import PartitionScenario
-from cli.scenario_raft import RaftScenario
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import Command, ParseError, parse_file, run_file
+from holdfast.scenario.partition_commands import PartitionScenario
+from holdfast.scenario.raft_commands import RaftScenario
 
 
 @click.command()

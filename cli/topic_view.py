@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from client.admin_partitions import Reassignment
-from client.metadata_cache import TopicPartition
-from protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.client.admin_partitions import Reassignment
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 
 #: Partitions that move; those that do not are not in it.
 Moves = Mapping[TopicPartition, Reassignment]

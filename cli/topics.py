@@ -5,9 +5,11 @@ from typing import Any
 
 import click
 
-from cli.asking import Asking, ask, described, unknown_topic
-from cli.durability_view import surroundings
-from cli.options import (
+from holdfast.cli.admin_session import Asking, ask, described, unknown_topic
+from holdfast.cli.durability.report import outlook, outlook_as_json, outlook_lines
+from holdfast.cli.durability.view import surroundings
+from holdfast.cli.fresh_metadata import warn_of_old
+from holdfast.cli.options import (
     INT32_MAX,
     Answer,
     bootstrap,
@@ -17,13 +19,11 @@ from cli.options import (
     refuse_strangers,
     whole_number,
 )
-from cli.outlook import outlook, outlook_as_json, outlook_lines
-from cli.present import warn_of_old
-from cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
-from client.admin import CreatedTopic
-from client.admin_partitions import NewPartitions
-from client.errors import ClientError
-from protocol.errors import ErrorCode
+from holdfast.cli.topic_view import FILTERS, chosen_of, topic_as_json, topic_id_text
+from holdfast.client.admin import CreatedTopic
+from holdfast.client.admin_partitions import NewPartitions
+from holdfast.client.core.errors import ClientError
+from holdfast.protocol.errors import ErrorCode
 
 #: {option: the actions that it belongs to}
 _ACTIONS_OF: dict[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import INT32_MAX, checked_servers, output, whole_number
+from holdfast.cli.options import INT32_MAX, checked_servers, output, whole_number
 
 
 @click.command()
@@ -66,7 +66,7 @@ def command(
         if not Path(folder).is_dir():
             raise click.UsageError(f"--log-dirs: {folder} is no folder")
     try:
-        from durability.validate import ValidateOptions, run
+        from holdfast.durability.validate import ValidateOptions, run
     except ModuleNotFoundError as error:
         if error.name not in ("pyspark", "pyarrow", "numpy"):
             raise

@@ -13,14 +13,14 @@ from typing import Any
 
 import click
 
-from cli.options import INT32_MAX, bootstrap, client_properties, run_client
-from client.batch import Batch
-from client.errors import ClientError, TimedOut
-from client.history import make_value
-from client.ledger import Ledger
-from client.outcomes import Outcome
-from client.producer import Producer, ProducerConfig
-from runtime.api import DiskError, Runtime
+from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, run_client
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import ClientError, TimedOut
+from holdfast.client.core.history import make_value
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.ledger import Ledger
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.runtime.api import DiskError, Runtime
 
 PROGRESS_MS = 500
 #: After a signal, what was sent already has so long to be acknowledged.

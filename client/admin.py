@@ -8,25 +8,25 @@ partitions are in `admin_partitions`, those about configuration and features in 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from client import admin_configs, admin_logs, admin_partitions
-from client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
-from client.admin_partitions import NewPartitions, Reassignment
-from client.admin_rows import ask_whole, check_complete, raise_refusal
-from client.cluster_client import ClusterClient
-from client.errors import ClientError, RowError, code_of
-from client.list_offsets import FoundOffset, list_offsets
-from client.metadata_cache import TopicPartition
-from client.replica_log import ReplicaLog
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectionKind
-from protocol.messages.metadata import (
+from holdfast.client import admin_configs, admin_logs, admin_partitions
+from holdfast.client.admin_configs import ConfigEntry, Features, FeatureUpdate, Resource
+from holdfast.client.admin_partitions import NewPartitions, Reassignment
+from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.errors import ClientError, RowError, code_of
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.client.list_offsets import FoundOffset, list_offsets
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from protocol.messages.topics import (
+from holdfast.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from holdfast.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -39,8 +39,8 @@ from protocol.messages.topics import (
     TopicConfig,
     TopicPartitionCursor,
 )
-from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from runtime.api import Runtime
+from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from holdfast.runtime.api import Runtime
 
 _PARTITIONS_PER_ANSWER = 2_000
 _TIMEOUT_MS = 30_000

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from client.admin_rows import ask_whole, check_complete
-from client.cluster_client import ClusterClient
-from client.errors import RowError, row_error
-from protocol.messages.configs import (
+from holdfast.client.admin_rows import ask_whole, check_complete
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.errors import RowError, row_error
+from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
@@ -22,9 +22,9 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     ResourceType,
 )
-from protocol.messages.features import FeatureUpdate as WireFeatureUpdate
-from protocol.messages.features import UpdateFeaturesRequest, UpgradeType
-from protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
+from holdfast.protocol.messages.features import FeatureUpdate as WireFeatureUpdate
+from holdfast.protocol.messages.features import UpdateFeaturesRequest, UpgradeType
+from holdfast.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
 
 
 class Resource(NamedTuple):

@@ -7,20 +7,20 @@ compares logs decides how long to go on asking.
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from client.admin_rows import raise_refusal
-from client.cluster_client import ClusterClient
-from client.errors import ClientError, RowError, row_error
-from client.metadata_cache import TopicPartition
-from client.replica_log import ReplicaLog
-from protocol.errors import ErrorCode
-from protocol.messages.replica_log_info import (
+from holdfast.client.admin_rows import raise_refusal
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.errors import ClientError, RowError, row_error
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_MAX,
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
     LogInfoTopic,
 )
-from rpc.channel import CallRefused
-from runtime.api import Clock, NetworkError
+from holdfast.rpc.channel import CallRefused
+from holdfast.runtime.api import Clock, NetworkError
 
 
 async def get_replica_log_info(

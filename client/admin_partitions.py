@@ -7,24 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from client.admin_rows import ask_whole, check_complete
-from client.cluster_client import ClusterClient
-from client.errors import RowError, row_error
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from holdfast.client.admin_rows import ask_whole, check_complete
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.errors import RowError, row_error
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from protocol.messages.elect_leaders import (
+from holdfast.protocol.messages.elect_leaders import (
     ElectionKind,
     ElectionTopicPartitions,
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from protocol.messages.reassignments import (
+from holdfast.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ListedTopic,
@@ -33,7 +33,7 @@ from protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from runtime.api import Clock
+from holdfast.runtime.api import Clock
 
 #: Elections that one request makes (R18).
 ELECTIONS_PER_REQUEST = 1_000

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from client.cluster_client import ClusterClient
-from client.errors import ClientError, code_of
-from protocol.errors import ErrorCode
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.errors import ClientError, code_of
+from holdfast.protocol.errors import ErrorCode
 
 
 async def ask_whole(cluster: ClusterClient, request: Any, timeout_ms: float, what: str) -> tuple[Any, bool]:

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from client.backoff import Backoff
-from client.errors import ClientError, TimedOut
-from client.metadata_cache import (
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.errors import ClientError, TimedOut
+from holdfast.client.core.metadata_cache import (
     Address,
     MetadataCache,
     NodeChooser,
@@ -19,11 +19,11 @@ from client.metadata_cache import (
     TopicView,
     parse_addresses,
 )
-from client.wanted_topics import WantedTopics
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from rpc.channel import CallRefused, Channel, Pool, was_surely_not_done
-from runtime.api import NetworkError, Runtime, Timer
+from holdfast.client.core.wanted_topics import WantedTopics
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from holdfast.rpc.channel import CallRefused, Channel, Pool, was_surely_not_done
+from holdfast.runtime.api import NetworkError, Runtime, Timer
 
 #: Repetitions of a metadata request that brought no news: fast, since someone waits for a leader (D9).
 METADATA_BACKOFF = Backoff(first_ms=10, max_ms=100)

@@ -1,4 +1,4 @@
-"""The consumer: records out of assigned partitions, in order. Carries out what `client.fetcher` decides.
+"""The consumer: records out of assigned partitions, in order. Carries out what `client.core.fetcher` decides.
 
 Owns the connections of one consumer and the decoding, which aiokafka's C codec does. Fetches ahead of the
 application within bounds. A batch whose crc does not match is never handed out.
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from client.backoff import Backoff
-from client.cluster_client import ClusterClient
-from client.decoding import UNDECODABLE
-from client.effects import Connect, RefreshMetadata
-from client.errors import ClientError, CorruptRecords
-from client.fetcher import Fetcher
-from client.fetcher_effects import (
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.decoding import UNDECODABLE
+from holdfast.client.core.effects import Connect, RefreshMetadata
+from holdfast.client.core.errors import ClientError, CorruptRecords
+from holdfast.client.core.fetcher import Fetcher
+from holdfast.client.core.fetcher_effects import (
     Effect,
     FetchedBatch,
     FetcherConfig,
@@ -27,14 +27,14 @@ from client.fetcher_effects import (
     ResetPolicy,
     SendFetch,
 )
-from client.list_offsets import FoundOffset, ask_leader, list_offsets
-from client.metadata_cache import TopicPartition
-from client.next_turn import NEXT_TURN
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from rpc.channel import CallRefused, Disconnected
-from runtime.api import NetworkError, Runtime, Timer
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.next_turn import NEXT_TURN
+from holdfast.client.list_offsets import FoundOffset, ask_leader, list_offsets
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchResponse
+from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from holdfast.rpc.channel import CallRefused, Disconnected
+from holdfast.runtime.api import NetworkError, Runtime, Timer
 
 _LOOKUP_TIMEOUT_MS = 10_000
 OFFSET_MAX = (1 << 63) - 1

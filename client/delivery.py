@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple
 
-from client.batch import Batch
-from client.errors import ProduceFailed
-from client.metadata_cache import TopicPartition
-from client.outcomes import Outcome
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import ProduceFailed
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.outcomes import Outcome
 
 
 class RecordMetadata(NamedTuple):

@@ -1,4 +1,5 @@
-"""Writes the ledger of one producer process to a file of its own (D11); the format is `client.history`'s.
+"""Writes the ledger of one producer process to a file of its own (D11); the format is
+`client.core.history`'s.
 
 A line is in the page cache before the record it tells of is sent, so the death of this process cannot make
 a sent record unknown. fsync, when asked for, follows every `flush_ms`.
@@ -6,9 +7,9 @@ a sent record unknown. fsync, when asked for, follows every `flush_ms`.
 
 import posixpath
 
-from client.history import RowWriter, make_value
-from client.outcomes import Outcome
-from runtime.api import DiskError, File, Runtime, Task
+from holdfast.client.core.history import RowWriter, make_value
+from holdfast.client.core.outcomes import Outcome
+from holdfast.runtime.api import DiskError, File, Runtime, Task
 
 #: Completed rows are written out when so many characters are waiting, at the latest.
 _PENDING_MAX = 1 << 20

@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from client.backoff import Backoff
-from client.cluster_client import ClusterClient
-from client.errors import ClientError, TimedOut, code_of
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
-from rpc.channel import CallRefused
-from runtime.api import Clock, NetworkError
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.errors import ClientError, TimedOut, code_of
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from holdfast.rpc.channel import CallRefused
+from holdfast.runtime.api import Clock, NetworkError
 
 _BACKOFF = Backoff(first_ms=20, max_ms=250)
 _CALL_TIMEOUT_MS = 3_000

@@ -1,4 +1,4 @@
-"""The producer: records in, acknowledgements out. Carries out what `client.sender` decides.
+"""The producer: records in, acknowledgements out. Carries out what `client.core.sender` decides.
 
 Owns the connection handling of one producer, its timer, and who waits for what. Per record it only encodes
 and counts; everything else is done per batch. With a ledger every record is written down before it is sent
@@ -12,32 +12,32 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from client.backoff import Backoff
-from client.batch import Batch, Compression, Identity, check_record
-from client.cluster_client import ClusterClient
-from client.delivery import Delivery, RecordMetadata, wake
-from client.effects import Connect, RefreshMetadata
-from client.errors import BufferFull, ClientError, TimedOut, code_of
-from client.history import value_crc32c
-from client.ledger import Ledger
-from client.next_turn import NEXT_TURN
-from client.outcomes import Outcome
-from client.partition_queue import IN_FLIGHT_MAX
-from client.router import Router
-from client.sender import Sender
-from client.sender_effects import (
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.batch import Batch, Compression, Identity, check_record
+from holdfast.client.core.effects import Connect, RefreshMetadata
+from holdfast.client.core.errors import BufferFull, ClientError, TimedOut, code_of
+from holdfast.client.core.history import value_crc32c
+from holdfast.client.core.next_turn import NEXT_TURN
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.partition_queue import IN_FLIGHT_MAX
+from holdfast.client.core.router import Router
+from holdfast.client.core.sender import Sender
+from holdfast.client.core.sender_effects import (
     AskIdentity,
     Complete,
     Effect,
     SendBatches,
     SenderConfig,
 )
-from protocol.errors import ErrorCode
-from protocol.frames import ATTACHMENT_MAX_BYTES
-from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from rpc.channel import CallRefused, Disconnected
-from runtime.api import DiskError, NetworkError, Runtime, Timer
+from holdfast.client.delivery import Delivery, RecordMetadata, wake
+from holdfast.client.ledger import Ledger
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import ATTACHMENT_MAX_BYTES
+from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from holdfast.rpc.channel import CallRefused, Disconnected
+from holdfast.runtime.api import DiskError, NetworkError, Runtime, Timer
 
 __all__ = ["Delivery", "Producer", "ProducerConfig", "RecordMetadata"]
 

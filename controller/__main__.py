@@ -3,17 +3,17 @@
 import logging
 import sys
 
-from controller.config import ControllerConfig
-from controller.server import ControllerServer
-from raft.config import RaftConfig
-from raft.quorum import BadQuorumState
-from runtime import real
-from runtime.api import DiskError, NetworkError, Runtime
-from storage.config import LogConfig
-from storage.files import METADATA_FOLDER
-from storage.log import Log
-from storage.log_dir import LogDir
-from storage.meta_properties import LogDirRefused
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.server import ControllerServer
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.runtime.api import DiskError, NetworkError, Runtime
+from holdfast.runtime.real import machine
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import METADATA_FOLDER
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.meta_properties import LogDirRefused
 
 _log = logging.getLogger("holdfast.controller")
 
@@ -34,7 +34,7 @@ def raft_config(config: ControllerConfig, folder: str) -> RaftConfig:
     )
 
 
-async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSignals) -> int:
+async def run(config: ControllerConfig, runtime: Runtime, signals: machine.StopSignals) -> int:
     """Run a controller until a signal (0) or a failure (1)."""
     try:
         raft_config(config, config.metadata_log_dir).validate()
@@ -52,7 +52,7 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSign
         return 1
     admin = None
     if config.http_listener is not None:
-        from runtime.telemetry import AdminServer
+        from holdfast.runtime.http.telemetry import AdminServer
 
         admin = AdminServer(*config.http_listener, server)
         try:
@@ -60,7 +60,7 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: real.StopSign
         except NetworkError as error:
             _log.error("controller %d cannot start: %s", config.node_id, error)
             return 1
-    failure = await real.until_stopped(runtime, signals)
+    failure = await machine.until_stopped(runtime, signals)
     if failure is not None:
         _log.error("controller %d failed: %s", config.node_id, failure)
         return 1

@@ -7,9 +7,9 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from controller import metrics
-from controller.config import ControllerConfig
-from controller.events import (
+from holdfast.controller.core import metrics
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.events import (
     AppendRecords,
     AskBroker,
     ConnectionClosed,
@@ -30,18 +30,18 @@ from controller.events import (
     Severity,
     TimerFired,
 )
-from controller.quorum_controller import QuorumController
-from metadata.questions import QUESTION_APIS
-from metadata.status import NodeView, answer
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from raft.config import RaftConfig
-from raft.driver import NotLeader, RaftDriver
-from rpc.channel import CallRefused, Pool
-from rpc.server import Exchange, Server, ServerLimits
-from runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
-from runtime.stats import Histogram, MetricFamily, Steps
-from storage.log import Log
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.questions import QUESTION_APIS
+from holdfast.metadata.status import NodeView, answer
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.driver import NotLeader, RaftDriver
+from holdfast.rpc.channel import CallRefused, Pool
+from holdfast.rpc.server import Exchange, Server, ServerLimits
+from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
+from holdfast.runtime.stats import Histogram, MetricFamily, Steps
+from holdfast.storage.log import Log
 
 #: Requests that go to the core; the quorum's own go to raft.
 CORE_APIS = (

@@ -1,7 +1,7 @@
 """All drills, in the order in which `holdfast drill --list` shows them."""
 
-from drills.drill import Drill
-from drills.stories import (
+from holdfast.drills.drill import Drill
+from holdfast.drills.stories import (
     acks1_invisible,
     clean_elr_recovery,
     controller_failover_in_recovery,

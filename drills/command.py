@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 
 import click
 
-from cli import power_drivers
-from cli.nodes import ClusterError
-from cli.options import output
-from cli.sim_model_command import parse_seeds
-from drills.catalogue import DRILLS
-from drills.drill import Drill
-from drills.outcome import Result, Run, worst
-from drills.report import compare_lines, list_lines, run_lines, run_row, seeds_lines, totals
-from drills.run import play, verdicts
-from drills.settings import Axis, Settings, expectation_of
-from drills.spark_judge import SparkJudge
+from holdfast.cli.options import output
+from holdfast.cli.sim.model import parse_seeds
+from holdfast.drills.catalogue import DRILLS
+from holdfast.drills.drill import Drill
+from holdfast.drills.outcome import Result, Run, worst
+from holdfast.drills.report import compare_lines, list_lines, run_lines, run_row, seeds_lines, totals
+from holdfast.drills.run import play, verdicts
+from holdfast.drills.settings import Axis, Settings, expectation_of
+from holdfast.drills.spark_judge import SparkJudge
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.power import drivers
 
 #: name of all drills, one after the other
 ALL = "all"
@@ -58,7 +58,7 @@ class Planned(NamedTuple):
 @click.option("--seeds", metavar="A..B", help="Play every seed from A to B and print a table.")
 @click.option(
     "--power-loss",
-    type=click.Choice(["auto", *power_drivers.NAMES]),
+    type=click.Choice(["auto", *drivers.NAMES]),
     default="auto",
     show_default=True,
     help="How power is cut: real file systems (root), or tracked by the storage layer.",
@@ -151,9 +151,7 @@ def _drills(name: str | None) -> list[Drill]:
 def _plan(drills: Sequence[Drill], given: dict[str, Any]) -> list[Planned]:
     """Every run, in order. Raises: click.UsageError."""
     try:
-        driver = (
-            power_drivers.choose(given["power_loss"]) if any(drill.cuts_power for drill in drills) else "none"
-        )
+        driver = drivers.choose(given["power_loss"]) if any(drill.cuts_power for drill in drills) else "none"
     except ClusterError as error:
         raise click.UsageError(str(error)) from error
     if given["seeds"]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from drills.settings import Axis, Expectation
+from holdfast.drills.settings import Axis, Expectation
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from cli.nodes import ClusterError
-from client.batch import Batch
-from client.ledger import Ledger
-from client.outcomes import Outcome
-from client.producer import Producer, ProducerConfig
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.ledger import Ledger
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 
 RUN = "drill"
 VALUE_BYTES = 128

@@ -5,7 +5,7 @@ What recovery will keep: the prefix before the first batch that is torn, damaged
 
 from pathlib import Path
 
-from durability.segments import Torn, read_segment, segment_paths
+from holdfast.durability.segments import Torn, read_segment, segment_paths
 
 
 def log_end(folder: Path) -> int:

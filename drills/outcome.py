@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from drills.settings import Expectation, Loss, Settings
-from durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN
+from holdfast.drills.settings import Expectation, Loss, Settings
+from holdfast.durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN
 
 
 class Result(Enum):

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from cli.tables import table_lines
-from drills.drill import Drill
-from drills.outcome import LostRecord, Result, Run, most_lost, predicted_loss
-from drills.settings import Axis
+from holdfast.cli.tables import table_lines
+from holdfast.drills.drill import Drill
+from holdfast.drills.outcome import LostRecord, Result, Run, most_lost, predicted_loss
+from holdfast.drills.settings import Axis
 
 #: lost records that are named with offset and value
 SHOWN_MAX = 10

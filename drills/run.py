@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import ClusterError
-from client.errors import ClientError
-from drills.drill import QUICK, Drill
-from drills.outcome import Election, Evidence, Result, Run, judge
-from drills.settings import Expectation, Settings, expectation_of
-from drills.spark_judge import SparkJudge
-from drills.stage import Said, Stage, Void
-from runtime.api import NetworkError
+from holdfast.client.core.errors import ClientError
+from holdfast.drills.drill import QUICK, Drill
+from holdfast.drills.outcome import Election, Evidence, Result, Run, judge
+from holdfast.drills.settings import Expectation, Settings, expectation_of
+from holdfast.drills.spark_judge import SparkJudge
+from holdfast.drills.stage import Said, Stage, Void
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.runtime.api import NetworkError
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _cluster(drill: Drill, settings: Settings, folder: Path) -> LocalCluster:
 
 
 def _take_snapshot(stage: Stage, folder: Path) -> Path:
-    from durability.snapshots import take
+    from holdfast.durability.snapshots import take
 
     cluster = stage.cluster
     log_dirs = {node.node_id: str(cluster.data_folder(node)) for node in cluster.brokers}

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.nodes import ClusterError
-from client.history import make_value
-from drills.load import VALUE_BYTES
-from drills.outcome import LostRecord
+from holdfast.client.core.history import make_value
+from holdfast.drills.load import VALUE_BYTES
+from holdfast.drills.outcome import LostRecord
+from holdfast.localcluster.nodes import ClusterError
 
 _LOST_SQL = """
 SELECT DISTINCT topic, partition, offset, producer, pseq FROM violations WHERE class = 'lost'
@@ -40,7 +40,7 @@ class SparkJudge:
 
     def _start(self) -> None:
         try:
-            from durability.session import start_session
+            from holdfast.durability.session import start_session
 
             self._spark = start_session("local[*]", "holdfast drill", is_short=True)
             for key, value in _SMALL_DATA.items():
@@ -57,8 +57,8 @@ class SparkJudge:
         self._thread.join()
         if self._error is not None:
             raise ClusterError(f"Spark does not start: {self._error}") from self._error
-        from durability.snapshots import judge_all
-        from durability.validate import SPARK_ERRORS, reason_of
+        from holdfast.durability.snapshots import judge_all
+        from holdfast.durability.validate import SPARK_ERRORS, reason_of
 
         lost: dict[str, list[LostRecord]] = {}
         try:
@@ -76,7 +76,7 @@ class SparkJudge:
         if self._thread.ident is not None:
             self._thread.join()
         if self._spark is not None:
-            from durability.session import stop_session
+            from holdfast.durability.session import stop_session
 
             stop_session(self._spark)
 

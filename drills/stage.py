@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import ClusterError, Node
-from client.admin_configs import FeatureUpdate, Resource
-from drills.drill import Drill
-from drills.load import Load
-from drills.log_ends import log_end
-from drills.partition_sets import NOBODY, Sets, Wanted
-from drills.settings import Settings
-from drills.view import View
-from durability.segments import high_watermarks
+from holdfast.client.admin_configs import FeatureUpdate, Resource
+from holdfast.drills.drill import Drill
+from holdfast.drills.load import Load
+from holdfast.drills.log_ends import log_end
+from holdfast.drills.partition_sets import NOBODY, Sets, Wanted
+from holdfast.drills.settings import Settings
+from holdfast.drills.view import View
+from holdfast.durability.segments import high_watermarks
+from holdfast.localcluster.nodes import ClusterError, Node
+from holdfast.localcluster.processes import LocalCluster
 
 MANAGER = "unclean.recovery.manager.enabled"
 STRATEGY = "unclean.recovery.strategy"

@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cli.demo_watch import ClusterWatch
-from cli.explain_log import fetch_log
-from cli.explain_story import story_of
-from cli.local_cluster import LocalCluster
-from cli.nodes import ClusterError, Node
-from client.admin import Admin
-from drills.outcome import Election
-from drills.partition_sets import Sets
-from protocol.messages.topics import DescribedPartition
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.cli.inspect.metadata_log import fetch_log
+from holdfast.cli.inspect.partition_story import story_of
+from holdfast.client.admin import Admin
+from holdfast.drills.demo.watch import ClusterWatch
+from holdfast.drills.outcome import Election
+from holdfast.drills.partition_sets import Sets
+from holdfast.localcluster.nodes import ClusterError, Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 
 _REPLIES = re.compile(r"^kafka_controller_unclean_recovery_replies_total\{(.*)\} (\S+)$", re.MULTILINE)
 

@@ -2,3 +2,6 @@
 
 The only package that may import pyspark; nothing imports it but its command line and the demo.
 """
+
+if __name__ != "holdfast.durability":  # the checkout is on the path, too: one module, one name
+    raise ImportError("import holdfast.durability")

@@ -1,7 +1,7 @@
 """Record batches of the wire as Arrow, with as little work for each record as Python allows.
 
 Owns the columns of `format("holdfast")` (interfaces §3.9). Decoding is aiokafka's C codec; what a ledger's
-value says of itself is `client.history`'s business. Never fetches.
+value says of itself is `client.core.history`'s business. Never fetches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from client.decoding import UNDECODABLE
-from client.fetcher_effects import FetchedBatch
-from client.history import parse_value, value_crc32c
-from protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, check_batch
+from holdfast.client.core.decoding import UNDECODABLE
+from holdfast.client.core.fetcher_effects import FetchedBatch
+from holdfast.client.core.history import parse_value, value_crc32c
+from holdfast.protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, check_batch
 
 #: States of a log row (durability.rules).
 GOOD, DAMAGED, FOREIGN = "good", "damaged", "foreign"

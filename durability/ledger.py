@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from durability.session import local_source
+from holdfast.durability.session import local_source
 
 #: What a ledger file is called.
 SUFFIXES = (".jsonl", ".ndjson", ".json")

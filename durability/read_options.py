@@ -36,7 +36,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     include_headers: bool
     include_leader_epoch: bool
-    #: columns that say what ledger values say of themselves (client.history)
+    #: columns that say what ledger values say of themselves (client.core.history)
     parse_values: bool
     #: False leaves key and value out: a verdict needs neither
     include_payload: bool

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from durability.segments import (
+from holdfast.durability.segments import (
     Batch,
     ReplicaFolder,
     Row,

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from durability.java import prepare_environment
+import holdfast
+from holdfast.durability.java import prepare_environment
 
 #: Memory of the driver, which in local mode does all the work.
 DRIVER_MEMORY = "2g"
@@ -22,7 +23,8 @@ _JAVA_OPTIONS = "-XX:+UseSerialGC"
 _LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 #: On two busy cores the thorough compiler takes more from a short job than it gives.
 _QUICK_COMPILATION = "-XX:TieredStopAtLevel=1"
-_ROOT = str(Path(__file__).resolve().parent.parent)
+#: the folder that holds the package `holdfast`
+_ROOT = str(Path(holdfast.__file__).resolve().parent.parent)
 
 
 def is_on_loopback(master: str) -> bool:
@@ -52,8 +54,8 @@ def start_session(master: str = "local[*]", app_name: str = "holdfast", *, is_sh
 
     from pyspark.sql import SparkSession
 
-    from durability.segment_source import SegmentsSource
-    from durability.source import HoldfastSource
+    from holdfast.durability.segment_source import SegmentsSource
+    from holdfast.durability.source import HoldfastSource
 
     # what failed is in the exception; its second copy, as JSON on stderr, helps nobody
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)

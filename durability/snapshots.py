@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from durability.ledger import Totals, UnreadableLedger, read_sends
-from durability.read_options import parse_options
-from durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
-from durability.segments import high_watermarks, parse_log_dirs, replica_folders
-from durability.session import local_source
-from durability.source import plan_ranges, read_range
-from durability.validate import MARKS_SCHEMA, judge
-from durability.verdict import Verdict, inconclusive
+from holdfast.durability.ledger import Totals, UnreadableLedger, read_sends
+from holdfast.durability.read_options import parse_options
+from holdfast.durability.segment_source import BATCH_SCHEMA, arrow_schema, folder_rows
+from holdfast.durability.segments import high_watermarks, parse_log_dirs, replica_folders
+from holdfast.durability.session import local_source
+from holdfast.durability.source import plan_ranges, read_range
+from holdfast.durability.validate import MARKS_SCHEMA, judge
+from holdfast.durability.verdict import Verdict, inconclusive
 
 LOG_SCHEMA = (
     "topic string, partition int, offset long, state string, producer string, pseq long, value_crc32c long"
@@ -43,7 +43,7 @@ def take(
 ) -> int:
     """Write everything that the cluster serves of the topic, and its replicas' batches; how many records.
 
-    `log_dirs` is {broker id: log dir}. Raises: client.errors.ClientError, OSError.
+    `log_dirs` is {broker id: log dir}. Raises: client.core.errors.ClientError, OSError.
     """
     folder.mkdir(parents=True)
     options = parse_options(

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from client.admin import Admin
-from client.consumer import Consumer, ConsumerConfig
-from client.errors import ClientError, TimedOut
-from durability.arrow import Columns, to_arrow
-from durability.read_options import (
+from holdfast.client.admin import Admin
+from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.core.errors import ClientError, TimedOut
+from holdfast.durability.arrow import Columns, to_arrow
+from holdfast.durability.read_options import (
     BadOption,
     OffsetRange,
     OffsetSpec,
@@ -27,9 +27,9 @@ from durability.read_options import (
     parse_options,
     split_ranges,
 )
-from protocol.errors import ErrorCode
-from runtime.api import Runtime
-from runtime.real import new_event_loop, real_runtime
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
 T = TypeVar("T")
 
@@ -87,7 +87,8 @@ def columns_of(options: ReadOptions) -> Columns:
 def plan_ranges(options: ReadOptions) -> list[OffsetRange]:
     """The offset range of every partition asked for, empty ones too, by topic and partition.
 
-    Raises: BadOption, client.errors.ClientError (unknown topic, a partition without leader, nobody answers).
+    Raises: BadOption, client.core.errors.ClientError (unknown topic, a partition without leader, nobody
+    answers).
     """
     loop = _Loop()
     try:

@@ -18,16 +18,24 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from client.errors import ClientError
-from durability.java import NoJava
-from durability.ledger import Totals, UnreadableLedger, ledger_files, read_sends
-from durability.read_options import BadOption, OffsetRange, parse_options
-from durability.rules import COMPARED_SQL, NEAR_SQL, PAIRS_SQL, RULES, SHORT_SQL, findings_sql, violations_sql
-from durability.segment_source import BATCH_SCHEMA
-from durability.segments import HIGH_WATERMARKS, high_watermarks
-from durability.session import local_path, start_session, stop_session
-from durability.source import plan_ranges
-from durability.verdict import EXIT_GOOD, SAMPLES_MAX, Verdict, inconclusive
+from holdfast.client.core.errors import ClientError
+from holdfast.durability.java import NoJava
+from holdfast.durability.ledger import Totals, UnreadableLedger, ledger_files, read_sends
+from holdfast.durability.read_options import BadOption, OffsetRange, parse_options
+from holdfast.durability.rules import (
+    COMPARED_SQL,
+    NEAR_SQL,
+    PAIRS_SQL,
+    RULES,
+    SHORT_SQL,
+    findings_sql,
+    violations_sql,
+)
+from holdfast.durability.segment_source import BATCH_SCHEMA
+from holdfast.durability.segments import HIGH_WATERMARKS, high_watermarks
+from holdfast.durability.session import local_path, start_session, stop_session
+from holdfast.durability.source import plan_ranges
+from holdfast.durability.verdict import EXIT_GOOD, SAMPLES_MAX, Verdict, inconclusive
 
 #: Columns of view `marks`.
 MARKS_SCHEMA = "broker int, topic string, partition int, high_watermark long"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
-from metadata.records import ELR_FEATURE, RegisterBrokerRecord
-from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+from holdfast.metadata.records import ELR_FEATURE, RegisterBrokerRecord
+from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
 
 #: Features and levels that this software supports, for registrations and feature updates.
 SUPPORTED_FEATURES: tuple[FeatureRange, ...] = (FeatureRange(ELR_FEATURE, 0, 1),)

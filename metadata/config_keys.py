@@ -8,7 +8,7 @@ COMMON_KEYS.
 from dataclasses import dataclass
 from enum import Enum
 
-from protocol.frames import ATTACHMENT_MAX_BYTES
+from holdfast.protocol.frames import ATTACHMENT_MAX_BYTES
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1

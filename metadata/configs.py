@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from metadata.config_keys import (
+from holdfast.metadata.config_keys import (
     BROKER_FILE_KEYS,
     BROKER_KEYS,
     CLUSTER_KEY_BY_NAME,
@@ -25,7 +25,7 @@ from metadata.config_keys import (
     ConfigValue,
     Kind,
 )
-from protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 
 __all__ = [
     "BROKER_FILE_KEYS",

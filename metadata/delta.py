@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from immutables import Map
 
-from metadata.broker import BrokerRegistration
-from metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, PartitionKey, TopicImage
-from metadata.partition import PartitionRegistration
-from metadata.records import (
+from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, PartitionKey, TopicImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,

@@ -3,13 +3,13 @@
 Brokers and controllers answer with this very code, each from the image that it has (R113). Decides nothing.
 """
 
-from metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
-from metadata.image import MetadataImage, PartitionKey, TopicImage
-from metadata.partition import PartitionRegistration, leader_number
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
-from protocol.messages.features import DescribedFeature
-from protocol.messages.metadata import (
+from holdfast.metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
+from holdfast.metadata.image import MetadataImage, PartitionKey, TopicImage
+from holdfast.metadata.partition import PartitionRegistration, leader_number
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+from holdfast.protocol.messages.features import DescribedFeature
+from holdfast.protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterResponse,
     MetadataBroker,
@@ -18,13 +18,13 @@ from protocol.messages.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from protocol.messages.reassignments import (
+from holdfast.protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from protocol.messages.topics import (
+from holdfast.protocol.messages.topics import (
     DescribedPartition,
     DescribedTopic,
     DescribeTopicPartitionsRequest,
@@ -32,7 +32,7 @@ from protocol.messages.topics import (
     TopicConfig,
     TopicPartitionCursor,
 )
-from protocol.topic_names import topic_name_problem
+from holdfast.protocol.topic_names import topic_name_problem
 
 NO_TOPIC_ID = bytes(16)
 

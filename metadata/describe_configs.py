@@ -7,7 +7,7 @@ resources and keys there are, for those who change them. Decides nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from metadata.configs import (
+from holdfast.metadata.configs import (
     CLUSTER_KEY_BY_NAME,
     TOPIC_KEY_BY_NAME,
     ConfigKey,
@@ -15,10 +15,10 @@ from metadata.configs import (
     unknown_key_problem,
     value_text,
 )
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, ConfigResource, MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.configs import ConfigResource as AskedResource
-from protocol.messages.configs import (
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, ConfigResource, MetadataImage
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.configs import ConfigResource as AskedResource
+from holdfast.protocol.messages.configs import (
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResponse,

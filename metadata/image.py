@@ -11,11 +11,11 @@ from typing import Any
 
 from immutables import Map
 
-from metadata.broker import BrokerRegistration
-from metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
-from metadata.configs import parse_value
-from metadata.partition import PartitionRegistration
-from metadata.records import ELR_FEATURE
+from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
+from holdfast.metadata.configs import parse_value
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import ELR_FEATURE
 
 #: `resource_type` of ConfigRecord.
 RESOURCE_TOPIC = 2

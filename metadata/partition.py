@@ -1,13 +1,14 @@
 """PartitionRegistration: what the cluster has agreed on about one partition, as an immutable value.
 
 Owns merging of records into it, its invariants and its printed form; never decides anything. Rules R1-R3, R9
-(KIP-966, "ELR invariants"). Who changes a registration, and why, is in `controller.partition_change`.
+(KIP-966, "ELR invariants"). Who changes a registration, and why, is in
+`controller.core.partitions.partition_change`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChangeRecord, PartitionRecord
+from holdfast.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChangeRecord, PartitionRecord
 
 
 def ids_text(ids: Iterable[int]) -> str:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from metadata.describe import (
+from holdfast.metadata.describe import (
     describe_cluster_response,
     describe_topic_partitions_response,
     list_partition_reassignments_response,
     metadata_response,
 )
-from metadata.describe_configs import describe_configs_response
-from metadata.image import MetadataImage
-from protocol.api_keys import ApiKey
-from protocol.messages.configs import DescribeConfigsRequest
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
-from protocol.messages.reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.topics import DescribeTopicPartitionsRequest
+from holdfast.metadata.describe_configs import describe_configs_response
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.messages.configs import DescribeConfigsRequest
+from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from holdfast.protocol.messages.reassignments import ListPartitionReassignmentsRequest
+from holdfast.protocol.messages.topics import DescribeTopicPartitionsRequest
 
 #: What `answer_question` answers.
 QUESTION_APIS = (

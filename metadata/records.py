@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import msgpack
 
-from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
-from protocol.schema import (
+from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+from holdfast.protocol.schema.fields import (
     Attachment,
     SchemaError,
     array,
@@ -106,7 +106,7 @@ class ReplicaLogEnd:
 
 @message
 class StoredDecision:
-    """Why a partition changed; the numbers are those of controller/decisions.py."""
+    """Why a partition changed; the numbers are those of controller/core/decisions.py."""
 
     cause: int = field(int8, "Which kind of event.")
     cause_broker: int = field(int32, "Whose event, -1 for nobody's.")

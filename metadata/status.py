@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metadata.broker import BrokerRegistration
-from metadata.describe import described_features, offline_replicas
-from metadata.headroom import Headroom, headroom
-from metadata.image import MetadataImage, PartitionKey, PartitionRow, TopicImage
-from metadata.partition import PartitionRegistration
-from metadata.records import RECOVERING
-from runtime.stats import Reply, Steps
+from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.describe import described_features, offline_replicas
+from holdfast.metadata.headroom import Headroom, headroom
+from holdfast.metadata.image import MetadataImage, PartitionKey, PartitionRow, TopicImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import RECOVERING
+from holdfast.runtime.stats import Reply, Steps
 
 #: Partitions looked at between two turns of the event loop.
 PARTITIONS_A_STEP = 200

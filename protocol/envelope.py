@@ -7,10 +7,10 @@ Pure: builds and takes apart bodies, decides nothing.
 
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.frames import encode_frame
-from protocol.messages import Api
-from protocol.schema import SENTENCE_MAX, Attachment, Buffer, SchemaError, encode_message
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import encode_frame
+from holdfast.protocol.messages import Api
+from holdfast.protocol.schema.fields import SENTENCE_MAX, Attachment, Buffer, SchemaError, encode_message
 
 #: Correlation ids are int32 from 0 on, unique among the unanswered requests of a connection.
 CORRELATION_ID_MAX = (1 << 31) - 1

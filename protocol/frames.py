@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from protocol.schema import ARRAY_MAX, BYTES_MAX, STRING_MAX, Buffer
+from holdfast.protocol.schema.fields import ARRAY_MAX, BYTES_MAX, STRING_MAX, Buffer
 
 _LENGTHS = struct.Struct(">II")
 # One packer for all: making one costs more than packing a small body. It keeps nothing between calls.

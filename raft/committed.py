@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from protocol.record_batch import decode_records, iter_batches
-from storage.log import Log
+from holdfast.protocol.record_batch import decode_records, iter_batches
+from holdfast.storage.log import Log
 
 #: Most bytes of log that are read and handed over at once.
 CHUNK_BYTES = 1 << 20

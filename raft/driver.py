@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from raft.committed import CommittedReader, Entry
-from raft.config import BATCH_MAX_BYTES, RaftConfig
-from raft.effects import (
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchResponse
+from holdfast.raft.committed import CommittedReader, Entry
+from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
+from holdfast.raft.core.effects import (
     Append,
     AppendFetched,
     Committed,
@@ -39,20 +39,20 @@ from raft.effects import (
     Truncate,
     Truncated,
 )
-from raft.known_voters import check_voters
-from raft.log_shape import LogShape
-from raft.log_writer import LogWriter
-from raft.member import Snapshot
-from raft.metrics import RaftMetrics
-from raft.node import RaftNode
-from raft.notes import Notes
-from raft.peers import Peers
-from raft.quorum import BadQuorumState
-from raft.state_file import StateFile
-from rpc.server import Exchange
-from runtime.api import DiskError, Runtime, Timer
-from runtime.stats import MetricFamily
-from storage.log import Log
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.log_throttle import Notes
+from holdfast.raft.core.member import Snapshot
+from holdfast.raft.core.metrics import RaftMetrics
+from holdfast.raft.core.node import RaftNode
+from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.raft.known_voters import check_voters
+from holdfast.raft.log_writer import LogWriter
+from holdfast.raft.peers import Peers
+from holdfast.raft.state_file import StateFile
+from holdfast.rpc.server import Exchange
+from holdfast.runtime.api import DiskError, Runtime, Timer
+from holdfast.runtime.stats import MetricFamily
+from holdfast.storage.log import Log
 
 #: How long a resigning leader waits for the others to hear of it.
 _RESIGN_WAIT_MS = 500

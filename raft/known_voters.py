@@ -4,11 +4,11 @@ Voters cannot be changed yet. If more of them were named, the new ones could ele
 whoever has the log would cut it to follow them.
 """
 
-from protocol.record_batch import decode_records, iter_batches
-from raft.config import RaftConfig
-from raft.control_records import decode_leader_change
-from raft.quorum import BadQuorumState
-from storage.log import Log
+from holdfast.protocol.record_batch import decode_records, iter_batches
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.control_records import decode_leader_change
+from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.storage.log import Log
 
 
 def check_voters(log: Log, epoch_start_offset: int, config: RaftConfig) -> None:

@@ -8,12 +8,12 @@ segments are rolled between appends.
 import asyncio
 from collections.abc import Callable
 
-from protocol.record_batch import Record, encode_batch
-from raft.control_records import LEADER_CHANGE_KEY
-from raft.effects import Append, AppendFetched, Truncate
-from runtime.api import Buffer, DiskError, Runtime, Task
-from storage.log import Log
-from storage.serial import Serial
+from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.raft.core.control_records import LEADER_CHANGE_KEY
+from holdfast.raft.core.effects import Append, AppendFetched, Truncate
+from holdfast.runtime.api import Buffer, DiskError, Runtime, Task
+from holdfast.storage.log import Log
+from holdfast.storage.serial import Serial
 
 
 class LogWriter:

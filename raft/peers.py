@@ -8,10 +8,10 @@ apart here and nowhere else.
 import asyncio
 from collections.abc import Callable
 
-from raft.config import RaftConfig
-from raft.effects import Answered, RaftResponse, Send, SendFailed, SendFailure
-from rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected
-from runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Task
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import Answered, RaftResponse, Send, SendFailed, SendFailure
+from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected
+from holdfast.runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Task
 
 
 class _Link:

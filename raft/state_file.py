@@ -7,10 +7,10 @@ being written only the latest of those that came meanwhile is written next.
 import posixpath
 from collections.abc import Callable
 
-from raft.quorum import QuorumState
-from runtime.api import DiskError, Runtime, Task
-from storage.checkpoint import read_text, write_atomically
-from storage.folders import make_durably
+from holdfast.raft.core.quorum import QuorumState
+from holdfast.runtime.api import DiskError, Runtime, Task
+from holdfast.storage.checkpoint import read_text, write_atomically
+from holdfast.storage.folders import make_durably
 
 FILE_NAME = "quorum-state"
 

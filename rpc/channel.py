@@ -8,15 +8,23 @@ then goes in the highest version that both sides speak (D3).
 import asyncio
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import encode_request, parse_response
-from protocol.errors import ErrorCode
-from protocol.frames import FrameDecoder, FrameError, FrameTooLarge
-from protocol.messages import API_OF_REQUEST, APIS, Api
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.schema import SchemaError, decode_message
-from rpc.correlation import InFlight, UnknownCorrelation
-from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Task, Timer
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import encode_request, parse_response
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FrameDecoder, FrameError, FrameTooLarge
+from holdfast.protocol.messages import API_OF_REQUEST, APIS, Api
+from holdfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from holdfast.protocol.schema.fields import SchemaError, decode_message
+from holdfast.rpc.core.correlation import InFlight, UnknownCorrelation
+from holdfast.runtime.api import (
+    Connection,
+    ConnectionRefused,
+    ConnectTimeout,
+    NetworkError,
+    Runtime,
+    Task,
+    Timer,
+)
 
 SOFTWARE = "holdfast"
 _NOT_UNDERSTOOD = "an answer cannot be understood"

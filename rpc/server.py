@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import (
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import (
     MalformedRequest,
     RequestParts,
     encode_refusal,
     encode_response,
     parse_request,
 )
-from protocol.errors import ErrorCode
-from protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError, FrameTooLarge
-from protocol.messages import APIS, Api
-from protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
-from protocol.schema import Buffer, SchemaError, decode_message
-from rpc.request_stats import RequestStats, families
-from runtime.api import Connection, Listener, NetworkError, Runtime, Timer
-from runtime.stats import MetricFamily, MetricKind, Sample
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, FrameError, FrameTooLarge
+from holdfast.protocol.messages import APIS, Api
+from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
+from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
+from holdfast.rpc.core.request_stats import RequestStats, families
+from holdfast.runtime.api import Connection, Listener, NetworkError, Runtime, Timer
+from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
 
 _log = logging.getLogger("holdfast.rpc")
 

@@ -2,8 +2,8 @@
 
 Owns the seam between decisions and the machine; never does anything itself. Every other package reaches
 time, random choices, sockets, files and tasks through a `Runtime` only, so that the real runtime
-(`runtime.real`), the in-memory twin (`runtime.memory`) and a simulator can stand in for each other.
-All implementations pass the same contract tests (`tests/contract`).
+(`runtime.real.machine`), the in-memory twin (`runtime.memory.machine`) and a simulator can stand in for each
+other. All implementations pass the same contract tests (`tests/contract`).
 """
 
 from collections.abc import Callable, Coroutine, Sequence

@@ -1,7 +1,7 @@
 """Plain values that a node reports about itself, so that cores need no metrics library.
 
-Owns the shape only. Names and labels follow the Kafka metrics that people know; `runtime.telemetry` turns
-these into the text of /metrics. Counters are given as their running total and end in `_total`.
+Owns the shape only. Names and labels follow the Kafka metrics that people know; `runtime.http.telemetry`
+turns these into the text of /metrics. Counters are given as their running total and end in `_total`.
 """
 
 from bisect import bisect_left
@@ -85,7 +85,7 @@ Steps: TypeAlias = Generator[None, None, Reply]
 
 
 class NodeTelemetry(Protocol):
-    """What a node shows of itself to `runtime.telemetry`."""
+    """What a node shows of itself to `runtime.http.telemetry`."""
 
     def is_ready(self) -> tuple[bool, str]:
         """Whether the node does its job, and a word why (not)."""

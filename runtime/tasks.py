@@ -9,7 +9,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from runtime.api import DiskError
+from holdfast.runtime.api import DiskError
 
 _log = logging.getLogger("holdfast.tasks")
 

@@ -8,7 +8,7 @@ means: readers get `None` and choose the cautious reading.
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 
-from runtime.api import Disk, FileMissing
+from holdfast.runtime.api import Disk, FileMissing
 
 #: Ending of the file that is written before it takes the name of the real one.
 TEMPORARY_SUFFIX = ".tmp"

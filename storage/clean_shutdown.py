@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from runtime.api import Disk, FileMissing
-from storage import checkpoint
-from storage.log import Log
-from storage.meta_properties import decode_id, encode_id
+from holdfast.runtime.api import Disk, FileMissing
+from holdfast.storage import checkpoint
+from holdfast.storage.log import Log
+from holdfast.storage.meta_properties import decode_id, encode_id
 
 FILE_NAME = ".holdfast_cleanshutdown"
 #: The epoch of the last registration of this dir's broker (R36), and the last one that it found in the

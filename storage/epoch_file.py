@@ -9,13 +9,13 @@ here alone; its row stands first, and twice, which no two entries can. Never tru
 from collections.abc import Iterable
 from itertools import pairwise
 
-from runtime.api import Disk
-from storage import checkpoint
-from storage.files import LEADER_EPOCH_CHECKPOINT
-from storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from storage.recovery import RecoveredSegments
-from storage.segment import Segment
-from storage.turn import next_turn
+from holdfast.runtime.api import Disk
+from holdfast.storage import checkpoint
+from holdfast.storage.core.files import LEADER_EPOCH_CHECKPOINT
+from holdfast.storage.core.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from holdfast.storage.recovery import RecoveredSegments
+from holdfast.storage.segment import Segment
+from holdfast.storage.turn import next_turn
 
 _COLUMNS = 2
 #: Headers read in a row before the event loop gets its turn.

@@ -7,10 +7,10 @@ bytes count, epochs before the recovery point may pass them, the index of a roll
 
 import asyncio
 
-from runtime.api import Disk
-from storage.epoch_file import store_epochs
-from storage.leader_epoch_cache import LeaderEpochCache
-from storage.segment import Segment
+from holdfast.runtime.api import Disk
+from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
+from holdfast.storage.epoch_file import store_epochs
+from holdfast.storage.segment import Segment
 
 
 class Flusher:

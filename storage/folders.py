@@ -6,7 +6,7 @@ Owns the order: make what is missing, then sync every folder above. Never decide
 import errno
 import posixpath
 
-from runtime.api import Disk, DiskError
+from holdfast.runtime.api import Disk, DiskError
 
 #: What a folder answers that this process may not sync: it made no name in there.
 _NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL})

@@ -14,8 +14,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from runtime.api import Disk, File
-from storage.files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_path
+from holdfast.runtime.api import Disk, File
+from holdfast.storage.core.files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_path
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")

@@ -11,22 +11,22 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_batches, stamp
-from runtime.api import Buffer, DiskError, Runtime, Task
-from storage import snapshots
-from storage.config import LogConfig
-from storage.epoch_file import load_epochs, read_epochs
-from storage.flush_policy import FlushPolicy
-from storage.flush_stats import FlushReason, FlushStats
-from storage.flusher import Flusher
-from storage.folders import make_durably
-from storage.leader_epoch_cache import EpochEnd, LeaderEpochCache
-from storage.log_guard import LogGuard
-from storage.producer_state import ProducerState
-from storage.recovery import RecoveryReport, open_segments
-from storage.retention import is_past_time, old_count
-from storage.segment import RELATIVE_OFFSET_MAX, Segment
-from storage.segment_list import SegmentList, age_of
+from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, check_batch, iter_batches, stamp
+from holdfast.runtime.api import Buffer, DiskError, Runtime, Task
+from holdfast.storage import snapshots
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.flush_policy import FlushPolicy
+from holdfast.storage.core.flush_stats import FlushReason, FlushStats
+from holdfast.storage.core.leader_epoch_cache import EpochEnd, LeaderEpochCache
+from holdfast.storage.core.producer_state import ProducerState
+from holdfast.storage.core.retention import is_past_time, old_count
+from holdfast.storage.epoch_file import load_epochs, read_epochs
+from holdfast.storage.flusher import Flusher
+from holdfast.storage.folders import make_durably
+from holdfast.storage.log_guard import LogGuard
+from holdfast.storage.recovery import RecoveryReport, open_segments
+from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from holdfast.storage.segment_list import SegmentList, age_of
 
 #: Room left for the records of one batch before relative offsets run out of bits.
 _BATCH_RECORDS_MAX = 1 << 24

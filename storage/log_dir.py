@@ -10,9 +10,9 @@ import asyncio
 import posixpath
 from collections.abc import Callable
 
-from runtime.api import Disk, DiskError, Runtime
-from storage import checkpoint, meta_properties
-from storage.files import (
+from holdfast.runtime.api import Disk, DiskError, Runtime
+from holdfast.storage import checkpoint, meta_properties
+from holdfast.storage.core.files import (
     CEILING_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -20,7 +20,7 @@ from storage.files import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from storage.folders import make_durably
+from holdfast.storage.folders import make_durably
 
 #: `{(topic, partition_index): offset}`
 Offsets = dict[tuple[str, int], int]

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from runtime.api import DiskError
+from holdfast.runtime.api import DiskError
 
 #: errno ECANCELED, for a change of files that was stopped half-way.
 _ECANCELED = 125

@@ -10,9 +10,9 @@ import binascii
 import posixpath
 from collections.abc import Mapping
 
-from runtime.api import Disk
-from storage import checkpoint
-from storage.files import META_PROPERTIES, PARTITION_METADATA
+from holdfast.runtime.api import Disk
+from holdfast.storage import checkpoint
+from holdfast.storage.core.files import META_PROPERTIES, PARTITION_METADATA
 
 META_VERSION = "1"
 _ID_BYTES = 16

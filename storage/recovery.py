@@ -10,21 +10,21 @@ returns, or a second crash could lose it.
 import logging
 from dataclasses import dataclass, field
 
-from protocol.frames import FRAME_MAX_BYTES
-from protocol.record_batch import CorruptBatch, check_batch, parse_header
-from runtime.api import Disk
-from storage import snapshots
-from storage.config import LogConfig
-from storage.files import (
+from holdfast.protocol.frames import FRAME_MAX_BYTES
+from holdfast.protocol.record_batch import CorruptBatch, check_batch, parse_header
+from holdfast.runtime.api import Disk
+from holdfast.storage import snapshots
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     parse_offset_name,
 )
-from storage.leader_epoch_cache import EpochEntry
-from storage.segment import Segment, segment_paths
-from storage.turn import next_turn
+from holdfast.storage.core.leader_epoch_cache import EpochEntry
+from holdfast.storage.segment import Segment, segment_paths
+from holdfast.storage.turn import next_turn
 
 #: Bytes read at once by a scan; the event loop gets its turn after each.
 SCAN_BYTES = 1 << 20

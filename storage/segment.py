@@ -10,10 +10,10 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, parse_header
-from runtime.api import Buffer, Disk, DiskError, File
-from storage.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
-from storage.index import IndexEntry, SegmentIndex
+from holdfast.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, parse_header
+from holdfast.runtime.api import Buffer, Disk, DiskError, File
+from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
+from holdfast.storage.index import IndexEntry, SegmentIndex
 
 #: Largest offset within a segment: the index stores 32 bits, Kafka keeps the sign bit free.
 RELATIVE_OFFSET_MAX = (1 << 31) - 1

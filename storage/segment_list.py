@@ -7,9 +7,9 @@ There is always a segment, but for the time between `clear` and the next `add`.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from protocol.record_batch import BatchHeader
-from storage.retention import SegmentAge
-from storage.segment import Segment
+from holdfast.protocol.record_batch import BatchHeader
+from holdfast.storage.core.retention import SegmentAge
+from holdfast.storage.segment import Segment
 
 
 class SegmentList:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from runtime.api import Tasks
+from holdfast.runtime.api import Tasks
 
 T = TypeVar("T")
 

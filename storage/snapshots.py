@@ -9,12 +9,12 @@ from the log alone.
 import json
 from collections.abc import Container, Sequence
 
-from runtime.api import Disk
-from storage import checkpoint
-from storage.files import SNAPSHOT_SUFFIX, offset_path, parse_offset_name
-from storage.producer_state import ProducerState
-from storage.segment import Segment
-from storage.turn import next_turn
+from holdfast.runtime.api import Disk
+from holdfast.storage import checkpoint
+from holdfast.storage.core.files import SNAPSHOT_SUFFIX, offset_path, parse_offset_name
+from holdfast.storage.core.producer_state import ProducerState
+from holdfast.storage.segment import Segment
+from holdfast.storage.turn import next_turn
 
 SNAPSHOT_VERSION = 0
 #: Headers applied in a row before the event loop gets its turn.

@@ -4,10 +4,10 @@
 power cut may take them, and yet no consumer has read what is gone.
 """
 
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

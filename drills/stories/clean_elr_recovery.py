@@ -3,10 +3,10 @@
 A degraded network makes followers lag; their sessions live on, so that the eligible one leads at once.
 """
 
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

@@ -3,9 +3,9 @@
 The price is an fsync before each acknowledgement; then every ISR member has on disk what was acknowledged.
 """
 
-from drills.drill import Drill
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 _RULE = "B-3, D6: acknowledged is durable on the whole ISR, whoever leads has it"
 

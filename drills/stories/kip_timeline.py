@@ -1,9 +1,9 @@
 """The KIP's picture, T0 to T7: four brokers, min ISR 3. The unclean shutdowns in it are power cuts here."""
 
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

@@ -4,10 +4,10 @@ Brokers 1, 2, 3 are the KIP's 0, 1, 2. Nobody flushes; network partitioning keep
 shutdown of T2 does not.
 """
 
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

@@ -4,10 +4,10 @@ f = min ISR - 1: what was acknowledged with 3 in sync survives two power cuts, f
 eligible. Lowered again, the ELR is cleaned and writes go on.
 """
 
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

@@ -4,9 +4,9 @@ A random schedule of power cuts, kills, silent brokers and dead controllers. A b
 counts as lossy until it is back in the ISR; the schedule waits for that before the next cut.
 """
 
-from drills.drill import Drill
-from drills.settings import Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.stage import Stage
 
 CUTS = 3
 

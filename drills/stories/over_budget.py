@@ -4,9 +4,9 @@
 gone at most is told too, and no more are.
 """
 
-from drills.drill import Drill
-from drills.settings import Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

@@ -4,10 +4,10 @@ Broker 2 flushes every write, 1 and 3 never do: 2 alone has everything afterward
 1, 2, 3, each after the controller has fenced the one before, so that 3 is the last known leader.
 """
 
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def lights_out(stage: Stage) -> None:

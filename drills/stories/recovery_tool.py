@@ -7,11 +7,11 @@ what was acknowledged without it, which the operator accepts.
 import subprocess
 import sys
 
-from cli.nodes import ClusterError
-from drills.drill import Drill
-from drills.partition_sets import NOBODY
-from drills.settings import Expectation, Loss
-from drills.stage import STRATEGY, Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.stage import STRATEGY, Stage
+from holdfast.localcluster.nodes import ClusterError
 
 _TIMEOUT_S = 120
 
@@ -50,7 +50,7 @@ def _run_the_tool(stage: Stage) -> None:
     )
     stage.say(f"holdfast {' '.join(words)}")
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words],
+        [sys.executable, "-m", "holdfast.cli", *words],
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_S,

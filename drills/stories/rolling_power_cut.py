@@ -3,9 +3,9 @@
 One lossy broker at a time is within f = min ISR - 1 at any setting: whoever is in the ISR is complete.
 """
 
-from drills.drill import Drill
-from drills.settings import Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

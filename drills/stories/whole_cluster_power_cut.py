@@ -3,9 +3,9 @@
 Nothing can bring back what was on no disk. What can be asked for: the best log leads, and the loss is told.
 """
 
-from drills.drill import Drill
-from drills.settings import Axis, Expectation, Loss
-from drills.stage import Stage
+from holdfast.drills.drill import Drill
+from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.stage import Stage
 
 
 def _play(stage: Stage) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from protocol.api_keys import ApiKey
-from protocol.messages import (
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.messages import (
     alter_partition,
     api_versions,
     broker_registration,

@@ -1,6 +1,6 @@
 """AlterPartition (56): a leader proposes a new ISR; the controller checks and commits (R40-R45)."""
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     field,

@@ -1,6 +1,6 @@
 """ApiVersions (18): which versions of which RPC a node speaks. Its own encoding never changes."""
 
-from protocol.schema import array_of, field, int16, int32, message, nullable, sentence, string
+from holdfast.protocol.schema.fields import array_of, field, int16, int32, message, nullable, sentence, string
 
 
 @message

@@ -1,6 +1,6 @@
 """BrokerRegistration (62) and BrokerHeartbeat (63): a broker's life as the controller sees it (R20-R36)."""
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     boolean,

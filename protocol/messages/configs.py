@@ -5,7 +5,18 @@ Any node answers the first from its image; the second is for the active controll
 
 from enum import IntEnum
 
-from protocol.schema import array, array_of, boolean, field, int8, int16, message, nullable, sentence, string
+from holdfast.protocol.schema.fields import (
+    array,
+    array_of,
+    boolean,
+    field,
+    int8,
+    int16,
+    message,
+    nullable,
+    sentence,
+    string,
+)
 
 
 class ResourceType(IntEnum):

@@ -1,6 +1,17 @@
 """CreatePartitions (37): more partitions for topics that exist. Brokers forward it to the controller."""
 
-from protocol.schema import array, array_of, boolean, field, int16, int32, message, nullable, sentence, string
+from holdfast.protocol.schema.fields import (
+    array,
+    array_of,
+    boolean,
+    field,
+    int16,
+    int32,
+    message,
+    nullable,
+    sentence,
+    string,
+)
 
 
 @message

@@ -5,7 +5,18 @@ Brokers forward it to the active controller.
 
 from enum import IntEnum
 
-from protocol.schema import array, array_of, field, int8, int16, int32, message, nullable, sentence, string
+from holdfast.protocol.schema.fields import (
+    array,
+    array_of,
+    field,
+    int8,
+    int16,
+    int32,
+    message,
+    nullable,
+    sentence,
+    string,
+)
 
 
 class ElectionKind(IntEnum):

@@ -5,7 +5,18 @@ Kafka tells levels in ApiVersions; ours is answered by the transport, which know
 
 from enum import IntEnum
 
-from protocol.schema import array_of, boolean, field, int8, int16, int32, message, nullable, sentence, string
+from holdfast.protocol.schema.fields import (
+    array_of,
+    boolean,
+    field,
+    int8,
+    int16,
+    int32,
+    message,
+    nullable,
+    sentence,
+    string,
+)
 
 
 class UpgradeType(IntEnum):

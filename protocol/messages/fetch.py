@@ -1,6 +1,6 @@
 """Fetch (1): read batches. One path for consumers, follower brokers and the metadata quorum (R80, K10)."""
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     field,

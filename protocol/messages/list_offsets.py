@@ -1,6 +1,16 @@
 """ListOffsets (2): first, last or by timestamp (batch granularity, D4)."""
 
-from protocol.schema import array_of, field, int16, int32, int64, message, nullable, sentence, uuid
+from holdfast.protocol.schema.fields import (
+    array_of,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    sentence,
+    uuid,
+)
 
 #: `timestamp` values with a meaning of their own.
 LATEST_TIMESTAMP = -1

@@ -1,7 +1,7 @@
 """Metadata (3) and DescribeCluster (60): who is there and who leads what, from the answering node's image."""
 
-from protocol.messages.features import DescribedFeature
-from protocol.schema import (
+from holdfast.protocol.messages.features import DescribedFeature
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     boolean,

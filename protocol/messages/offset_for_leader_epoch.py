@@ -1,6 +1,16 @@
 """OffsetForLeaderEpoch (23): where an epoch ends in the leader's log (R80)."""
 
-from protocol.schema import array_of, field, int16, int32, int64, message, nullable, sentence, uuid
+from holdfast.protocol.schema.fields import (
+    array_of,
+    field,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable,
+    sentence,
+    uuid,
+)
 
 
 @message

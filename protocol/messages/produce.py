@@ -1,6 +1,6 @@
 """Produce (0): append record batches to partitions that this broker leads."""
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array_of,
     field,
     int16,

@@ -1,6 +1,6 @@
 """InitProducerId (22) for clients, AllocateProducerIds (67) from brokers to the active controller (D12)."""
 
-from protocol.schema import field, int16, int32, int64, message, nullable, sentence
+from holdfast.protocol.schema.fields import field, int16, int32, int64, message, nullable, sentence
 
 
 @message

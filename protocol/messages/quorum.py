@@ -1,6 +1,6 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeQuorum (55) (K1-K16)."""
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     boolean,

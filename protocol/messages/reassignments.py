@@ -3,7 +3,18 @@
 Brokers forward the first to the active controller; any node answers the second from its image.
 """
 
-from protocol.schema import array, array_of, boolean, field, int16, int32, message, nullable, sentence, string
+from holdfast.protocol.schema.fields import (
+    array,
+    array_of,
+    boolean,
+    field,
+    int16,
+    int32,
+    message,
+    nullable,
+    sentence,
+    string,
+)
 
 
 @message

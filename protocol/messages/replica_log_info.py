@@ -4,7 +4,7 @@ The active controller asks before it elects without proof, tools ask before they
 was asked for is answered, also one that failed (B23).
 """
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     boolean,

@@ -3,7 +3,7 @@
 Brokers forward the first two to the active controller.
 """
 
-from protocol.schema import (
+from holdfast.protocol.schema.fields import (
     array,
     array_of,
     boolean,

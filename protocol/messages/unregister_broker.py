@@ -1,6 +1,6 @@
 """UnregisterBroker (64): a broker is gone for good (R28). Brokers forward it to the active controller."""
 
-from protocol.schema import field, int16, int32, message, nullable, sentence
+from holdfast.protocol.schema.fields import field, int16, int32, message, nullable, sentence
 
 
 @message

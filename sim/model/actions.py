@@ -6,8 +6,8 @@ Owns the weights only. Swarm walks change them, triggers fire faults right after
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sim.model import controller, fetching, lifecycle, proposals, replica
-from sim.model.state import World
+from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
+from holdfast.sim.model.state import World
 
 
 class Action(NamedTuple):

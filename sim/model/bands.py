@@ -6,7 +6,7 @@ Owns which set-up a band makes of the one that the seed drew, and which violatio
 from collections.abc import Callable
 from dataclasses import replace
 
-from sim.model.state import AGGRESSIVE, BALANCED, Setup
+from holdfast.sim.model.state import AGGRESSIVE, BALANCED, Setup
 
 #: what a lost record breaks (B-4)
 LOSSES = ("A-1", "A-6", "B-4", "I-8", "I-9", "I-10", "I-12", "I-13", "I-16")

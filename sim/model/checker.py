@@ -4,9 +4,9 @@ Owns which property is asked when. State properties run in `step`, for the parti
 others where something happens: an append, an acknowledgement, a truncation, a registration, an election.
 """
 
-from sim.model.controller import Before
-from sim.model.properties import CHANGE_PROPERTIES, STATE_PROPERTIES, Violation, members
-from sim.model.state import (
+from holdfast.sim.model.controller import Before
+from holdfast.sim.model.properties import CHANGE_PROPERTIES, STATE_PROPERTIES, Violation, members
+from holdfast.sim.model.state import (
     BALANCED,
     EPOCH_SHIFT,
     NO_FILE,

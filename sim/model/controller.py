@@ -4,8 +4,8 @@ Owns the order of the steps of a partition change (R4), fencing, registration, A
 min ISR changes, unclean recovery and failover (soft state is lost). Asks `Rules` wherever a rule decides.
 """
 
-from sim.model.rules import ACCEPTED, VERDICTS
-from sim.model.state import (
+from holdfast.sim.model.rules import ACCEPTED, VERDICTS
+from holdfast.sim.model.state import (
     ALTER_ANSWER,
     ALTER_PARTITION,
     BALANCED,

@@ -4,8 +4,8 @@ Owns R80-R84 and R55, and that a request proves what its follower has (R50). Eac
 and random bits, as in `replica`.
 """
 
-from sim.model.replica import advance, give_up_fetch, shorten
-from sim.model.state import (
+from holdfast.sim.model.replica import advance, give_up_fetch, shorten
+from holdfast.sim.model.state import (
     EPOCH_SHIFT,
     FOLLOWER,
     RUNNING,

@@ -4,9 +4,9 @@ Owns a fair schedule and the liveness properties. Where the strategy waits for a
 for; where a possible loss was reported, only agreement of the replicas is.
 """
 
-from sim.model import controller, fetching, lifecycle, proposals, replica
-from sim.model.properties import Violation, members
-from sim.model.state import BALANCED, OFF, RUNNING, STARTING, STOPPING, PartitionState, World
+from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
+from holdfast.sim.model.properties import Violation, members
+from holdfast.sim.model.state import BALANCED, OFF, RUNNING, STARTING, STOPPING, PartitionState, World
 
 #: rounds in which everything that can happen happens once; logs of some hundred records need as many fetches
 ROUNDS_MAX = 400

@@ -4,8 +4,8 @@ Owns the order of a clean stop (A-19) and the fault budget (B-1): who may lose r
 kinds of stop are never mixed (D10).
 """
 
-from sim.model.replica import give_up_fetch, learn, shorten
-from sim.model.state import (
+from holdfast.sim.model.replica import give_up_fetch, learn, shorten
+from holdfast.sim.model.state import (
     LEADER,
     MIN_ISR_RECORD,
     NO_EPOCH,

@@ -1,6 +1,6 @@
 """A mutant of the model: the rules with one method replaced, which the properties must notice (§5.3)."""
 
-from sim.model.rules import Rules
+from holdfast.sim.model.rules import Rules
 
 
 class Mutant(Rules):

@@ -1,7 +1,7 @@
 """All wrong rules, by name: importing the modules that define them fills the table."""
 
-from sim.model import wrong_brokers, wrong_controllers
-from sim.model.mutant import Mutant
+from holdfast.sim.model import wrong_brokers, wrong_controllers
+from holdfast.sim.model.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant", "wrong_brokers", "wrong_controllers"]
 

@@ -6,8 +6,8 @@ broken property raises `Violation`. Within the fault budget all must hold; once 
 beyond it, what B-4 allows to break is not asked any more for that partition: `is_excused`.
 """
 
-from sim.model.controller import Before
-from sim.model.state import (
+from holdfast.sim.model.controller import Before
+from holdfast.sim.model.state import (
     ALTER_PARTITION,
     CAUSES,
     FENCING,

@@ -4,10 +4,10 @@ Owns what a leader proposes (R50, R51), that it asks again (R45) and takes the a
 in any order, twice, late or not at all. Each action takes the world and random bits, as in `replica`.
 """
 
-from sim.model.controller import answer_alter_partition, send, take_log_info
-from sim.model.replica import advance, take_registration
-from sim.model.rules import ACCEPTED, INELIGIBLE
-from sim.model.state import (
+from holdfast.sim.model.controller import answer_alter_partition, send, take_log_info
+from holdfast.sim.model.replica import advance, take_registration
+from holdfast.sim.model.rules import ACCEPTED, INELIGIBLE
+from holdfast.sim.model.state import (
     ALTER_ANSWER,
     ALTER_REQUEST,
     LEADER,

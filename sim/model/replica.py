@@ -5,7 +5,7 @@ Each action takes the world and random bits, looks for a broker or replica that 
 random one, and tells whether anything happened.
 """
 
-from sim.model.state import (
+from holdfast.sim.model.state import (
     FENCE_RECORD,
     FOLLOWER,
     LEADER,

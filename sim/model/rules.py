@@ -4,7 +4,7 @@ Owns no state. A method answers one question; actions ask it and do the rest. Nu
 and verification.md (A-..., D-...) stand where they are kept. Sets are bitmasks.
 """
 
-from sim.model.state import (
+from holdfast.sim.model.state import (
     BALANCED,
     ELR_SWITCH,
     EPOCH_SHIFT,

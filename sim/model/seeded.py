@@ -2,9 +2,9 @@
 
 from random import Random
 
-from sim.model.bands import BANDS
-from sim.model.rules import Rules
-from sim.model.walk import Verdict, walk
+from holdfast.sim.model.bands import BANDS
+from holdfast.sim.model.rules import Rules
+from holdfast.sim.model.walk import Verdict, walk
 
 
 def walk_seed(seed: int, steps: int, rules: Rules, band: str = "mixed") -> Verdict:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sim.model.checker import Checker
-    from sim.model.rules import Rules
+    from holdfast.sim.model.checker import Checker
+    from holdfast.sim.model.rules import Rules
 
 #: what a broker process does
 OFF, STARTING, RUNNING, STOPPING = range(4)

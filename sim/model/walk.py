@@ -7,14 +7,14 @@ a function of its seed. Mix (verification.md §3.6): 40 % tuned weights, 40 % sw
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sim.model.actions import ACTIONS, EVENTS, FAULTS, FUNCTIONS, MOMENTS, PAIRS, TARGETED
-from sim.model.checker import Checker
-from sim.model.controller import commit
-from sim.model.healing import heal
-from sim.model.properties import Violation
-from sim.model.replica import replay_one
-from sim.model.rules import Rules
-from sim.model.state import (
+from holdfast.sim.model.actions import ACTIONS, EVENTS, FAULTS, FUNCTIONS, MOMENTS, PAIRS, TARGETED
+from holdfast.sim.model.checker import Checker
+from holdfast.sim.model.controller import commit
+from holdfast.sim.model.healing import heal
+from holdfast.sim.model.properties import Violation
+from holdfast.sim.model.replica import replay_one
+from holdfast.sim.model.rules import Rules
+from holdfast.sim.model.state import (
     AGGRESSIVE,
     BALANCED,
     NONE,

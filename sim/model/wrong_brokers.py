@@ -4,9 +4,9 @@ Owns wrong rules only; each docstring says which rule is gone. A mutant of a mut
 alone is masked by the second.
 """
 
-from sim.model.mutant import Mutant
-from sim.model.rules import end_of_epoch
-from sim.model.state import (
+from holdfast.sim.model.mutant import Mutant
+from holdfast.sim.model.rules import end_of_epoch
+from holdfast.sim.model.state import (
     Broker,
     FetchAnswer,
     Proposal,

@@ -3,9 +3,9 @@
 Owns wrong rules only; each docstring says which rule is gone.
 """
 
-from sim.model.mutant import Mutant
-from sim.model.rules import ACCEPTED, INELIGIBLE, NOT_CONTROLLER, STALE_BROKER_EPOCH
-from sim.model.state import (
+from holdfast.sim.model.mutant import Mutant
+from holdfast.sim.model.rules import ACCEPTED, INELIGIBLE, NOT_CONTROLLER, STALE_BROKER_EPOCH
+from holdfast.sim.model.state import (
     FROM_ELR,
     FROM_ISR,
     LAST_KNOWN_LEADER,

@@ -7,15 +7,16 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker import produce_path, roles
-from broker.broker import Broker
-from broker.controller_link import ControllerLink
-from broker.events import ConfigureLog, Drop
-from broker.partition import Partition
-from broker.produce_path import TIMEOUT_MS_MAX, ProducePath
-from broker.roles import Roles
-from protocol.errors import ErrorCode
-from sim.mutants.mutant import Setting, mutant
+from holdfast.broker.core.broker import Broker
+from holdfast.broker.core.events import ConfigureLog, Drop
+from holdfast.broker.core.registration.controller_link import ControllerLink
+from holdfast.broker.core.replicas import replica_manager
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.broker.core.replicas.replica_manager import Roles
+from holdfast.broker.core.requests import produce_path
+from holdfast.broker.core.requests.produce_path import TIMEOUT_MS_MAX, ProducePath
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Setting, mutant
 
 #: followers are cut off and come back while there is load
 CUT_OFF = Setting(faults={"cut_followers": 3, "isolate_broker": 3, "kill_broker": 3, "kill_leader": 1})
@@ -47,7 +48,7 @@ BURSTS = Setting(
 )
 
 
-def _without_advancing(original: Any, roles: Any, *given: Any) -> Any:
+def _without_advancing(original: Any, replica_manager: Any, *given: Any) -> Any:
     advance = Roles.advance
     Roles.advance = lambda self, partition, now_ms: None  # type: ignore[method-assign]
     try:
@@ -160,7 +161,7 @@ def logs_keep_their_first_settings(original: Any, self: Any, partition: Any, now
     self._effects[:] = [effect for effect in self._effects if type(effect) is not ConfigureLog]
 
 
-@mutant(roles, "log_config", breaks="D5", by="D6")
+@mutant(replica_manager, "log_config", breaks="D5", by="D6")
 def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, static: Any) -> Any:
     """Where neither topic nor cluster say anything the default counts, whatever the file says."""
     return original(image, topic_name, {**static, "log.segment.bytes": 1 << 30})

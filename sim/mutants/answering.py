@@ -6,16 +6,16 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker import produce_path
-from broker.fetch_path import FetchPath
-from broker.fetch_session import FollowerSessions
-from broker.produce_path import ProducePath
-from broker.server import BrokerServer
-from controller.cluster_control import ClusterControl
-from controller.server import ControllerServer
-from metadata.questions import QUESTION_APIS
-from protocol.errors import ErrorCode
-from sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.broker.core.requests import produce_path
+from holdfast.broker.core.requests.fetch_path import FetchPath
+from holdfast.broker.core.requests.fetch_session import FollowerSessions
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.broker.server import BrokerServer
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.server import ControllerServer
+from holdfast.metadata.questions import QUESTION_APIS
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
 
 #: leaders change while consumers read
 ELECTIONS = Setting(

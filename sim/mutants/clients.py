@@ -5,22 +5,22 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from client import outbox, sender
-from client.batch import Batch
-from client.consumer import Consumer
-from client.delivery import Delivery
-from client.errors import ClientError
-from client.fetcher import Fetcher
-from client.fetcher_effects import ResetPolicy
-from client.outbox import Outbox
-from client.outcomes import Outcome, Reaction
-from client.partition_fetch import PartitionFetch
-from client.partition_queue import PartitionQueue
-from client.producer import Producer
-from client.sender import Sender
-from protocol.errors import ErrorCode
-from sim.mutants.keeping import FLAPPING, RETRIES
-from sim.mutants.mutant import Setting, mutant
+from holdfast.client.consumer import Consumer
+from holdfast.client.core import record_accumulator, sender
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import ClientError
+from holdfast.client.core.fetcher import Fetcher
+from holdfast.client.core.fetcher_effects import ResetPolicy
+from holdfast.client.core.outcomes import Outcome, Reaction
+from holdfast.client.core.partition_fetch import PartitionFetch
+from holdfast.client.core.partition_queue import PartitionQueue
+from holdfast.client.core.record_accumulator import Outbox
+from holdfast.client.core.sender import Sender
+from holdfast.client.delivery import Delivery
+from holdfast.client.producer import Producer
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.storage import FLAPPING, RETRIES
 
 #: nobody answers for longer than a delivery may take
 SILENCE = Setting(
@@ -59,7 +59,7 @@ def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int,
     return original(self, batch, attempt, refused=True)
 
 
-@mutant(outbox, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
+@mutant(record_accumulator, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
 def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
     """A write without an answer counts as a definite failure."""
     return Outcome.FAIL

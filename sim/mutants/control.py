@@ -6,20 +6,21 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker.partition import Partition
-from controller import cluster_control, partition_change, replication_control
-from controller.cluster_control import ClusterControl
-from controller.election import Candidates, Elected, ElectionMode, ElectionReason
-from controller.elr import EligibleSets, SetsRule
-from controller.events import Respond
-from controller.proposal_order import ProposalOrder
-from controller.quorum_controller import QuorumController
-from controller.replication_control import Departure, ReplicationControl
-from metadata.partition import PartitionRegistration
-from metadata.records import FenceBrokerRecord
-from protocol.errors import ErrorCode
-from sim.mutants.mutant import Patch, Setting, mutant
-from sim.mutants.replication import BRIDGED, OVERTAKEN, REFUSED
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.controller.core.brokers import cluster_control
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.events import Respond
+from holdfast.controller.core.partitions import partition_change, replication_control
+from holdfast.controller.core.partitions.election import Candidates, Elected, ElectionMode, ElectionReason
+from holdfast.controller.core.partitions.elr import EligibleSets, SetsRule
+from holdfast.controller.core.partitions.proposal_order import ProposalOrder
+from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import FenceBrokerRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.replication import BRIDGED, OVERTAKEN, REFUSED
 
 #: the ISR falls below min ISR, the ELR fills, and members of it die and return
 BELOW_MIN_ISR = Setting(

@@ -7,10 +7,10 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker.producer_ids import ProducerIds
-from broker.purgatory import ProducePurgatory
-from protocol.errors import ErrorCode
-from sim.mutants.mutant import Setting, mutant
+from holdfast.broker.core.requests.producer_ids import ProducerIds
+from holdfast.broker.core.requests.purgatory import ProducePurgatory
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Setting, mutant
 
 #: followers are cut off and come back while there is load
 CUT_OFF = Setting(

@@ -6,15 +6,16 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker import produce_path
-from broker.partition import Partition
-from broker.produce_path import ProducePath
-from controller import config_control, producer_ids, topics
-from controller.cluster_control import ClusterControl
-from protocol.errors import ErrorCode
-from protocol.record_batch import BatchHeader, parse_header
-from raft import answers
-from sim.mutants.mutant import Setting, mutant
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.broker.core.requests import produce_path
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.controller.core import producer_ids
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.operators import config_control, topics
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import BatchHeader, parse_header
+from holdfast.raft.core import answers
+from holdfast.sim.mutants.mutant import Setting, mutant
 
 INTRUDED = Setting(faults={"kill_leader": 1}, shape={"intrudes": True}, gap_ms=3_000)
 

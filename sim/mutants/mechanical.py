@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -54,9 +54,10 @@ class Change:
 def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
     """Names of their modules."""
     return [
-        f"{package}.{found.name}"
+        found.name
         for package in packages
-        for found in iter_modules(import_module(package).__path__)
+        for found in walk_packages(import_module(f"holdfast.{package}").__path__, f"holdfast.{package}.")
+        if not found.ispkg
     ]
 
 

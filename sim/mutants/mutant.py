@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from sim.fault_names import FAULT_NAMES
-from sim.story import Recipe, Story
+from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.faults.names import FAULT_NAMES
 
 #: takes the original function and then the original's own parameters
 Wrong = Callable[..., Any]

@@ -8,26 +8,29 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from controller import cluster_control, config_control, placement, quorum_controller, topics
-from controller.answers import refusal
-from controller.cluster_control import ClusterControl
-from controller.decisions import CauseKind
-from controller.events import Respond
-from controller.log_questions import LogQuestions
-from controller.quorum_controller import QuorumController
-from controller.replication_control import ReplicationControl
-from controller.unclean_recovery import UncleanRecovery, Verdict
-from metadata import describe
-from metadata.image import CLUSTER_RESOURCE, MetadataImage
-from metadata.records import ELR_FEATURE, FeatureLevelRecord
-from protocol.errors import ErrorCode
-from raft import following
-from raft.config import RaftConfig
-from raft.effects import SendFailure
-from raft.leadership import Leader
-from sim.mutants.control import ACTIVE_MOVES
-from sim.mutants.mutant import Patch, Setting, mutant
-from sim.mutants.stopping import STOPPED
+from holdfast.controller.core import quorum_controller
+from holdfast.controller.core.answers import refusal
+from holdfast.controller.core.brokers import cluster_control
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.decisions import CauseKind
+from holdfast.controller.core.events import Respond
+from holdfast.controller.core.operators import config_control, topics
+from holdfast.controller.core.partitions import placement
+from holdfast.controller.core.partitions.log_questions import LogQuestions
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery, Verdict
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata import describe
+from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
+from holdfast.metadata.records import ELR_FEATURE, FeatureLevelRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.raft.core import following
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import SendFailure
+from holdfast.raft.core.leadership import Leader
+from holdfast.sim.mutants.control import ACTIVE_MOVES
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.shutdown import STOPPED
 
 #: log dirs of brokers fail that are not in sync any more, and eligible
 ELIGIBLE_DIRS_FAIL = Setting(

@@ -5,9 +5,9 @@ Owns the text and nothing else.
 
 from statistics import median
 
-from sim.mutants.hunt import Verdict
-from sim.mutants.mutant import Mutant
-from sim.mutants.table import MUTANTS, PARTS
+from holdfast.sim.mutants.find_kill import Verdict
+from holdfast.sim.mutants.mutant import Mutant
+from holdfast.sim.mutants.table import MUTANTS, PARTS
 
 _HEAD = """# Mutants of the simulator
 

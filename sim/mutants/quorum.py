@@ -6,21 +6,21 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse
-from raft import answers, election, following, leadership, quorum
-from raft.driver import RaftDriver
-from raft.effects import Reply, Resign, Send
-from raft.leadership import Leader
-from raft.log_shape import LogShape
-from raft.log_writer import LogWriter
-from raft.member import Member
-from raft.node import RaftNode
-from raft.progress import Progress
-from raft.quorum import QuorumState, Votes, majority_offset
-from raft.roles import Prospective
-from raft.state_file import StateFile
-from sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchResponse
+from holdfast.raft.core import answers, election, following, leadership, quorum
+from holdfast.raft.core.effects import Reply, Resign, Send
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.member import Member
+from holdfast.raft.core.node import RaftNode
+from holdfast.raft.core.progress import Progress
+from holdfast.raft.core.quorum import QuorumState, Votes, majority_offset
+from holdfast.raft.core.roles import Prospective
+from holdfast.raft.driver import RaftDriver
+from holdfast.raft.log_writer import LogWriter
+from holdfast.raft.state_file import StateFile
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
 
 #: controllers lose power and connections, the active one most of all
 QUORUM = Setting(

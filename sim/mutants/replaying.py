@@ -6,10 +6,10 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from metadata.delta import MetadataDelta
-from metadata.partition import PartitionRegistration
-from sim.mutants.mutant import Setting, mutant
-from sim.mutants.recovering import BY_OPERATORS
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.unclean_recovery import BY_OPERATORS
 
 #: brokers stop in order
 LEAVING = Setting(faults={"stop_broker": 4, "kill_broker": 1}, gap_ms=700)

@@ -6,13 +6,13 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker.ceiling import Ceiling
-from broker.fetch_path import FetchPath
-from broker.fetcher import Fetchers
-from broker.leadership import AlterVerdict
-from broker.partition import Partition, RoleChange
-from protocol.errors import ErrorCode
-from sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.broker.core.replicas.ceiling import Ceiling
+from holdfast.broker.core.replicas.fetcher import Fetchers
+from holdfast.broker.core.replicas.leadership import AlterVerdict
+from holdfast.broker.core.replicas.partition import Partition, RoleChange
+from holdfast.broker.core.requests.fetch_path import FetchPath
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
 
 #: followers fall behind and brokers leave the ISR
 LAGGING = Setting(
@@ -469,7 +469,7 @@ def no_divergence_check(
     by="I-10",
     setting=DIVERGING,
     masked="the divergence check sees to the log (§5.3), and answers of a former epoch have no row any more; "
-    "unit tests of broker.partition check the error code",
+    "unit tests of broker.core.replicas.partition check the error code",
 )
 def serves_any_epoch(
     original: Any,

@@ -6,11 +6,11 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker.lifecycle import Lifecycle
-from controller.cluster_control import ClusterControl, _NextState
-from protocol.errors import ErrorCode
-from sim.mutants.mutant import Setting, mutant
-from sim.mutants.stopping import DIRS_FAIL, STOPPED
+from holdfast.broker.core.registration.lifecycle import Lifecycle
+from holdfast.controller.core.brokers.cluster_control import ClusterControl, _NextState
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.shutdown import DIRS_FAIL, STOPPED
 
 #: brokers are silent for longer than a session, with and without a trace
 SILENT = Setting(faults={"power_broker": 4, "isolate_broker": 3, "pause_broker": 4, "cut_controllers": 3})

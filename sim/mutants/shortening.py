@@ -5,13 +5,14 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from broker.roles import Roles
-from metadata.delta import MetadataDelta
-from sim.mutants.mutant import Patch, Setting, mutant
-from storage import epoch_file, log, retention, snapshots
-from storage.log import Log
-from storage.log_dir import LogDir
-from storage.segment import Segment
+from holdfast.broker.core.replicas.replica_manager import Roles
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.storage import epoch_file, log, snapshots
+from holdfast.storage.core import retention
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.segment import Segment
 
 #: logs are cut and opened anew while their beginnings are deleted
 SHORT = Setting(

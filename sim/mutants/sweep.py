@@ -15,13 +15,13 @@ from functools import cache
 from multiprocessing import get_context
 from types import CodeType
 
-from sim.choices import Choices
-from sim.mutants.hunt import first_line
-from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of, path_of
-from sim.mutants.table import MUTANTS
-from sim.recording import play
-from sim.run import Result
-from sim.story import Recipe, Story
+from holdfast.sim.campaign.recording import play
+from holdfast.sim.campaign.run import Result
+from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.mutants.find_kill import first_line
+from holdfast.sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of, path_of
+from holdfast.sim.mutants.table import MUTANTS
 
 #: a change that has had no effect on so many stories is not looked at further
 _PATIENCE = 4

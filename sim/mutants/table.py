@@ -3,43 +3,43 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sim.mutants import (
+from holdfast.sim.mutants import (
     advancing,
     answering,
     clients,
     control,
     counting,
     intruding,
-    keeping,
-    moving,
     omitting,
     quorum,
-    recovering,
+    reassignment,
     replaying,
     replication,
     sessions,
     shortening,
-    stopping,
+    shutdown,
+    storage,
+    unclean_recovery,
     upkeep,
 )
-from sim.mutants.mutant import MUTANTS
+from holdfast.sim.mutants.mutant import MUTANTS
 
 __all__ = ["MUTANTS", "PARTS", "broken_by"]
 
 _MODULES = (
     replication,
     control,
-    stopping,
+    shutdown,
     sessions,
     answering,
     advancing,
-    keeping,
+    storage,
     replaying,
     shortening,
     quorum,
     clients,
-    recovering,
-    moving,
+    unclean_recovery,
+    reassignment,
     omitting,
     upkeep,
     intruding,

@@ -7,26 +7,26 @@ Owns wrong functions only; each docstring says which rule is gone.
 from dataclasses import replace
 from typing import Any
 
-from broker import producer_ids as broker_ids
-from broker.alter_partition import RETRY_MS, AlterPartitionQueue
-from broker.controller_link import ControllerLink
-from broker.fetch_path import FetchPath
-from broker.fetch_session import FollowerSessions
-from broker.leadership import AlterVerdict
-from broker.log_manager import LogManager
-from broker.partition import Partition, RoleChange
-from broker.produce_path import ProducePath
-from broker.producer_ids import ProducerIds
-from broker.replica_progress import ReplicaProgress
-from controller import producer_ids
-from controller.leader_balance import LeaderBalance
-from controller.replication_control import ReplicationControl
-from protocol.errors import ErrorCode
-from sim.mutants.keeping import RETRIES
-from sim.mutants.mutant import Setting, mutant
-from sim.mutants.replication import CUT_OFF_FOLLOWERS
-from sim.mutants.stopping import STOPPED
-from storage.log_dir import LogDir
+from holdfast.broker.core.registration.controller_link import ControllerLink
+from holdfast.broker.core.replicas.alter_partition import RETRY_MS, AlterPartitionQueue
+from holdfast.broker.core.replicas.leadership import AlterVerdict
+from holdfast.broker.core.replicas.partition import Partition, RoleChange
+from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
+from holdfast.broker.core.requests import producer_ids as broker_ids
+from holdfast.broker.core.requests.fetch_path import FetchPath
+from holdfast.broker.core.requests.fetch_session import FollowerSessions
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.broker.core.requests.producer_ids import ProducerIds
+from holdfast.broker.log_manager import LogManager
+from holdfast.controller.core import producer_ids
+from holdfast.controller.core.partitions.leader_balance import LeaderBalance
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.mutant import Setting, mutant
+from holdfast.sim.mutants.replication import CUT_OFF_FOLLOWERS
+from holdfast.sim.mutants.shutdown import STOPPED
+from holdfast.sim.mutants.storage import RETRIES
+from holdfast.storage.log_dir import LogDir
 
 #: proposals are answered late, twice, and by the next controller
 ASKED_AGAIN = Setting(

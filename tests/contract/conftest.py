@@ -11,16 +11,16 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 import pytest
 import uvloop
 
-from cli import power_drivers
-from runtime.api import Runtime
-from runtime.memory import MemoryWorld, memory_runtime
-from runtime.real import real_runtime
-from sim.choices import Choices
-from sim.disk import Platter
-from sim.loop import SimLoop, make_loop
-from sim.network import SimNetwork
-from sim.runtime import Machine, make_runtime
-from sim.trace import Trace
+from holdfast.localcluster.power import drivers
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime
+from holdfast.runtime.real.machine import real_runtime
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.machine.disk import Platter
+from holdfast.sim.machine.loop import SimLoop, make_loop
+from holdfast.sim.machine.network import SimNetwork
+from holdfast.sim.machine.runtime import Machine, make_runtime
+from holdfast.sim.machine.trace import Trace
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -168,8 +168,8 @@ def _is_wanted(item: pytest.Item) -> bool:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Tests of power losses run with the drivers that work here: say which do not."""
-    for name in power_drivers.NAMES:
-        if reason := power_drivers.why_not(name):
+    for name in drivers.NAMES:
+        if reason := drivers.why_not(name):
             terminalreporter.write_line(f"power loss {name} was not tested: {reason}")
 
 

@@ -6,9 +6,9 @@ Each folder below DATA is one situation; `tests/contract/test_power_loss.py` kno
 import sys
 import time
 
-from runtime.api import Disk, File, Runtime
-from runtime.real import run
-from storage.folders import make_durably
+from holdfast.runtime.api import Disk, File, Runtime
+from holdfast.runtime.real.machine import run
+from holdfast.storage.folders import make_durably
 
 OLD, NEW, TAIL = b"old" * 3_000, b"new" * 2_000, b"tail" * 20_000
 

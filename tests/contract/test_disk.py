@@ -6,7 +6,7 @@ import posixpath
 
 import pytest
 
-from runtime.api import NAME_BYTES_MAX, Buffer, DiskError, File, FileMissing
+from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, File, FileMissing
 from tests.contract.conftest import World
 
 

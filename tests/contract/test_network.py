@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from runtime.api import Buffer, Connection, ConnectionRefused, ConnectTimeout, Listener, NetworkError
+from holdfast.runtime.api import Buffer, Connection, ConnectionRefused, ConnectTimeout, Listener, NetworkError
 from tests.contract.conftest import World
 
 LOST = "lost"

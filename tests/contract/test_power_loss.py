@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from cli import power_drivers
-from cli.loop_disk import FILE_SYSTEMS, LoopDisk
-from cli.nodes import ClusterError
-from cli.power_loss import Disks, PowerLoss
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.power import drivers
+from holdfast.localcluster.power.disks import Disks, PowerLoss
+from holdfast.localcluster.power.loop_disk import FILE_SYSTEMS, LoopDisk
 from tests.contract.power_loss_writer import NEW, OLD, SITUATIONS, TAIL
 
 ROOT = Path(__file__).parents[2]
-DRIVERS = power_drivers.available()
+DRIVERS = drivers.available()
 SEEDS = range(6)
 
 Found = dict[str, bytes]
@@ -31,7 +31,7 @@ class Machine:
     """A disk and a process on it."""
 
     def __init__(self, driver: str, home: Path) -> None:
-        self.disks: Disks = power_drivers.disks(driver)
+        self.disks: Disks = drivers.disks(driver)
         self.home = home
         home.mkdir()
         self.disks.make(home)
@@ -180,13 +180,13 @@ def test_what_a_power_loss_has_left_is_durable(driver: str, tmp_path: Path) -> N
 
 def test_tracked_disks_work_everywhere_and_the_others_say_why_not() -> None:
     assert "tracked" in DRIVERS
-    assert power_drivers.choose("auto") == DRIVERS[0]
-    for name in power_drivers.NAMES:
-        reason = power_drivers.why_not(name)
+    assert drivers.choose("auto") == DRIVERS[0]
+    for name in drivers.NAMES:
+        reason = drivers.why_not(name)
         assert (reason == "") == (name in DRIVERS)
         if reason:
             with pytest.raises(ClusterError, match="tracked works everywhere"):
-                power_drivers.choose(name)
+                drivers.choose(name)
 
 
 @pytest.mark.parametrize("driver", [name for name in DRIVERS if name in FILE_SYSTEMS])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runtime.api import Task
+from holdfast.runtime.api import Task
 from tests.contract.conftest import World
 
 

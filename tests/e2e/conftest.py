@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.local_cluster import LocalCluster
+from holdfast.localcluster.processes import LocalCluster
 
 #: Sessions end soon, so that tests of silent brokers do not take long.
 QUICK = {

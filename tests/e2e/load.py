@@ -9,18 +9,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cli.demo_watch import ClusterWatch
-from client.batch import Batch
-from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
-from client.errors import ProduceFailed
-from client.history import make_value, parse_value
-from client.outcomes import Outcome
-from client.producer import Producer, ProducerConfig
-from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
-from protocol.messages.metadata import MetadataRequest
-from rpc.channel import CallRefused, Pool
-from runtime.api import NetworkError, Runtime
-from runtime.real import run
+from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import ProduceFailed
+from holdfast.client.core.history import make_value, parse_value
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.drills.demo.watch import ClusterWatch
+from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
+from holdfast.protocol.messages.metadata import MetadataRequest
+from holdfast.rpc.channel import CallRefused, Pool
+from holdfast.runtime.api import NetworkError, Runtime
+from holdfast.runtime.real.machine import run
 
 VALUE_SIZE = 256
 

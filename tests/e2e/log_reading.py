@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from metadata.delta import MetadataDelta
-from metadata.image import MetadataImage
-from metadata.partition import PartitionRegistration
-from metadata.records import decode_record
-from protocol.record_batch import CorruptBatch, check_batch, decode_records
-from storage.files import LOG_SUFFIX, METADATA_FOLDER
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import decode_record
+from holdfast.protocol.record_batch import CorruptBatch, check_batch, decode_records
+from holdfast.storage.core.files import LOG_SUFFIX, METADATA_FOLDER
 
 
 class BatchId(NamedTuple):

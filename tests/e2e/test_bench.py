@@ -13,7 +13,7 @@ SMALL = ("--runs", "2", "--megabytes", "2", "--record-sizes", "100")
 
 
 def run_bench(name: str, tmp_path: Path, *options: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"bench.{name}", "--json", "--dir", str(tmp_path), *options]
+    command = [sys.executable, "-m", f"holdfast.bench.{name}", "--json", "--dir", str(tmp_path), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)

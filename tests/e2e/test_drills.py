@@ -15,7 +15,7 @@ def test_in_a_power_outage_the_baseline_loses_what_the_manager_keeps(tmp_path: P
     report = tmp_path / "report.json"
     words = ("drill", "power-outage", "--compare", "--seed", "1", "--power-loss", "tracked")
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words, "--report", str(report)],
+        [sys.executable, "-m", "holdfast.cli", *words, "--report", str(report)],
         capture_output=True,
         text=True,
         timeout=280,

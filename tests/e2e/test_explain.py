@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.local_cluster import LocalCluster
+from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.load import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -16,7 +16,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 def holdfast(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "holdfast.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout

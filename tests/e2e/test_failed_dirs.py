@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from protocol.messages.topics import DescribedPartition
-from storage.clean_shutdown import FILE_NAME
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.storage.clean_shutdown import FILE_NAME
 from tests.e2e.load import Load, assert_nothing_lost, wait_until, watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

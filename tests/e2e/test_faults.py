@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.__main__ import main
-from cli.local_cluster import LocalCluster
-from protocol.messages.topics import DescribedPartition
-from storage.clean_shutdown import FILE_NAME
+from holdfast.cli.__main__ import main
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.storage.clean_shutdown import FILE_NAME
 from tests.e2e.load import HighWatermarks, Load, assert_nothing_lost, produce, read_all, wait_until, watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

@@ -6,10 +6,10 @@ import struct
 import psutil
 import pytest
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 from tests.e2e.load import assert_nothing_lost, crowd_of, produce, wait_until, watch
 from tests.fuzz.frames import attack
 

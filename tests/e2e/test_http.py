@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from cli.__main__ import main
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
+from holdfast.cli.__main__ import main
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.conftest import QUICK
 from tests.e2e.load import crowd_of, produce, read_all, wait_until, watch
 

@@ -27,7 +27,7 @@ WAIT_S = 60.0
 def holdfast(*words: str, text: str = "") -> str:
     """Run one command as a user would; its standard output."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words],
+        [sys.executable, "-m", "holdfast.cli", *words],
         input=text,
         capture_output=True,
         text=True,

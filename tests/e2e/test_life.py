@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.__main__ import main
-from cli.local_cluster import LocalCluster
+from holdfast.cli.__main__ import main
+from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.load import Load, assert_nothing_lost, produce, watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

@@ -34,17 +34,17 @@ from typing import NamedTuple
 
 import pytest
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from client.admin import Admin
-from client.admin_configs import Resource
-from client.batch import Batch
-from client.outcomes import Outcome
-from metadata.image import RESOURCE_TOPIC
-from protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
-from rpc.channel import CallRefused, Pool
-from runtime.api import NetworkError, Runtime
-from runtime.real import run
+from holdfast.client.admin import Admin
+from holdfast.client.admin_configs import Resource
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.outcomes import Outcome
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.metadata.image import RESOURCE_TOPIC
+from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
+from holdfast.rpc.channel import CallRefused, Pool
+from holdfast.runtime.api import NetworkError, Runtime
+from holdfast.runtime.real.machine import run
 from tests.e2e.load import Load, assert_nothing_lost, wait_until, watch
 from tests.e2e.log_reading import BatchId, State, assert_sound, history, log_of, metadata_end
 

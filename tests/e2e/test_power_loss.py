@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from cli import power_drivers
-from cli.local_cluster import STATE_FILE, LocalCluster
-from client.admin import Admin
-from client.history import parse_value
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.client.admin import Admin
+from holdfast.client.core.history import parse_value
+from holdfast.localcluster.power import drivers
+from holdfast.localcluster.processes import STATE_FILE, LocalCluster
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 from tests.e2e.conftest import QUICK
 from tests.e2e.load import Answers, Load, assert_nothing_lost, read_all, watch
 from tests.e2e.test_readme import free_base_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-DRIVERS = [name for name in ("tracked", "ext4-nasty") if not power_drivers.why_not(name)]
+DRIVERS = [name for name in ("tracked", "ext4-nasty") if not drivers.why_not(name)]
 PAGE = Path(__file__).parents[2] / "docs" / "power-loss.md"
 FLUSHED, UNFLUSHED = "flushed", "unflushed"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import ClusterError
+from holdfast.localcluster.nodes import ClusterError
+from holdfast.localcluster.processes import LocalCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 

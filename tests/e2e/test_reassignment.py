@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from client.admin import Admin
-from client.metadata_cache import TopicPartition
-from protocol.messages.topics import DescribedTopic
-from runtime.api import Runtime
-from runtime.real import run
+from holdfast.client.admin import Admin
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
 from tests.e2e.load import Load, assert_nothing_lost, produce, wait_until, watch
 from tests.e2e.log_reading import assert_sound, history, log_of
 

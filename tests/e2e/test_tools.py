@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.local_cluster import LocalCluster
+from holdfast.localcluster.processes import LocalCluster
 from tests.e2e.conftest import QUICK
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -52,7 +52,14 @@ class Tools:
 
     def line(self, *words: str) -> list[str]:
         """The words of a command, the servers included."""
-        return [sys.executable, "-m", "cli", *words, "--bootstrap-server", self.cluster.bootstrap_servers]
+        return [
+            sys.executable,
+            "-m",
+            "holdfast.cli",
+            *words,
+            "--bootstrap-server",
+            self.cluster.bootstrap_servers,
+        ]
 
     def create(self, topic: str, assignment: str, min_isr: int = 2) -> None:
         """Create a topic on these brokers."""
@@ -78,7 +85,9 @@ class Tools:
         """`kill`, `stop`, `start`, `pause` or `resume` a broker."""
         folder = str(self.cluster.folder)
         words = ["cluster", verb, "--dir", folder, "--broker", str(broker_id)]
-        subprocess.run([sys.executable, "-m", "cli", *words], check=True, capture_output=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-m", "holdfast.cli", *words], check=True, capture_output=True, timeout=120
+        )
 
 
 @pytest.fixture(scope="module")

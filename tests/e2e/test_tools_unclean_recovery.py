@@ -12,8 +12,8 @@ from typing import IO
 
 import pytest
 
-from cli.local_cluster import LocalCluster
-from protocol.messages.topics import DescribedPartition
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.protocol.messages.topics import DescribedPartition
 from tests.e2e.conftest import QUICK
 from tests.e2e.load import produce, wait_until
 from tests.e2e.test_tools import Tools, write

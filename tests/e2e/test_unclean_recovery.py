@@ -15,18 +15,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cli.local_cluster import LocalCluster
-from cli.nodes import Node
-from client.admin import Admin
-from client.admin_configs import Resource
-from client.errors import RowError
-from client.metadata_cache import TopicPartition
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
-from protocol.messages.elect_leaders import ElectionKind
-from protocol.messages.topics import DescribedPartition
-from runtime.api import Runtime
-from runtime.real import run
-from storage.files import HIGH_WATERMARK_CHECKPOINT, LOG_SUFFIX
+from holdfast.client.admin import Admin
+from holdfast.client.admin_configs import Resource
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.localcluster.nodes import Node
+from holdfast.localcluster.processes import LocalCluster
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.real.machine import run
+from holdfast.storage.core.files import HIGH_WATERMARK_CHECKPOINT, LOG_SUFFIX
 from tests.e2e.load import Load, assert_nothing_lost, produce, read_all, wait_until, watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -139,7 +139,7 @@ class Drill:
         """The changes of partition 0 that elected somebody by a comparison of logs, as explain has them."""
         words = ("explain", topic, "0", "--bootstrap-controller", self.cluster.bootstrap_controllers)
         done = subprocess.run(
-            [sys.executable, "-m", "cli", *words, "--output", "json"],
+            [sys.executable, "-m", "holdfast.cli", *words, "--output", "json"],
             capture_output=True,
             text=True,
             timeout=60,

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgpack
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import encode_request
-from protocol.messages import APIS, Api
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.record_batch import Record, encode_batch
-from protocol.schema import FieldType, Kind, schema_of
-from rpc.channel import Channel
-from runtime.api import Connection, NetworkError, Runtime
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import encode_request
+from holdfast.protocol.messages import APIS, Api
+from holdfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.protocol.schema.fields import FieldType, Kind, schema_of
+from holdfast.rpc.channel import Channel
+from holdfast.runtime.api import Connection, NetworkError, Runtime
 from tests.unit.protocol.samples import sample
 
 _ODD_VALUES: tuple[Any, ...] = (

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.frames import FrameDecoder
-from protocol.messages import APIS
-from rpc.server import Exchange, Server, ServerLimits
-from runtime.api import Runtime
-from runtime.memory import memory_runtime, settle
-from runtime.real import real_runtime
+from holdfast.protocol.frames import FrameDecoder
+from holdfast.protocol.messages import APIS
+from holdfast.rpc.server import Exchange, Server, ServerLimits
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.runtime.real.machine import real_runtime
 from tests.fuzz.frames import HostilePeer, attack, fuzz_bytes
 from tests.unit.protocol.samples import sample
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from client.admin_configs import Resource
-from sim import admin
-from sim.budget import Budget
-from sim.choices import Choices
-from sim.world import Shape, World
+from holdfast.client.admin_configs import Resource
+from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.faults.budget import Budget
+from holdfast.sim.load import operators
+from holdfast.sim.machine.choices import Choices
 
 SMALL = replace(Shape(), voters=1, partitions=1, producers=1)
 
@@ -109,7 +109,7 @@ def test_a_raised_min_isr_counts_once_the_isr_has_as_many(worlds: list[World]) -
     assert budget.may_set_min_isr("t", 3)
     budget.lost(first)
     assert not budget.may_lose(second), "what is committed may be on two replicas"
-    world.desk.put("raise", admin.set_config(Resource.topic("t"), "min.insync.replicas", "3"))
+    world.desk.put("raise", operators.set_config(Resource.topic("t"), "min.insync.replicas", "3"))
     world.eventually("it is raised", lambda: all(row.min_isr == 3 for _, row in world.partitions()))
     budget.update()
     assert budget.may_lose(second)

@@ -2,7 +2,7 @@
 
 from array import array
 
-from sim.choices import Choices, between, one_in
+from holdfast.sim.machine.choices import Choices, between, one_in
 
 
 def draws(choices: Choices) -> list[int]:

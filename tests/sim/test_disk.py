@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runtime.api import DiskError
-from sim.choices import Choices
-from sim.disk import Platter, ProcessDisk, SimFile
-from sim.loop import make_loop
-from sim.page_cache import PAGE_BYTES, Inode, Personality
-from sim.trace import Trace
+from holdfast.runtime.api import DiskError
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.machine.disk import Platter, ProcessDisk, SimFile
+from holdfast.sim.machine.loop import make_loop
+from holdfast.sim.machine.page_cache import PAGE_BYTES, Inode, Personality
+from holdfast.sim.machine.trace import Trace
 
 FLUSHED = b"f" * 5000
 UNFLUSHED = b"u" * 20_000

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sim.choices import Choices
-from sim.loop import Deadlock, Process, SimLoop, make_loop
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.machine.loop import Deadlock, Process, SimLoop, make_loop
 
 MS = 1_000_000
 

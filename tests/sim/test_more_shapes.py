@@ -4,24 +4,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import parse_request
-from protocol.errors import ErrorCode
-from protocol.frames import FrameDecoder, FrameError
-from protocol.messages import APIS
-from protocol.schema import SchemaError, decode_message
-from sim.checkers.all import all_properties
-from sim.checkers.observer import Observer
-from sim.checkers.views import Property
-from sim.choices import Choices
-from sim.clients import _ECHO_ONE_IN, REMADE, Load, first_place_of, partition_at
-from sim.faults import Plan
-from sim.intruder import Intruder, Intrusion
-from sim.loop import make_loop
-from sim.run import run
-from sim.runtime import Strain, StrainedClock
-from sim.story import Recipe
-from sim.world import Shape, World, logs_of
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import parse_request
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FrameDecoder, FrameError
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.schema.fields import SchemaError, decode_message
+from holdfast.sim.campaign.run import run
+from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.checks.all import all_properties
+from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.checks.observe.views import Property
+from holdfast.sim.cluster.world import Shape, World, logs_of
+from holdfast.sim.faults.table import Plan
+from holdfast.sim.load.clients import _ECHO_ONE_IN, REMADE, Load, first_place_of, partition_at
+from holdfast.sim.load.invalid_requests import Intruder, Intrusion
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.machine.loop import make_loop
+from holdfast.sim.machine.runtime import Strain, StrainedClock
 
 SHAPE = replace(Shape(), voters=1, partitions=2, send_gap_ms=100)
 

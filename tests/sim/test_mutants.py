@@ -12,19 +12,32 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from broker.partition import Partition
-from cli import sim_mutants_command
-from cli.sim_command import command
-from cli.sim_mutants_command import PAGE, RECORD
-from sim.artifact import load
-from sim.mutants import hunt
-from sim.mutants.mutant import Mutant, Patch
-from sim.mutants.page import page
-from sim.mutants.table import MUTANTS, PARTS
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.cli.sim import mutants
+from holdfast.cli.sim.command import command
+from holdfast.cli.sim.mutants import PAGE, RECORD
+from holdfast.sim.campaign.artifact import load
+from holdfast.sim.mutants import find_kill
+from holdfast.sim.mutants.mutant import Mutant, Patch
+from holdfast.sim.mutants.page import page
+from holdfast.sim.mutants.table import MUTANTS, PARTS
 
-VERDICTS = hunt.load(RECORD)
+VERDICTS = find_kill.load(RECORD)
 KILLED = [name for name, verdict in VERDICTS.items() if verdict.is_killed]
-PRODUCTION = ("protocol", "runtime", "rpc", "storage", "metadata", "raft", "controller", "broker", "client")
+PRODUCTION = tuple(
+    f"holdfast.{name}."
+    for name in (
+        "protocol",
+        "runtime",
+        "rpc",
+        "storage",
+        "metadata",
+        "raft",
+        "controller",
+        "broker",
+        "client",
+    )
+)
 #: one or two of each part that every other seed kills, for every run of the tests
 HANDFUL = (
     "no-gate",
@@ -74,7 +87,7 @@ def test_a_mutant_replaces_a_function_where_it_is_called(mutant: Mutant) -> None
         elsewhere = [
             name
             for name, module in sys.modules.items()
-            if name.partition(".")[0] in PRODUCTION and vars(module).get(patch.name) is original
+            if name.startswith(PRODUCTION) and vars(module).get(patch.name) is original
         ]
         nodes = ast.walk(ast.parse(inspect.getsource(patch.owner)))
         is_called_here = any(isinstance(node, ast.Name) and node.id == patch.name for node in nodes)
@@ -96,7 +109,7 @@ def test_a_killing_seed_still_kills(name: str) -> None:
 def _replay(name: str) -> None:
     seed = VERDICTS[name].seed
     assert seed is not None
-    violation = hunt.violation_of(MUTANTS[name], seed)
+    violation = find_kill.violation_of(MUTANTS[name], seed)
     again = f"seed {seed} does not kill {name} any more: `holdfast sim mutants --only {name} --write`"
     assert violation is not None, again
 
@@ -109,14 +122,16 @@ def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     record = tmp_path / "mutants.json"
     former = {name: replace(VERDICTS[name], tried=7) for name in ("no-gate", "votes-twice")}
     former["votes-twice"] = replace(former["votes-twice"], seed="1")  # which does not
-    former["stops-without-flush"] = hunt.Verdict("stops-without-flush", 30, None, "", "")  # not killed then
-    hunt.save(record, former)
-    monkeypatch.setattr(sim_mutants_command, "RECORD", record)
-    monkeypatch.setattr(sim_mutants_command, "PAGE", tmp_path / "mutants.md")
+    former["stops-without-flush"] = find_kill.Verdict(
+        "stops-without-flush", 30, None, "", ""
+    )  # not killed then
+    find_kill.save(record, former)
+    monkeypatch.setattr(mutants, "RECORD", record)
+    monkeypatch.setattr(mutants, "PAGE", tmp_path / "mutants.md")
     ran = CliRunner().invoke(command, ["mutants", "--recorded", "--write", "--output", "json"])
     assert ran.exit_code == 0, ran.output
     told = {row["mutant"]: row for row in map(json.loads, ran.stdout.splitlines())}
-    found = hunt.load(record)
+    found = find_kill.load(record)
     assert told.keys() == found.keys() == former.keys()
     assert (found["no-gate"].seed, found["no-gate"].tried) == (former["no-gate"].seed, 7)
     assert found["votes-twice"].tried == int(found["votes-twice"].seed or 0) > 1

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
-from sim.choices import Choices
-from sim.connections import Host, SimConnection
-from sim.loop import Process, SimLoop, make_loop
-from sim.network import ProcessNetwork, SimNetwork
-from sim.trace import Trace
+from holdfast.runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.machine.connections import Host, SimConnection
+from holdfast.sim.machine.loop import Process, SimLoop, make_loop
+from holdfast.sim.machine.network import ProcessNetwork, SimNetwork
+from holdfast.sim.machine.trace import Trace
 
 MS = 1_000_000
 PORT = 9

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.sim_command import command
-from sim.artifact import Artifact, BadArtifact, artifact_of, load, name_of, save
-from sim.faults import Plan
-from sim.recording import difference, first_event_that_differs, play, record
-from sim.story import Recipe, Story
-from sim.world import Shape
+from holdfast.cli.sim.command import command
+from holdfast.sim.campaign.artifact import Artifact, BadArtifact, artifact_of, load, name_of, save
+from holdfast.sim.campaign.recording import difference, first_event_that_differs, play, record
+from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.cluster.world import Shape
+from holdfast.sim.faults.table import Plan
 
 SHORT = Story(
     "5", Shape(brokers=3, voters=1, partitions=1, producers=1), 1.0, Plan(gap_ms=300), "budget", "swarm"

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.sim_command import command
-from sim.artifact import Artifact
-from sim.recording import Recording
-from sim.report import HEADS, cells, failure_page, summary
-from sim.rows import BadRows, Row, broken_row, read_rows, sums, to_line
-from sim.run import Result
-from sim.shrink import Neighbour
-from sim.story import Recipe, Story
+from holdfast.cli.sim.command import command
+from holdfast.sim.campaign.artifact import Artifact
+from holdfast.sim.campaign.recording import Recording
+from holdfast.sim.campaign.report import HEADS, cells, failure_page, summary
+from holdfast.sim.campaign.rows import BadRows, Row, broken_row, read_rows, sums, to_line
+from holdfast.sim.campaign.run import Result
+from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.campaign.shrink import Neighbour
 
 ROW = Row(
     seed=7,
@@ -134,7 +134,7 @@ def test_the_page_says_what_where_and_how_to_see_it_again() -> None:
     assert lines[:2] == ["I-8 violated by seed 7", told]
     for part in (
         "says:    Whoever may be elected has everything below the true high watermark.",
-        "checked: sim/checkers/logs.py, LeaderCandidateCompleteness",
+        "checked: sim/checks/properties/logs.py, LeaderCandidateCompleteness",
         "again:   holdfast sim run --seed 7",
         "step 4321, 2.500000 simulated seconds",
         "feedbeef",
@@ -180,7 +180,7 @@ def test_a_long_violation_is_told_on_several_lines_and_a_rule_of_the_history_is_
     assert lines[0] == "doubled violated by seed 7"
     at = next(number for number, line in enumerate(lines) if line.startswith("  says:"))
     assert " ".join(line.strip() for line in lines[1:at]) == told
-    assert lines[at + 1] == "  checked: sim/checks.py, doubled"
+    assert lines[at + 1] == "  checked: sim/checks/history_rules.py, doubled"
 
 
 def test_a_page_about_a_mutant_says_so() -> None:

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from sim.choices import Choices
-from sim.faults import Plan
-from sim.mutants.stopping import DIRS_FAIL
-from sim.mutants.table import MUTANTS
-from sim.recording import play
-from sim.run import run, shape_of
-from sim.story import Recipe
-from sim.world import Shape
+from holdfast.sim.campaign.recording import play
+from holdfast.sim.campaign.run import run, shape_of
+from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.cluster.world import Shape
+from holdfast.sim.faults.table import Plan
+from holdfast.sim.machine.choices import Choices
+from holdfast.sim.mutants.shutdown import DIRS_FAIL
+from holdfast.sim.mutants.table import MUTANTS
 
 FEW_FAULTS = Plan(gap_ms=800)
 
@@ -46,7 +46,7 @@ def test_transcripts_of_two_processes_with_two_hash_seeds_are_equal(tmp_path) ->
     pages = []
     for hash_seed in ("1", "2"):
         transcript = tmp_path / hash_seed
-        command = [sys.executable, "-m", "cli", "sim", "run", "--seed", "5", "--seconds", "6"]
+        command = [sys.executable, "-m", "holdfast.cli", "sim", "run", "--seed", "5", "--seconds", "6"]
         ran = subprocess.run(
             [*command, "--transcript", str(transcript)],
             env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
@@ -65,8 +65,8 @@ def test_seeds_keep_every_promise(seed: str) -> None:
 
 
 _PLAY = """
-from sim.recording import play
-from sim.story import Recipe
+from holdfast.sim.campaign.recording import play
+from holdfast.sim.campaign.run_spec import Recipe
 print(play(Recipe(seconds=3.0).story("{seed}")).trace_hash)
 """
 
@@ -87,10 +87,10 @@ def test_a_seed_in_a_fresh_process_and_after_others_in_this_one_is_the_same_stor
 def test_a_run_that_never_rests_ends_as_a_violation_after_so_many_handles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sim.run._HANDLES_BESIDE_LOAD", 0)
-    monkeypatch.setattr("sim.run._HANDLES_A_SECOND", 10)
-    monkeypatch.setattr("sim.loop._LIVELOCK_HANDLES", 1_000)
-    monkeypatch.setattr("sim.loop._LIVELOCK_NS", 0)
+    monkeypatch.setattr("holdfast.sim.campaign.run._HANDLES_BESIDE_LOAD", 0)
+    monkeypatch.setattr("holdfast.sim.campaign.run._HANDLES_A_SECOND", 10)
+    monkeypatch.setattr("holdfast.sim.machine.loop._LIVELOCK_HANDLES", 1_000)
+    monkeypatch.setattr("holdfast.sim.machine.loop._LIVELOCK_NS", 0)
     result = run(Choices("1"), Shape(), 100)
     assert result.violation is not None
     assert result.violation.startswith("L-4 no rest: 1000 handles")

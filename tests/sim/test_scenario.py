@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.sim_command import command
-from sim.artifact import artifact_of, load, save
-from sim.faults import Plan
-from sim.recording import record
-from sim.scenario import BadScenario, read_scenario
+from holdfast.cli.sim.command import command
+from holdfast.sim.campaign.artifact import artifact_of, load, save
+from holdfast.sim.campaign.recording import record
+from holdfast.sim.campaign.scenario import BadScenario, read_scenario
+from holdfast.sim.faults.table import Plan
 
 TEXT = """
 # the leader goes, then another broker

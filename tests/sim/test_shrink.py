@@ -5,16 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from sim import run as sim_run
-from sim.artifact import Artifact, artifact_of
-from sim.checkers.observer import Observer
-from sim.checkers.views import Property
-from sim.faults import Plan
-from sim.nodes import SimBroker
-from sim.recording import record
-from sim.shrink import NotFailing, passing_neighbour, played_faults, shrink, without_faults, without_gaps
-from sim.story import Story
-from sim.world import Shape
+from holdfast.sim.campaign import run as sim_run
+from holdfast.sim.campaign.artifact import Artifact, artifact_of
+from holdfast.sim.campaign.recording import record
+from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.shrink import (
+    NotFailing,
+    passing_neighbour,
+    played_faults,
+    shrink,
+    without_faults,
+    without_gaps,
+)
+from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.checks.observe.views import Property
+from holdfast.sim.cluster.nodes import SimBroker
+from holdfast.sim.cluster.world import Shape
+from holdfast.sim.faults.table import Plan
 
 STORY = Story(
     "9",

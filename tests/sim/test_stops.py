@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from sim.choices import Choices
-from sim.nodes import SimNode
-from sim.world import Shape, World, logs_of
+from holdfast.sim.cluster.nodes import SimNode
+from holdfast.sim.cluster.world import Shape, World, logs_of
+from holdfast.sim.machine.choices import Choices
 
 
 @pytest.mark.parametrize(("name", "part"), [("c102", "__cluster_metadata"), ("b1", "/metadata")])

@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.sim_command import command
-from cli.sim_options import BANDS as BAND_OPTIONS
-from cli.sim_swarm_command import RUNS
-from sim import run as sim_run
-from sim import swarm
-from sim.artifact import load
-from sim.checkers.observer import Observer
-from sim.checkers.views import Property
-from sim.fault_names import FAULT_NAMES, STORY_FAULTS
-from sim.nodes import SimBroker
-from sim.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
-from sim.runs import page, with_run
-from sim.story import _BAND_WEIGHTS, BANDS, Recipe, Story
-from sim.swarm import keep_seed, play_seed, play_seeds
-from sim.world import Shape
+from holdfast.cli.sim.command import command
+from holdfast.cli.sim.options import BANDS as BAND_OPTIONS
+from holdfast.cli.sim.swarm import RUNS
+from holdfast.sim.campaign import run as sim_run
+from holdfast.sim.campaign import swarm
+from holdfast.sim.campaign.artifact import load
+from holdfast.sim.campaign.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
+from holdfast.sim.campaign.run_spec import _BAND_WEIGHTS, BANDS, Recipe, Story
+from holdfast.sim.campaign.runs import page, with_run
+from holdfast.sim.campaign.swarm import keep_seed, play_seed, play_seeds
+from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.checks.observe.views import Property
+from holdfast.sim.cluster.nodes import SimBroker
+from holdfast.sim.cluster.world import Shape
+from holdfast.sim.faults.names import FAULT_NAMES, STORY_FAULTS
 
 SMALL = ("--seconds", "1", "--voters", "1", "--partitions", "1", "--producers", "1", "--fault-gap-ms", "400")
 RECIPE = Recipe(Shape(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.sim_command import command
-from sim.mutants import mechanical
-from sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of
-from sim.mutants.sweep import USUAL, Stories, drawn, judge, sweep
+from holdfast.cli.sim.command import command
+from holdfast.sim.mutants import mechanical
+from holdfast.sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of
+from holdfast.sim.mutants.sweep import USUAL, Stories, drawn, judge, sweep
 
 
 def named(module: str, function: str, text: str) -> Change:
@@ -29,14 +29,22 @@ def code_of(change: Change) -> Any:
 
 
 def test_a_change_is_there_for_a_while_and_then_gone() -> None:
-    change = named("client.backoff", "Backoff.pause_ms", "off by one")
+    change = named("holdfast.client.core.backoff", "Backoff.pause_ms", "off by one")
     before = code_of(change)
     with applied(change):
         assert code_of(change) is not before
     assert code_of(change) is before
 
 
-@pytest.mark.parametrize("module", ["broker.partition", "raft.member", "storage.log", "broker.server"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "holdfast.broker.core.replicas.partition",
+        "holdfast.raft.core.member",
+        "holdfast.storage.log",
+        "holdfast.broker.server",
+    ],
+)
 def test_nearly_every_change_of_a_module_can_be_made_and_each_is_another(module: str) -> None:
     changes = changes_of(module)
     assert [change.number for change in changes] == list(range(len(changes)))
@@ -57,11 +65,15 @@ def test_what_is_drawn_depends_on_the_draw_alone_and_comes_once() -> None:
     some = drawn(names, 30, "1")
     assert some == drawn(names, 30, "1") != drawn(names, 30, "2")
     assert len(set(some)) == 30
-    assert len(drawn(["client.backoff"], 1_000, "1")) == len(changes_of("client.backoff"))
+    assert len(drawn(["holdfast.client.core.backoff"], 1_000, "1")) == len(
+        changes_of("holdfast.client.core.backoff")
+    )
 
 
 def test_a_broken_rule_is_noticed_by_the_first_story() -> None:
-    gate = named("broker.partition", "Partition.advance_high_watermark", "min_isr` is False")
+    gate = named(
+        "holdfast.broker.core.replicas.partition", "Partition.advance_high_watermark", "min_isr` is False"
+    )
     finding = judge(gate, ["1", "2"])
     assert finding is not None
     assert (finding.outcome, finding.seed) == ("killed", "1")
@@ -78,7 +90,7 @@ class Deadly(Change):
 
 @pytest.mark.slow
 def test_a_change_that_takes_its_process_along_is_killed_and_the_others_are_judged() -> None:
-    one, two, three = changes_of("client.backoff")[:3]
+    one, two, three = changes_of("holdfast.client.core.backoff")[:3]
     deadly = Deadly(two.module, two.number, two.line, two.function, two.text)
     found = list(sweep([one, deadly, three], ["1"], USUAL, jobs=2))
     assert {finding.change.number for finding in found} == {one.number, two.number, three.number}
@@ -91,13 +103,13 @@ def cannot_start() -> None:
 
 
 def test_processes_that_cannot_even_start_kill_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.mutants.sweep._bound", cannot_start)
+    monkeypatch.setattr("holdfast.sim.mutants.sweep._bound", cannot_start)
     with pytest.raises(BrokenProcessPool):
-        list(sweep(changes_of("client.backoff")[:2], ["1"], USUAL, jobs=1))
+        list(sweep(changes_of("holdfast.client.core.backoff")[:2], ["1"], USUAL, jobs=1))
 
 
 def test_what_no_story_does_has_no_effect() -> None:
-    unused = named("controller.can_stop", "can_stop", "is True")
+    unused = named("holdfast.controller.core.brokers.can_stop", "can_stop", "is True")
     finding = judge(unused, ["1"])
     assert finding is not None
     assert finding.outcome in ("no effect", "not reached")
@@ -105,19 +117,19 @@ def test_what_no_story_does_has_no_effect() -> None:
 
 @pytest.mark.slow
 def test_the_command_tells_of_each_change_and_how_many_there_were() -> None:
-    words = ["sweep", "--count", "2", "--module", "client.backoff", "--seeds", "1"]
+    words = ["sweep", "--count", "2", "--module", "holdfast.client.core.backoff", "--seeds", "1"]
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 0, done.output
     *lines, total = done.output.splitlines()
     assert len(lines) == 2
-    assert all("client.backoff:" in line for line in lines)
+    assert all("holdfast.client.core.backoff:" in line for line in lines)
     assert sum(int(part.split()[0]) for part in total.split(", ")) == 2
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--module", "broker.brokr"], "no module broker.brokr; there are: "),
+        (["--module", "holdfast.brokr"], "no module holdfast.brokr; there are: "),
         (["--band", "wide"], "no band wide; there are: "),
         (["--like", "nobody"], "no mutant nobody; docs/mutants.md has them"),
     ],
@@ -129,7 +141,7 @@ def test_what_is_not_there_is_refused(words: list[str], told: str) -> None:
 
 
 def test_a_rule_that_ordinary_stories_hardly_need_shows_in_those_of_its_like() -> None:
-    change = named("raft.quorum", "Votes.is_won", "off by one")
+    change = named("holdfast.raft.core.quorum", "Votes.is_won", "off by one")
     finding = judge(change, ["1", "2"], Stories(like="needs-all-votes"))
     assert finding is not None
     assert (finding.outcome, finding.text[:3]) == ("killed", "L-8")

@@ -13,7 +13,7 @@ collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
     """Started when the first test wants it."""
-    from durability.session import start_session
+    from holdfast.durability.session import start_session
 
     session = start_session("local[2]", "holdfast tests", is_short=True)
     session.conf.set("spark.sql.shuffle.partitions", 2)

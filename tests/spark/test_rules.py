@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from client.outcomes import Outcome
-from durability.ledger import read_sends
-from durability.rules import RULES
-from durability.segment_source import BATCH_SCHEMA
-from durability.validate import MARKS_SCHEMA, judge
-from durability.verdict import SAMPLES_MAX, Verdict
+from holdfast.client.core.outcomes import Outcome
+from holdfast.durability.ledger import read_sends
+from holdfast.durability.rules import RULES
+from holdfast.durability.segment_source import BATCH_SCHEMA
+from holdfast.durability.validate import MARKS_SCHEMA, judge
+from holdfast.durability.verdict import SAMPLES_MAX, Verdict
 from tests.spark.story import LOG_SCHEMA, Send, Story, clean_story, damaged_value, write_ledger
 
 pytestmark = [pytest.mark.spark]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.rows import TIMES, Row, read_rows
-from sim.spark_engine import SCHEMA
+from holdfast.sim.campaign.rows import TIMES, Row, read_rows
+from holdfast.sim.campaign.spark_engine import SCHEMA
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -19,7 +19,7 @@ SMALL = ("--seconds", "2", "--voters", "1", "--partitions", "1", "--producers", 
 
 def swarm(folder: Path, *engine: str) -> dict[str, object]:
     """Its summary; a process of its own, for the job ends its Spark session."""
-    command = [sys.executable, "-m", "cli", "sim", "swarm", "--seeds", SEEDS, "--dir", str(folder)]
+    command = [sys.executable, "-m", "holdfast.cli", "sim", "swarm", "--seeds", SEEDS, "--dir", str(folder)]
     ran = subprocess.run(
         [*command, "--output", "json", *SMALL, *engine], capture_output=True, text=True, check=False
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from durability.snapshots import judge_all, take
+from holdfast.durability.snapshots import judge_all, take
 from tests.spark.planted_log import PlantedLogs
 from tests.spark.story import Story, clean_story, story_batches, write_ledger, write_log_dir
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from client.errors import ClientError
-from durability.read_options import BadOption, parse_options
-from durability.source import plan_ranges
-from protocol.record_batch import Record, encode_batch
+from holdfast.client.core.errors import ClientError
+from holdfast.durability.read_options import BadOption, parse_options
+from holdfast.durability.source import plan_ranges
+from holdfast.protocol.record_batch import Record, encode_batch
 from tests.spark.planted_log import PlantedLogs, damaged
 
 pytestmark = [pytest.mark.spark]

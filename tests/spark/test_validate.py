@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from client.outcomes import Outcome
-from durability.validate import ValidateOptions, run, validate
-from durability.verdict import Verdict
+from holdfast.client.core.outcomes import Outcome
+from holdfast.durability.validate import ValidateOptions, run, validate
+from holdfast.durability.verdict import Verdict
 from tests.spark.planted_log import PlantedLogs, damaged
 from tests.spark.story import Story, clean_story, story_batches, write_ledger, write_log_dir
 

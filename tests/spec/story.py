@@ -7,9 +7,9 @@ printed. A command without such lines may print anything but an error.
 
 from collections.abc import Callable
 
-from cli.datadriven import Command
-from cli.scenario_commands import Scenario
-from cli.scenario_partition import PartitionScenario
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import Command
+from holdfast.scenario.partition_commands import PartitionScenario
 
 MARK = "=>"
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controller.events import Severity
-from controller.placement import place_replicas
-from metadata.configs import TOPIC_KEY_BY_NAME, parse_value
-from storage.flush_policy import FlushPolicy
+from holdfast.controller.core.events import Severity
+from holdfast.controller.core.partitions.placement import place_replicas
+from holdfast.metadata.configs import TOPIC_KEY_BY_NAME, parse_value
+from holdfast.storage.core.flush_policy import FlushPolicy
 from tests.spec.story import leader_story, story
 from tests.unit.broker.cluster import Cluster, batch
 
@@ -24,7 +24,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 def test_every_write_flushed_means_durable_before_the_high_watermark_passes() -> None:
     """Asynchronous storage, flush every write: the high watermark advances by what is flushed (D6, B-3).
 
-    Kept in broker.partition, storage.flush_policy.
+    Kept in broker.core.replicas.partition, storage.core.flush_policy.
     """
     leader_story("""
         every_write_is_flushed
@@ -42,7 +42,7 @@ def test_every_write_flushed_means_durable_before_the_high_watermark_passes() ->
 def test_other_flush_policies_let_the_high_watermark_pass_what_is_not_flushed() -> None:
     """Asynchronous storage: the high watermark may advance between flushes (D6).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=2
@@ -56,7 +56,7 @@ def test_other_flush_policies_let_the_high_watermark_pass_what_is_not_flushed() 
 def test_every_nth_write_starts_a_flush() -> None:
     """Asynchronous storage, flush every nth write: a flush starts once n records wait for one (D6).
 
-    Kept in storage.flush_policy.
+    Kept in storage.core.flush_policy.
     """
     policy = FlushPolicy(flush_messages=3)
     assert [policy.appended(1, 0) for _ in range(3)] == [False, False, True]
@@ -65,7 +65,7 @@ def test_every_nth_write_starts_a_flush() -> None:
 def test_flush_starts_when_records_have_waited_long_enough() -> None:
     """Asynchronous storage, flush every n milliseconds: by the age of the oldest record that waits (D6).
 
-    Kept in storage.flush_policy.
+    Kept in storage.core.flush_policy.
     """
     policy = FlushPolicy(flush_ms=50)
     assert not policy.appended(1, 1000)
@@ -76,7 +76,7 @@ def test_flush_starts_when_records_have_waited_long_enough() -> None:
 def test_without_a_policy_nothing_is_flushed_before_the_segment_rolls() -> None:
     """Asynchronous storage, flush on roll: the page cache is left to the operating system (F29).
 
-    Kept in storage.flush_policy.
+    Kept in storage.core.flush_policy.
     """
     policy = FlushPolicy()
     assert not policy.appended(1_000_000, 0)
@@ -100,7 +100,7 @@ async def test_killed_process_keeps_what_its_page_cache_held(cluster: Cluster) -
 async def test_lossy_replica_recovers_from_the_leader(cluster: Cluster) -> None:
     """General approach: an unclean replica is made complete again through replication (R80, R86).
 
-    Kept in broker.fetcher, storage.log.
+    Kept in broker.core.replicas.fetcher, storage.log.
     """
     leader = await cluster.leader()
     await cluster.produce(leader.id, batch("one", "two"))
@@ -114,7 +114,7 @@ async def test_lossy_replica_recovers_from_the_leader(cluster: Cluster) -> None:
 def test_unclean_replica_is_excluded_until_it_has_caught_up() -> None:
     """Unclean Exclusion: out of leadership, ISR and ELR until it has provably caught up to the leader (F28).
 
-    Kept in controller.cluster_control, controller.elr.
+    Kept in controller.core.brokers.cluster_control, controller.core.partitions.elr.
     """
     story("""
         broker 1 2 3
@@ -136,7 +136,7 @@ def test_unclean_replica_is_excluded_until_it_has_caught_up() -> None:
 def test_broker_boots_fenced_and_out_of_every_leadership_and_isr() -> None:
     """Clean recovery: clean or not, a broker is fenced and out of all ISRs before it goes on (F27, R31).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     scenario = story("""
         broker 1 2
@@ -150,7 +150,7 @@ def test_broker_boots_fenced_and_out_of_every_leadership_and_isr() -> None:
 def test_missing_epoch_takes_the_broker_out_of_all_its_elrs() -> None:
     """Clean recovery: without an epoch in the registration the broker leaves the ELR of all partitions (R32).
 
-    Kept in controller.cluster_control, controller.replication_control.
+    Kept in controller.core.brokers.cluster_control, controller.core.partitions.replication_control.
     """
     story("""
         broker 1 2
@@ -181,7 +181,7 @@ def test_missing_epoch_takes_the_broker_out_of_all_its_elrs() -> None:
 def test_replica_gains_and_loses_its_guarantee_with_min_isr(before: str, event: str, after: str) -> None:
     """ISR, ELR and replica completeness: the transitions A to G of one replica (R5, R11).
 
-    Kept in controller.elr, controller.election.
+    Kept in controller.core.partitions.elr, controller.core.partitions.election.
     """
     story(f"""
         broker 1 2 3
@@ -194,7 +194,7 @@ def test_replica_gains_and_loses_its_guarantee_with_min_isr(before: str, event: 
 def test_lossy_sole_leader_hands_over_to_the_member_of_the_elr() -> None:
     """Clean ELR-based recovery example: ISR down to the leader, which crashes; 3 leads, 1 catches up (R13).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         broker 1 2 3
@@ -227,7 +227,7 @@ def test_strategies_have_the_names_of_the_text_too(alias: str, name: str) -> Non
 def test_recovery_quorum_has_at_least_min_isr_members() -> None:
     """Balanced-mode guarantees: ISR and ELR empty, then the LastKnownELR has min ISR members or more (I-14).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     scenario = story("""
         broker 1 2 3 4
@@ -246,7 +246,7 @@ def test_recovery_quorum_has_at_least_min_isr_members() -> None:
 def test_unclean_recovery_is_reported_as_a_possible_loss() -> None:
     """Balanced-mode guarantees: every unclean recovery must be reported as a potential data loss (R68).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     scenario = story("""
         broker 1 2
@@ -261,7 +261,7 @@ def test_unclean_recovery_is_reported_as_a_possible_loss() -> None:
 def test_power_cut_of_all_brokers_loses_nothing_while_one_log_is_complete() -> None:
     """Balanced recovery example: fenced one by one, all come back unclean, 2 has the best log (R66, B1).
 
-    Kept in controller.unclean_recovery, controller.elr.
+    Kept in controller.core.partitions.unclean_recovery, controller.core.partitions.elr.
     """
     story("""
         cluster strategy=Balanced
@@ -292,7 +292,7 @@ def test_power_cut_of_all_brokers_loses_nothing_while_one_log_is_complete() -> N
 def test_replicas_are_spread_over_failure_domains() -> None:
     """Deploying across failure-domains: the replicas of a partition stand in different racks (R106).
 
-    Kept in controller.placement.
+    Kept in controller.core.partitions.placement.
     """
     racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
     placed = place_replicas([*racks.items()], (), partition_count=12, replication_factor=3, start=0)

@@ -11,7 +11,7 @@ def test_message_is_visible_once_min_isr_members_have_it() -> None:
     """Public-Facing Changes 1: the high watermark covers only what min.insync.replicas ISR members have
     (A-2).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=2
@@ -26,7 +26,7 @@ def test_message_is_visible_once_min_isr_members_have_it() -> None:
 def test_min_isr_1_makes_messages_of_a_lone_leader_visible() -> None:
     """Public-Facing Changes 2: with min ISR 1 users avoid that acks=0/1 messages wait for others (F4).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1) min_isr=2
@@ -41,7 +41,7 @@ def test_min_isr_1_makes_messages_of_a_lone_leader_visible() -> None:
 def test_leader_waits_for_the_controller_before_a_returning_follower_counts() -> None:
     """Public-Facing Changes 3a: a follower that comes back counts after the controller acknowledged it (F3).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1) min_isr=2
@@ -60,7 +60,7 @@ def test_elr_election_does_not_ask_how_well_a_broker_replicates() -> None:
     """Public-Facing Changes 3b: a leader from the ELR may be a degraded broker, it is alive and complete
     (R15).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         broker 1 2 3
@@ -74,7 +74,7 @@ def test_elr_election_does_not_ask_how_well_a_broker_replicates() -> None:
 def test_fully_implemented_a_leader_is_elected_when_all_last_known_members_have_replied() -> None:
     """Public-Facing Changes 5a: ISR and ELR empty, all of the LastKnownELR must have replied (R64).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story("""
         cluster unclean=false
@@ -92,7 +92,7 @@ def test_with_elr_only_the_last_known_leader_is_preferred() -> None:
     """Public-Facing Changes 5b: only ELR implemented, the last known leader leads when both sets are empty
     (R12).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         PHASE_1.format(unclean="false")
@@ -111,7 +111,7 @@ def test_member_of_the_elr_can_lead_when_all_replicas_were_fenced() -> None:
     """Ack=0/1 comparison, recovery: not the last ISR member alone, any member of the ELR can be elected
     (R13).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         broker 1 2 3
@@ -125,7 +125,7 @@ def test_member_of_the_elr_can_lead_when_all_replicas_were_fenced() -> None:
 def test_high_watermark_waits_for_min_isr_without_elr_too() -> None:
     """Compatibility, high watermark: the new requirement is not guarded by any feature or version (F1).
 
-    Kept in broker.partition, controller.partition_change.
+    Kept in broker.core.replicas.partition, controller.core.partitions.partition_change.
     """
     partition = story("""
         cluster elr=off
@@ -145,7 +145,7 @@ def test_high_watermark_waits_for_min_isr_without_elr_too() -> None:
 def test_elr_starts_empty_after_the_upgrade_and_is_recorded_with_the_next_update() -> None:
     """Compatibility, ELR: states from before have an empty ELR, the next partition update records it (F64).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         cluster elr=off
@@ -164,7 +164,7 @@ def test_downgrade_removes_all_fields_of_the_elr() -> None:
     """Compatibility, MV downgrade: ELR, LastKnownELR and last known leader are removed, and ignored (R108,
     B8).
 
-    Kept in controller.config_control, controller.partition_change.
+    Kept in controller.core.operators.config_control, controller.core.partitions.partition_change.
     """
     scenario = story("""
         broker 1 2 3
@@ -186,7 +186,7 @@ def test_downgrade_removes_all_fields_of_the_elr() -> None:
 def test_downgrade_is_refused_while_a_partition_lives_by_its_elr() -> None:
     """Compatibility, MV downgrade: with an empty ISR nobody could be elected afterwards (B8, R108).
 
-    Kept in controller.config_control.
+    Kept in controller.core.operators.config_control.
     """
     story("""
         broker 1 2
@@ -201,7 +201,7 @@ def test_metadata_log_holds_all_that_a_downgrade_changed() -> None:
     """Compatibility, software downgrade: the downgrade writes a delta of the metadata with the present
     state (B8).
 
-    Kept in controller.config_control.
+    Kept in controller.core.operators.config_control.
     """
     story("""
         broker 1 2 3
@@ -218,7 +218,7 @@ def test_without_the_feature_no_shutdown_takes_a_seat() -> None:
     """Compatibility, clean shutdown: guarded by the feature, before it clean and unclean make no difference
     (F25).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     for how in ("clean", "unclean"):
         story(f"""
@@ -236,7 +236,7 @@ def test_without_the_feature_no_shutdown_takes_a_seat() -> None:
 def test_recovery_manager_needs_its_switch() -> None:
     """Compatibility, unclean recovery: guarded by unclean.recovery.manager.enabled (R69).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     story("""
         cluster manager=off
@@ -255,7 +255,7 @@ def test_phase_1_elects_members_of_the_isr_then_of_the_elr(unclean: str) -> None
     """Delivery plan: with or without unclean election, an ISR member first, then an unfenced ELR member
     (R12).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         PHASE_1.format(unclean=unclean)
@@ -272,7 +272,7 @@ def test_phase_1_elects_members_of_the_isr_then_of_the_elr(unclean: str) -> None
 def test_phase_1_waits_for_the_first_member_of_the_elr_to_be_unfenced() -> None:
     """Delivery plan: fenced ELR members, unclean election off: the first of them that is unfenced (F39).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         PHASE_1.format(unclean="false")
@@ -292,7 +292,7 @@ def test_phase_1_waits_for_the_first_member_of_the_elr_to_be_unfenced() -> None:
 def test_phase_1_elects_uncleanly_where_that_is_allowed(sets: str) -> None:
     """Delivery plan: no unfenced ELR member and unclean election on: an unclean leader election (F38).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         PHASE_1.format(unclean="true")
@@ -308,7 +308,7 @@ def test_phase_1_elects_uncleanly_where_that_is_allowed(sets: str) -> None:
 def test_phase_1_waits_for_the_last_known_leader() -> None:
     """Delivery plan: no ELR members, unclean election off: the last known leader once it is unfenced (F40).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         PHASE_1.format(unclean="false")
@@ -326,7 +326,7 @@ def test_phase_1_waits_for_the_last_known_leader() -> None:
 def test_legacy_unclean_election_takes_any_replica_that_is_there() -> None:
     """Delivery plan: the unclean election picks an unfenced replica, the first in assignment order (F38).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         PHASE_1.format(unclean="true")
@@ -345,7 +345,7 @@ def test_legacy_unclean_election_takes_any_replica_that_is_there() -> None:
 def test_isr_falls_below_min_isr() -> None:
     """Rejected alternatives, soft min ISR: the ISR is not kept at min ISR by fenced or lagging members (F66).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     story("""
         broker 1 2 3
@@ -360,7 +360,7 @@ def test_isr_falls_below_min_isr() -> None:
 def test_lossy_last_replica_is_no_leader_even_if_it_comes_back_first() -> None:
     """Rejected alternatives, shadow ISR: the last replica does not lead after an unclean shutdown (F66).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         broker 1 2 3

@@ -2,11 +2,11 @@
 
 import pytest
 
-from cli.lone_partition import LonePartition
-from cli.lone_partition import registration as isr_of_one
-from controller.elr import EligibleSets, next_eligible
-from metadata.partition import PartitionRegistration
-from metadata.records import PartitionChangeRecord, RegisterBrokerRecord, decode_record
+from holdfast.controller.core.partitions.elr import EligibleSets, next_eligible
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import PartitionChangeRecord, RegisterBrokerRecord, decode_record
+from holdfast.scenario.partition import LonePartition
+from holdfast.scenario.partition import registration as isr_of_one
 from tests.spec.story import leader_story, story
 
 FOUR = """
@@ -18,7 +18,7 @@ FOUR = """
 def test_replication_goes_on_by_the_isr_alone() -> None:
     """Eligible Leader Replicas: the high watermark still needs the full ISR, and nobody in the ELR (F17).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=2
@@ -33,7 +33,7 @@ def test_member_of_the_elr_may_be_elected_cleanly() -> None:
     """Eligible Leader Replicas: besides the ISR, members of the ELR are eligible in a clean election (R11,
     R13).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         broker 1 2 3
@@ -47,7 +47,7 @@ def test_member_of_the_elr_may_be_elected_cleanly() -> None:
 def test_elr_election_is_no_unclean_one() -> None:
     """Eligible Leader Replicas: such an election is clean, the leader does not recover (R13).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     scenario = story("""
         broker 1 2 3
@@ -61,7 +61,7 @@ def test_elr_election_is_no_unclean_one() -> None:
 def test_isr_can_become_empty() -> None:
     """ISR invariants: the ISR can be empty (F7).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         broker 1 2
@@ -75,7 +75,7 @@ def test_isr_can_become_empty() -> None:
 def test_fenced_replica_leaves_the_isr() -> None:
     """ISR invariants: a replica that the controller fences is removed from the ISR, as before (R20).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     story(
         FOUR
@@ -89,7 +89,7 @@ def test_fenced_replica_leaves_the_isr() -> None:
 def test_lagging_replica_leaves_the_isr() -> None:
     """ISR invariants: a replica that lags is removed from the ISR, as before (R51).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=1
@@ -108,7 +108,7 @@ def registration(isr: tuple[int, ...], elr: tuple[int, ...]) -> PartitionRegistr
 def test_no_member_of_the_elr_is_in_the_isr() -> None:
     """ELR invariants: ELR and ISR are disjoint (R9, I-6).
 
-    Kept in metadata.partition, controller.elr.
+    Kept in metadata.partition, controller.core.partitions.elr.
     """
     assert registration((1,), (2,)).broken_invariants() == []
     assert registration((1,), (1, 2)).broken_invariants() != []
@@ -126,7 +126,7 @@ def test_no_member_of_the_elr_is_in_the_isr() -> None:
 def test_member_of_the_elr_was_in_the_isr_when_the_high_watermark_moved_last() -> None:
     """ELR invariants: its members have the data at least up to the high watermark (I-8).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     story(
         FOUR
@@ -143,7 +143,7 @@ def test_member_of_the_elr_was_in_the_isr_when_the_high_watermark_moved_last() -
 def test_member_of_the_elr_may_lag_or_be_fenced(what: str) -> None:
     """ELR invariants: a member can lag, or be in a state unknown to the controller (R20).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     story(
         FOUR
@@ -159,7 +159,7 @@ def test_member_of_the_elr_may_lag_or_be_fenced(what: str) -> None:
 def test_elr_with_members_means_an_isr_below_min_isr() -> None:
     """ELR invariants: if the ELR is not empty the ISR is under min ISR (R9, I-6).
 
-    Kept in metadata.partition, controller.elr.
+    Kept in metadata.partition, controller.core.partitions.elr.
     """
     assert registration((1, 2), (3,)).broken_invariants() != []
     story(
@@ -177,7 +177,7 @@ def test_isr_and_elr_together_stay_at_min_isr_without_unclean_shutdowns() -> Non
     """ELR invariants: ISR + ELR do not drop below min ISR unless a member of the ELR had an unclean
     shutdown (A-10).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     scenario = story(
         FOUR
@@ -197,7 +197,7 @@ def test_member_of_the_elr_that_registers_unclean_is_removed() -> None:
     """ELR invariants: the controller removes a member of the ELR that registers after an unclean shutdown
     (R32, A-8).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     story(
         FOUR
@@ -213,7 +213,7 @@ def test_member_of_the_elr_that_registers_unclean_is_removed() -> None:
 def test_brokers_decide_by_the_isr_and_never_see_the_elr() -> None:
     """Broker behaviors: leader and follower have no behavior for the ELR, they refer to the ISR (F17).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     seen = []
     for elr in ((), (3,)):
@@ -232,7 +232,7 @@ def test_new_isr_of_an_alter_partition_updates_the_elr() -> None:
     """Controller behaviors 1: AlterPartition changes the ELR by the way, the broker does not know of it
     (R42).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     story(
         FOUR
@@ -246,7 +246,7 @@ def test_new_isr_of_an_alter_partition_updates_the_elr() -> None:
 def test_fencing_updates_the_elr() -> None:
     """Controller behaviors 2: when a replica is fenced the ELR follows from the ISR without it (R20).
 
-    Kept in controller.replication_control.
+    Kept in controller.core.partitions.replication_control.
     """
     story(
         FOUR
@@ -261,7 +261,7 @@ def test_fencing_updates_the_elr() -> None:
 def test_unfenced_member_of_the_elr_leads_when_the_isr_is_empty() -> None:
     """Controller behaviors 3: it is elected, added to the ISR and removed from the ELR (R13, R21).
 
-    Kept in controller.replication_control, controller.partition_change.
+    Kept in controller.core.partitions.replication_control, controller.core.partitions.partition_change.
     """
     story("""
         broker 1 2 3
@@ -277,7 +277,7 @@ def test_unfenced_member_of_the_elr_leads_when_the_isr_is_empty() -> None:
 def test_unfenced_member_of_the_elr_waits_while_the_isr_has_members() -> None:
     """Controller behaviors 3: only an empty ISR lets a member of the ELR in by itself (R11).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story(
         FOUR
@@ -295,7 +295,7 @@ def test_unfenced_member_of_the_elr_waits_while_the_isr_has_members() -> None:
 def test_unclean_broker_is_out_of_isr_and_elr_before_its_registration_is_written() -> None:
     """Controller behaviors 4: it is removed from both before the registration record is persisted (F26, A-8).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     scenario = story("""
         broker 1 2 3
@@ -313,7 +313,7 @@ def test_unclean_broker_is_out_of_isr_and_elr_before_its_registration_is_written
 def test_isr_of_min_isr_members_empties_the_elr() -> None:
     """ELR update 1: a proposed ISR of at least min ISR becomes the ISR, and the ELR is emptied (R5).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     before = EligibleSets((3,), (4,))
     after = next_eligible(before, old_isr=(1,), new_isr=(1, 2), min_isr=2, replicas=(1, 2, 3, 4))
@@ -323,7 +323,7 @@ def test_isr_of_min_isr_members_empties_the_elr() -> None:
 def test_smaller_isr_retains_the_members_of_the_elr() -> None:
     """ELR update 2a: with a proposed ISR below min ISR the members of the ELR stay (R5).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     after = next_eligible(EligibleSets((3,)), old_isr=(1,), new_isr=(1,), min_isr=2, replicas=(1, 2, 3))
     assert after.elr == (3,)
@@ -332,7 +332,7 @@ def test_smaller_isr_retains_the_members_of_the_elr() -> None:
 def test_smaller_isr_adds_those_who_leave_it_to_the_elr() -> None:
     """ELR update 2b: current ISR minus proposed ISR is added to the ELR (R5).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     after = next_eligible(
         EligibleSets((4,)), old_isr=(1, 2, 3), new_isr=(1,), min_isr=2, replicas=(1, 2, 3, 4)
@@ -343,7 +343,7 @@ def test_smaller_isr_adds_those_who_leave_it_to_the_elr() -> None:
 def test_smaller_isr_takes_its_members_out_of_the_elr() -> None:
     """ELR update 2c: who is in both ISR and ELR is removed from the ELR (R5).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     after = next_eligible(EligibleSets((2, 3)), old_isr=(1,), new_isr=(1, 2), min_isr=3, replicas=(1, 2, 3))
     assert after.elr == (3,)
@@ -352,7 +352,7 @@ def test_smaller_isr_takes_its_members_out_of_the_elr() -> None:
 def test_only_who_was_in_the_isr_when_it_fell_below_min_isr_joins_the_elr() -> None:
     """ELR update: only members of the last ISR snapshot when it drops below min ISR can join (R5).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     story(
         FOUR
@@ -372,7 +372,7 @@ def test_only_who_was_in_the_isr_when_it_fell_below_min_isr_joins_the_elr() -> N
 def test_timeline_of_four_brokers_is_that_of_the_picture() -> None:
     """ELR update, example T0 to T7: four brokers, min ISR 3 (R5, R6, R13).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story(
         FOUR

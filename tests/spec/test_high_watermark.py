@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from protocol.errors import ErrorCode
+from holdfast.protocol.errors import ErrorCode
 from tests.spec.story import leader_story, story
 from tests.unit.broker.cluster import Cluster, batch, values
 
@@ -22,7 +22,7 @@ def test_high_watermark_stands_still_while_the_isr_is_below_min_isr() -> None:
     """Additional High Watermark advancement requirement: it advances only while the ISR has min ISR members
     (F1).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=2
@@ -39,7 +39,7 @@ def test_high_watermark_stands_still_while_the_isr_is_below_min_isr() -> None:
 def test_high_watermark_is_what_every_isr_member_has() -> None:
     """High Watermark: the highest offset that is known to be on all in-sync replicas (R52).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2,3) min_isr=2
@@ -57,7 +57,7 @@ def test_high_watermark_is_what_every_isr_member_has() -> None:
 async def test_consumers_see_only_what_is_below_the_high_watermark(cluster: Cluster) -> None:
     """High Watermark: consumers see only the messages that it has passed (R52).
 
-    Kept in broker.fetch_path.
+    Kept in broker.core.requests.fetch_path.
     """
     leader = await cluster.leader()
     await cluster.produce(leader.id, batch("seen"))
@@ -74,7 +74,7 @@ async def test_consumers_see_only_what_is_below_the_high_watermark(cluster: Clus
 async def test_ack_1_is_answered_once_the_leader_has_it(cluster: Cluster) -> None:
     """Ack=0/1/all: with acks=1 the leader's own log is enough, also while min ISR is missed (F4).
 
-    Kept in broker.produce_path.
+    Kept in broker.core.requests.produce_path.
     """
     leader = await cluster.leader()
     for machine in cluster.machines.values():
@@ -88,7 +88,7 @@ async def test_ack_1_is_answered_once_the_leader_has_it(cluster: Cluster) -> Non
 def test_ack_all_is_answered_once_the_whole_isr_has_it_and_is_large_enough() -> None:
     """Ack=0/1/all: acks=all needs every ISR member, and min ISR of them (F5).
 
-    Kept in broker.partition, broker.purgatory.
+    Kept in broker.core.replicas.partition, broker.core.requests.purgatory.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=2
@@ -110,7 +110,7 @@ def test_ack_all_is_answered_once_the_whole_isr_has_it_and_is_large_enough() -> 
 def test_acks_0_and_1_are_taken_but_stay_invisible_below_min_isr() -> None:
     """Clarification 1: the requirement holds for acks=0/1 too, the leader still acknowledges them (F4).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1) min_isr=2
@@ -127,7 +127,7 @@ def test_acks_0_and_1_are_taken_but_stay_invisible_below_min_isr() -> None:
 def test_isr_that_counts_is_the_one_that_the_controller_persisted() -> None:
     """Clarification 2: replicas that are only asked into the ISR do not make up min ISR (F3, A-2).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1) min_isr=2
@@ -145,7 +145,7 @@ def test_isr_that_counts_is_the_one_that_the_controller_persisted() -> None:
 def test_message_must_be_on_the_maximal_isr_before_the_high_watermark_passes_it() -> None:
     """Clarification 3: with a pending expand the high watermark waits for the replicas asked in too (F3).
 
-    Kept in broker.partition.
+    Kept in broker.core.replicas.partition.
     """
     leader_story("""
         registration leader=1 isr=(1,2) min_isr=2
@@ -182,7 +182,7 @@ def test_partition_with_all_its_replicas_moves_on_whatever_min_isr_says() -> Non
     """Additional High Watermark advancement requirement: min.insync.replicas above the replicas blocks
     nobody (F2).
 
-    Kept in metadata.partition, broker.partition.
+    Kept in metadata.partition, broker.core.replicas.partition.
     """
     text = story("""
         broker 1
@@ -201,7 +201,7 @@ def test_high_watermark_does_not_pass_a_member_of_the_elr() -> None:
     """Controller behaviors (question after the example): ISR=[0], ELR=[1], 2 joins: no advance before the
     commit (I-7).
 
-    Kept in broker.partition, controller.elr.
+    Kept in broker.core.replicas.partition, controller.core.partitions.elr.
     """
     story("""
         broker 0 1 2
@@ -226,7 +226,7 @@ def test_leader_switches_min_isr_together_with_the_isr() -> None:
     """Additional High Watermark advancement requirement: controller and leader never count by two values
     (R109, D-5).
 
-    Kept in controller.partition_change, broker.partition.
+    Kept in controller.core.partitions.partition_change, broker.core.replicas.partition.
     """
     story("""
         broker 1 2 3

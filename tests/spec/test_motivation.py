@@ -7,7 +7,7 @@ def test_replica_that_lost_its_tail_is_out_of_the_isr_until_it_has_caught_up() -
     """Motivation: after an unclean shutdown a replica leaves the ISR and is only added back once caught up
     (R32).
 
-    Kept in controller.cluster_control, controller.replication_control.
+    Kept in controller.core.brokers.cluster_control, controller.core.partitions.replication_control.
     """
     story("""
         broker 1 2 3
@@ -26,7 +26,7 @@ def test_replica_that_lost_its_tail_is_out_of_the_isr_until_it_has_caught_up() -
 def test_last_replica_standing_loses_nothing_that_was_acknowledged() -> None:
     """Motivation: T0 to T4, with the proposal the lossy last leader is not elected again (R5, R11).
 
-    Kept in controller.elr, controller.election.
+    Kept in controller.core.partitions.elr, controller.core.partitions.election.
     """
     story("""
         broker 0 1 2
@@ -51,7 +51,7 @@ def test_last_replica_standing_loses_nothing_that_was_acknowledged() -> None:
 def test_min_isr_less_one_lossy_shutdowns_leave_a_complete_replica_electable() -> None:
     """Motivation: min ISR - 1 unclean shutdowns with lost data are survived (B-1).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     story("""
         broker 1 2 3 4
@@ -76,7 +76,7 @@ def test_min_isr_less_one_lossy_shutdowns_leave_a_complete_replica_electable() -
 def test_without_the_proposal_the_lossy_last_leader_is_elected_again() -> None:
     """Motivation: what the old behaviour does at T2 to T4, the baseline: the ISR keeps its last member (F7).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         cluster elr=off

@@ -4,9 +4,9 @@ leader.
 
 from typing import Any
 
-from cli.scenario_commands import Scenario
-from controller import metrics
-from protocol.messages.metadata import MetadataPartition
+from holdfast.controller.core import metrics
+from holdfast.protocol.messages.metadata import MetadataPartition
+from holdfast.scenario.controller_commands import Scenario
 from tests.spec.story import story
 
 THREE = """
@@ -28,7 +28,7 @@ def test_change_of_the_elr_alone_leaves_the_leader_epoch() -> None:
     """Other behaviors 1: a change of the ELR needs no new leader epoch, an unclean registration for one
     (F12, A-11).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story(
         THREE
@@ -45,7 +45,7 @@ def test_change_of_the_elr_alone_leaves_the_leader_epoch() -> None:
 def test_min_isr_lowered_to_the_isr_removes_the_elr() -> None:
     """Other behaviors 2: a new min.insync.replicas that the ISR satisfies removes the ELR (R109).
 
-    Kept in controller.config_control, controller.elr.
+    Kept in controller.core.operators.config_control, controller.core.partitions.elr.
     """
     story(
         THREE
@@ -61,7 +61,7 @@ def test_min_isr_lowered_to_the_isr_removes_the_elr() -> None:
 def test_min_isr_above_the_isr_keeps_the_elr() -> None:
     """Other behaviors 2: any other new value leaves the ELR alone (R109).
 
-    Kept in controller.config_control, controller.elr.
+    Kept in controller.core.operators.config_control, controller.core.partitions.elr.
     """
     story("""
         broker 1 2 3 4
@@ -76,7 +76,7 @@ def test_min_isr_above_the_isr_keeps_the_elr() -> None:
 def test_min_isr_never_clears_the_sets_of_a_leaderless_partition() -> None:
     """Other behaviors 2: an empty ISR satisfies no min ISR, nothing is forgotten (R109, B2).
 
-    Kept in controller.config_control, controller.elr.
+    Kept in controller.core.operators.config_control, controller.core.partitions.elr.
     """
     story("""
         broker 4
@@ -89,7 +89,7 @@ def test_min_isr_never_clears_the_sets_of_a_leaderless_partition() -> None:
 def test_electable_leaders_are_counted() -> None:
     """Other behaviors 3: a metric of electable leaders counts ISR + ELR (F16).
 
-    Kept in controller.metrics.
+    Kept in controller.core.metrics.
     """
     scenario = story(THREE + "alter t-0 isr=(1)\nfence 3")
     assert gauges(scenario)["kafka_controller_partition_electable_leaders"] == 3
@@ -101,7 +101,7 @@ def test_leader_completes_a_reassignment_through_alter_partition() -> None:
     """Other behaviors 4: the leader updates the ISR of a reassignment by AlterPartition requests (R101,
     R102).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         broker 1 2 3 4
@@ -116,7 +116,7 @@ def test_leader_completes_a_reassignment_through_alter_partition() -> None:
 def test_completed_reassignment_leaves_only_final_replicas_in_the_elr() -> None:
     """Other behaviors 4: upon completion the ELR only contains replicas of the final set (F62, B4, A-17).
 
-    Kept in controller.partition_change, controller.elr.
+    Kept in controller.core.partitions.partition_change, controller.core.partitions.elr.
     """
     scenario = story("""
         broker 1 2 3 4 5
@@ -138,7 +138,7 @@ def test_completed_reassignment_leaves_only_final_replicas_in_the_elr() -> None:
 def test_reassignment_needs_all_adding_replicas_in_the_isr() -> None:
     """Other behaviors 4a: current behavior, all the adding replicas are in the ISR when it completes (R101).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         broker 1 2 3 4 5
@@ -154,7 +154,7 @@ def test_reassignment_needs_all_adding_replicas_in_the_isr() -> None:
 def test_reassignment_completes_only_with_min_isr_members() -> None:
     """Other behaviors 4a: it can only be completed if the ISR has at least min ISR members (R101, F60, A-17).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story("""
         broker 1 2 3 4
@@ -171,7 +171,7 @@ def test_reassignment_completes_only_with_min_isr_members() -> None:
 def test_reassignment_is_cancelled_only_with_min_isr_members() -> None:
     """Other behaviors 4b: the requirement is enforced as well when it is cancelled (R103, F61, A-17).
 
-    Kept in controller.reassignment.
+    Kept in controller.core.partitions.reassignment.
     """
     story("""
         broker 1 2 3 4
@@ -198,7 +198,7 @@ def test_metadata_api_does_not_tell_of_the_elr() -> None:
 def test_member_of_the_elr_with_an_unclean_shutdown_is_remembered() -> None:
     """Other behaviors 6a: it is removed from the ELR and added to the LastKnownELR (R6).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     story(
         THREE
@@ -215,7 +215,7 @@ def test_last_known_elr_is_cleaned_when_the_isr_reaches_min_isr() -> None:
     """Other behaviors 6a: the LastKnownELR is cleaned when the ISR reaches min ISR, and not before (R6,
     A-12).
 
-    Kept in controller.elr.
+    Kept in controller.core.partitions.elr.
     """
     story("""
         broker 1 2 3 4
@@ -252,7 +252,7 @@ def test_last_leader_is_recorded_when_it_is_fenced() -> None:
     """Other behaviors 7, 7b: the controller records the last member of the ISR, the leader, when it is
     fenced (R7).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story(
         THREE
@@ -271,7 +271,7 @@ def test_last_leader_is_recorded_when_it_is_fenced() -> None:
 def test_last_known_leader_is_cleaned_when_a_leader_is_elected() -> None:
     """Other behaviors 7c: the last known leader is cleaned with the next election (R7).
 
-    Kept in controller.partition_change.
+    Kept in controller.core.partitions.partition_change.
     """
     story(
         THREE
@@ -286,7 +286,7 @@ def test_last_known_leader_is_cleaned_when_a_leader_is_elected() -> None:
 def test_last_known_leader_is_used_when_logs_are_not_compared() -> None:
     """Other behaviors 7a: it can be used while unclean recovery is not enabled (R12).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         cluster manager=off

@@ -7,33 +7,37 @@ from typing import Any
 
 import pytest
 
-from broker.log_info import answer_log_info
-from cli.leader_election import command as leader_election
-from cli.partition_files import read_elections
-from cli.scenario_commands import Scenario
-from cli.topic_view import describe_lines
-from client.admin import Admin
-from client.metadata_cache import TopicPartition
-from metadata.config_keys import CLUSTER_KEYS, COMMON_KEYS, CONTROLLER_KEYS, TOPIC_KEY_BY_NAME
-from metadata.describe import describe_topic_partitions_response
-from metadata.image import MetadataImage
-from metadata.records import PartitionChangeRecord, PartitionRecord, decode_record, encode_record
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
-from protocol.messages.replica_log_info import (
+from holdfast.broker.core.requests.log_info import answer_log_info
+from holdfast.cli.leader_election import command as leader_election
+from holdfast.cli.partition_files import read_elections
+from holdfast.cli.topic_view import describe_lines
+from holdfast.client.admin import Admin
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.metadata.config_keys import CLUSTER_KEYS, COMMON_KEYS, CONTROLLER_KEYS, TOPIC_KEY_BY_NAME
+from holdfast.metadata.describe import describe_topic_partitions_response
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.records import PartitionChangeRecord, PartitionRecord, decode_record, encode_record
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.elect_leaders import (
+    ElectionKind,
+    ElectionTopicPartitions,
+    ElectLeadersRequest,
+)
+from holdfast.protocol.messages.replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
     LogInfoTopic,
 )
-from protocol.messages.topics import (
+from holdfast.protocol.messages.topics import (
     DescribedPartition,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     TopicPartitionCursor,
 )
-from runtime.memory import memory_runtime, settle
-from storage import clean_shutdown
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.storage import clean_shutdown
 from tests.spec.story import story
 from tests.spec.test_other_behaviors import gauges
 from tests.unit.client.fake_cluster import FakeCluster
@@ -58,7 +62,7 @@ def static_default(name: str) -> Any:
 def test_partition_change_record_says_what_changed_and_leaves_out_what_did_not() -> None:
     """PartitionChangeRecord: null for sets that did not change, else the new ELR and LastKnownELR (F15).
 
-    Kept in metadata.records, controller.partition_change.
+    Kept in metadata.records, controller.core.partitions.partition_change.
     """
     scenario = story(LOST)
     start = len(scenario.quorum.entries)
@@ -77,7 +81,7 @@ def test_partition_change_record_says_what_changed_and_leaves_out_what_did_not()
 def test_partition_change_record_carries_the_last_known_leader() -> None:
     """PartitionChangeRecord: the last known leader, -1 when none needs to be tracked (F10).
 
-    Kept in metadata.records, controller.partition_change.
+    Kept in metadata.records, controller.core.partitions.partition_change.
     """
     scenario = story("broker 1 2\npartition t-0 replicas=(1,2) min_isr=1 isr=(1)")
     start = len(scenario.quorum.entries)
@@ -112,7 +116,7 @@ def test_partition_record_carries_elr_last_known_elr_and_last_known_leader() -> 
 def test_registration_without_a_proof_says_minus_one() -> None:
     """BrokerRegistration API: the epoch before a clean shutdown, -1 by default (F22).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     quorum = story("broker 1 2\npartition t-0 replicas=(1,2) min_isr=2\nfence 2").quorum
     assert not quorum.register(2).clean_shutdown
@@ -273,7 +277,7 @@ def test_elect_leaders_is_api_43() -> None:
 def test_elect_leaders_serves_the_first_thousand() -> None:
     """ElectLeadersRequest: only the first 1000 partitions are served, others get REQUEST_LIMIT_REACHED (R18).
 
-    Kept in controller.requests.
+    Kept in controller.core.operators.requests.
     """
     codes = elect(story(LOST), ElectionKind.PREFERRED, dict.fromkeys(range(1002), 0))
     assert codes[0] is not ErrorCode.REQUEST_LIMIT_REACHED
@@ -283,7 +287,7 @@ def test_elect_leaders_serves_the_first_thousand() -> None:
 def test_desired_leaders_match_the_partitions_by_index() -> None:
     """ElectLeadersRequest: each desired leader belongs to the partition at the same place (R18).
 
-    Kept in controller.requests, controller.leader_elections.
+    Kept in controller.core.operators.requests, controller.core.partitions.leader_elections.
     """
     scenario = story(
         LOST + "partition t-2 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)"
@@ -308,7 +312,7 @@ def test_tool_knows_the_five_types_of_election() -> None:
 def test_preferred_election_is_for_partitions_that_another_replica_leads() -> None:
     """kafka-leader-election.sh: preferred only if the current leader is not the preferred one (R17).
 
-    Kept in controller.leader_elections.
+    Kept in controller.core.partitions.leader_elections.
     """
     story("""
         broker 1 2
@@ -324,7 +328,7 @@ def test_preferred_election_is_for_partitions_that_another_replica_leads() -> No
 def test_comparison_and_designation_are_for_partitions_without_a_leader(kind: str) -> None:
     """kafka-leader-election.sh: longest log and designation only if there is no leader (R18).
 
-    Kept in controller.leader_elections.
+    Kept in controller.core.partitions.leader_elections.
     """
     leader = " leader=2" if kind == "designated" else ""
     story(LOST + f"elect {kind} u-0{leader}\n=> u-0 error=ELECTION_NOT_NEEDED")
@@ -350,7 +354,7 @@ def test_elr_can_be_switched_off_for_a_new_cluster() -> None:
     """Config changes: eligible.leader.replicas.enabled, whether ELR is recorded and the ISR can be empty
     (F63).
 
-    Kept in controller.quorum_controller, metadata.config_keys.
+    Kept in controller.core.quorum_controller, metadata.config_keys.
     """
     text = "broker 1 2\npartition t-0 replicas=(1,2) min_isr=2\nfence 2\nfence 1\nshow t-0\n"
     story("cluster elr=off\n" + text + "=> t-0 isr=(1) elr=()")
@@ -360,7 +364,7 @@ def test_elr_can_be_switched_off_for_a_new_cluster() -> None:
 def test_balanced_is_the_strategy_unless_another_is_set() -> None:
     """Config changes: unclean.recovery.strategy, Balanced by default (R69).
 
-    Kept in controller.unclean_recovery, metadata.config_keys.
+    Kept in controller.core.partitions.unclean_recovery, metadata.config_keys.
     """
     story("""
         broker 1 2
@@ -374,7 +378,7 @@ def test_balanced_is_the_strategy_unless_another_is_set() -> None:
 def test_recovery_manager_can_be_switched() -> None:
     """Config changes: unclean.recovery.manager.enabled, false means the unclean election as before (R69, D8).
 
-    Kept in controller.replication_control, metadata.config_keys.
+    Kept in controller.core.partitions.replication_control, metadata.config_keys.
     """
     assert "unclean.recovery.manager.enabled" in {key.name for key in CLUSTER_KEYS}
     story("""
@@ -389,7 +393,7 @@ def test_recovery_manager_can_be_switched() -> None:
 def test_recovery_waits_five_minutes_for_answers() -> None:
     """Config changes: unclean.recovery.timeout.ms, 5 min by default (R64).
 
-    Kept in metadata.config_keys, controller.unclean_recovery.
+    Kept in metadata.config_keys, controller.core.partitions.unclean_recovery.
     """
     assert static_default("unclean.recovery.timeout.ms") == 300_000
     story(
@@ -410,7 +414,7 @@ def log_info(*indices: int) -> GetReplicaLogInfoResponse:
 def test_log_info_is_asked_in_numbers_and_what_is_beyond_the_limit_is_named() -> None:
     """GetReplicaLogInfo Request: api key 70; the first 1000, then REQUEST_LIMIT_REACHED (R61, B23).
 
-    Kept in protocol.messages.replica_log_info, broker.log_info.
+    Kept in protocol.messages.replica_log_info, broker.core.requests.log_info.
     """
     assert int(ApiKey.GET_REPLICA_LOG_INFO) == 70
     rows = log_info(*range(1001)).topics[0].partitions
@@ -421,7 +425,7 @@ def test_log_info_is_asked_in_numbers_and_what_is_beyond_the_limit_is_named() ->
 def test_log_info_carries_the_broker_epoch_and_a_row_a_partition() -> None:
     """GetReplicaLogInfo Response: broker epoch, and a row for each partition (R61, R62).
 
-    Kept in protocol.messages.replica_log_info, broker.log_info.
+    Kept in protocol.messages.replica_log_info, broker.core.requests.log_info.
     """
     answer = log_info(4, 2)
     assert answer.broker_epoch == 77
@@ -431,7 +435,7 @@ def test_log_info_carries_the_broker_epoch_and_a_row_a_partition() -> None:
 def test_unclean_recovery_is_measured() -> None:
     """Metrics, Unclean Recovery: partitions under recovery, finished, and for the operator.
 
-    Kept in controller.metrics, controller.unclean_recovery.
+    Kept in controller.core.metrics, controller.core.partitions.unclean_recovery.
     """
     scenario = story(LOST + "log_info 2 t-0 last_epoch=1 end_offset=1\n=> ok")
     names = ("unclean_recovery_partitions_count", "unclean_recovery_finished_count")
@@ -506,6 +510,6 @@ def test_described_partition_has_the_fields_of_the_elr() -> None:
 def test_partitions_below_min_isr_are_counted() -> None:
     """Metrics: global_under_min_isr_partition_count, partitions with an ISR smaller than min ISR (F16).
 
-    Kept in controller.metrics.
+    Kept in controller.core.metrics.
     """
     assert gauges(story(LOST))["kafka_controller_global_under_min_isr_partition_count"] == 2

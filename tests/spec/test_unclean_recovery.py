@@ -21,7 +21,7 @@ def with_strategy(strategy: str, text: str) -> str:
 def test_baseline_elects_the_first_that_is_there_or_waits(allowed: str) -> None:
     """Unclean recovery: what unclean.leader.election.enable means without the proposal (F38, F7).
 
-    Kept in controller.election, controller.replication_control.
+    Kept in controller.core.partitions.election, controller.core.partitions.replication_control.
     """
     scenario = story(f"""
         cluster elr=off manager=off unclean={allowed}
@@ -38,7 +38,7 @@ def test_leader_is_found_by_comparison_and_not_by_chance() -> None:
     """Unclean recovery: it replaces the random election by a deterministic way to elect who has most data
     (R60).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         LOST
@@ -56,7 +56,7 @@ def test_highest_leader_epoch_wins_before_the_longest_log() -> None:
     """Unclean recovery: the highest leader epoch in the log, then the longest log end offset, wins (R66,
     A-14).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         LOST
@@ -73,7 +73,7 @@ def test_highest_leader_epoch_wins_before_the_longest_log() -> None:
 def test_replicas_are_asked_once_a_recovery_is_triggered() -> None:
     """Unclean recovery: the controller queries log end offset and leader epoch of the replicas (R61).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story("""
         broker 1 2 3
@@ -86,7 +86,7 @@ def test_replicas_are_asked_once_a_recovery_is_triggered() -> None:
 def test_isr_member_is_elected_first() -> None:
     """Leader election 1: if there are other members of the ISR, one of them (R14, A-13).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         broker 1 2 3
@@ -99,7 +99,7 @@ def test_isr_member_is_elected_first() -> None:
 def test_unfenced_member_of_the_elr_is_elected_next() -> None:
     """Leader election 2: if there are unfenced members of the ELR, one of them (R14, A-13).
 
-    Kept in controller.election.
+    Kept in controller.core.partitions.election.
     """
     story("""
         broker 1 2 3
@@ -112,7 +112,7 @@ def test_unfenced_member_of_the_elr_is_elected_next() -> None:
 def test_aggressive_does_not_wait_for_fenced_members_of_the_elr() -> None:
     """Leader election 3a: only fenced members in the ELR and Aggressive: unclean recovery (R14).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         with_strategy(
@@ -132,7 +132,7 @@ def test_aggressive_does_not_wait_for_fenced_members_of_the_elr() -> None:
 def test_other_strategies_wait_for_fenced_members_of_the_elr(strategy: str) -> None:
     """Leader election 3b: otherwise wait for the fenced members of the ELR to be unfenced (R14).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         with_strategy(
@@ -154,7 +154,7 @@ def test_other_strategies_wait_for_fenced_members_of_the_elr(strategy: str) -> N
 def test_aggressive_recovers_at_once_without_members_of_the_elr() -> None:
     """Leader election 4a: no members in the ELR and Aggressive: unclean recovery (R14).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         with_strategy(
@@ -172,7 +172,7 @@ def test_aggressive_recovers_at_once_without_members_of_the_elr() -> None:
 def test_balanced_recovers_once_all_last_known_members_are_unfenced() -> None:
     """Leader election 4b: Balanced recovers when all of the LastKnownELR are unfenced (R14, R64).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story("""
         cluster strategy=Balanced
@@ -194,7 +194,7 @@ def test_balanced_recovers_once_all_last_known_members_are_unfenced() -> None:
 def test_none_waits_for_the_operator() -> None:
     """Leader election 4c: None does not attempt to elect anybody, it waits for the user (R14).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story("""
         cluster strategy=None
@@ -212,7 +212,7 @@ def test_answer_of_an_earlier_incarnation_elects_nobody() -> None:
     """Unclean recovery, broker epoch: a broker that rebooted after its answer is not elected by it (R62,
     R63, D-3).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         LOST
@@ -237,7 +237,7 @@ def test_answer_of_an_earlier_incarnation_elects_nobody() -> None:
 def test_answer_from_older_metadata_does_not_count() -> None:
     """Unclean recovery, current leader epoch: it fences stale GetReplicaLogInfo responses (R62).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         LOST
@@ -256,7 +256,7 @@ def test_answer_from_older_metadata_does_not_count() -> None:
 def test_balanced_needs_every_last_known_member_and_takes_who_else_answers_in_time() -> None:
     """Unclean recovery, start of the election: all of the LastKnownELR, plus whoever replied in time (R64).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         "cluster recovery_timeout_ms=30000\n"
@@ -278,7 +278,7 @@ def test_balanced_does_not_wait_for_the_others_after_the_timeout() -> None:
     """Unclean recovery, start of the election: replicas outside the LastKnownELR have until the timeout
     (R64).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         "cluster recovery_timeout_ms=30000\n"
@@ -299,7 +299,7 @@ def test_balanced_does_not_wait_for_the_others_after_the_timeout() -> None:
 def test_aggressive_takes_the_best_answer_at_the_timeout() -> None:
     """Unclean recovery, start of the election: Aggressive uses what was replied within a fixed time (R65).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         "cluster strategy=Aggressive recovery_timeout_ms=30000\n"
@@ -318,7 +318,7 @@ def test_aggressive_takes_the_best_answer_at_the_timeout() -> None:
 def test_aggressive_takes_the_first_answer_after_the_timeout() -> None:
     """Unclean recovery, start of the election: or the first response after the timeout (R65).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         "cluster strategy=Aggressive recovery_timeout_ms=30000\n"
@@ -337,7 +337,7 @@ def test_replica_that_failed_before_it_was_asked_answers_with_its_present_epoch(
     """Broker failover: failing before the request does no harm, it answers with its current broker epoch
     (R62).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(
         LOST
@@ -360,7 +360,7 @@ def test_leader_that_failed_unnoticed_is_fenced_when_it_registers() -> None:
     """Broker failover: a replica that failed after its answer may be elected, and is fenced when it
     registers (R32).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     story(
         LOST
@@ -382,7 +382,7 @@ def test_controller_failover_starts_the_recovery_anew() -> None:
     """Controller failover: nothing of a recovery is in the metadata log, the next controller begins anew
     (R60, F43).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     scenario = story(LOST + "log_info 2 t-0 last_epoch=3 end_offset=9")
     before = len(scenario.quorum.entries)
@@ -402,7 +402,7 @@ def test_controller_failover_starts_the_recovery_anew() -> None:
 def test_operator_names_the_leader() -> None:
     """Other 1a: a leader can be selected directly (R18).
 
-    Kept in controller.leader_elections.
+    Kept in controller.core.partitions.leader_elections.
     """
     story(
         LOST
@@ -421,7 +421,7 @@ def test_operator_names_the_leader() -> None:
 def test_operator_asks_for_the_longest_log(kind: str, asked: str) -> None:
     """Other 1b: an unclean recovery can be triggered, in Aggressive or in Balanced mode (R17).
 
-    Kept in controller.leader_elections, controller.unclean_recovery.
+    Kept in controller.core.partitions.leader_elections, controller.core.partitions.unclean_recovery.
     """
     story(f"""
         cluster strategy=None
@@ -436,7 +436,7 @@ def test_operator_asks_for_the_longest_log(kind: str, asked: str) -> None:
 def test_old_key_stands_for_a_strategy(enabled: str, asked: str) -> None:
     """Other 3a, 3b: unclean.leader.election.enable false means Balanced and true means Aggressive (R69, F41).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story(f"""
         cluster unclean={enabled}
@@ -450,7 +450,7 @@ def test_old_key_stands_for_a_strategy(enabled: str, asked: str) -> None:
 def test_strategy_that_is_set_beats_the_old_key() -> None:
     """Other 3: the old key is for compatibility; unclean.recovery.strategy decides where it is set (R69, D8).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story("""
         cluster unclean=true strategy=Balanced
@@ -465,7 +465,7 @@ def test_two_first_answers_are_not_enough_for_balanced() -> None:
     """Rejected alternatives: electing after a number of replies would lose data; all of the LastKnownELR
     must (F66).
 
-    Kept in controller.unclean_recovery.
+    Kept in controller.core.partitions.unclean_recovery.
     """
     story("""
         broker 0 1 2

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.lifecycle import Identity, Lifecycle
-from protocol.messages.broker_registration import BrokerRegistrationRequest
-from runtime.memory_disk import MemoryDisk
-from storage import clean_shutdown
+from holdfast.broker.core.registration.lifecycle import Identity, Lifecycle
+from holdfast.protocol.messages.broker_registration import BrokerRegistrationRequest
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.storage import clean_shutdown
 from tests.spec.story import story
 from tests.unit.broker.cluster import Cluster, batch
 from tests.unit.storage.marks import prove, take_all
@@ -87,7 +87,7 @@ async def test_broker_epoch_is_read_at_the_start() -> None:
 def test_epoch_of_the_file_goes_into_the_registration() -> None:
     """New behavior 2: and puts it into its registration request (F22).
 
-    Kept in broker.lifecycle.
+    Kept in broker.core.registration.lifecycle.
     """
     identity = Identity(1, "c", b"i" * 16, (), None, (), (b"d" * 16,), previous_broker_epoch=41)
     life = Lifecycle(
@@ -106,7 +106,7 @@ def test_epoch_of_the_file_goes_into_the_registration() -> None:
 def test_same_epoch_as_in_the_registration_record_is_a_clean_shutdown() -> None:
     """New behavior 3: the controller compares with its record, the same epoch is a clean shutdown (F23, R32).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     scenario = story("""
         broker 1 2
@@ -126,7 +126,7 @@ def test_same_epoch_as_in_the_registration_record_is_a_clean_shutdown() -> None:
 def test_any_other_epoch_is_an_unclean_shutdown(difference: int) -> None:
     """New behavior 3: an older or unknown epoch proves nothing (F23, R32).
 
-    Kept in controller.cluster_control.
+    Kept in controller.core.brokers.cluster_control.
     """
     scenario = story("""
         broker 1 2

@@ -1,10 +1,10 @@
 """Directed walks of the model: actions by name and broker, so that a test reads like the story it retells."""
 
-from sim.model import controller, fetching, lifecycle, proposals, replica
-from sim.model.checker import Checker
-from sim.model.rules import Rules
-from sim.model.state import OFF, RUNNING, STARTING, STOPPING, Replica, Setup, ids
-from sim.model.walk import lacks_acknowledged, new_world
+from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
+from holdfast.sim.model.checker import Checker
+from holdfast.sim.model.rules import Rules
+from holdfast.sim.model.state import OFF, RUNNING, STARTING, STOPPING, Replica, Setup, ids
+from holdfast.sim.model.walk import lacks_acknowledged, new_world
 
 #: bits that choose what is most ordinary: a rollback of no metadata, a shutdown that is not forced
 ORDINARY = 1 << 8

@@ -4,7 +4,7 @@ import json
 
 from click.testing import CliRunner
 
-from cli.sim_model_command import command
+from holdfast.cli.sim.model import command
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from sim.model import lifecycle, proposals
-from sim.model.properties import Violation
-from sim.model.state import NONE, STOPPING, Setup
-from sim.model.wrong_brokers import GateByMaximalIsr, NoGate
-from sim.model.wrong_controllers import GrantsLateCopies, RecoversFromOutsiders, RedirectsDropLastKnown
+from holdfast.sim.model import lifecycle, proposals
+from holdfast.sim.model.properties import Violation
+from holdfast.sim.model.state import NONE, STOPPING, Setup
+from holdfast.sim.model.wrong_brokers import GateByMaximalIsr, NoGate
+from holdfast.sim.model.wrong_controllers import (
+    GrantsLateCopies,
+    RecoversFromOutsiders,
+    RedirectsDropLastKnown,
+)
 from tests.sim.model.story import Story
 
 #: three brokers, three replicas, min ISR 2

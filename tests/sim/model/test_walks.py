@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from sim.model.bands import is_expected_loss
-from sim.model.mutants import MUTANTS
-from sim.model.rules import Rules
-from sim.model.seeded import walk_seed
-from sim.model.state import Setup
-from sim.model.walk import Verdict, draw_plan, replay_trace, shrink
-from sim.model.wrong_brokers import NoGate
+from holdfast.sim.model.bands import is_expected_loss
+from holdfast.sim.model.mutants import MUTANTS
+from holdfast.sim.model.rules import Rules
+from holdfast.sim.model.seeded import walk_seed
+from holdfast.sim.model.state import Setup
+from holdfast.sim.model.walk import Verdict, draw_plan, replay_trace, shrink
+from holdfast.sim.model.wrong_brokers import NoGate
 
 STEPS = 2000
 

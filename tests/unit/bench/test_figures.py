@@ -1,6 +1,6 @@
 """The arithmetic of the benchmarks."""
 
-from bench.figures import corrected, latency, percentile, spread, table
+from holdfast.bench.figures import corrected, latency, percentile, spread, table
 
 
 def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed() -> None:

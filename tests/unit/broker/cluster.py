@@ -8,28 +8,28 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker.__main__ import BrokerNode
-from broker.config import BrokerConfig
-from broker.partition import Partition, TopicPartition
-from controller.__main__ import raft_config
-from controller.config import ControllerConfig
-from controller.server import ControllerServer
-from metadata.image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-from protocol.messages.metadata import MetadataPartition, MetadataRequest
-from protocol.messages.produce import ProducePartition, ProducePartitionResponse, ProduceRequest
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, TopicConfig
-from protocol.record_batch import Record, decode_records, encode_batch, iter_batches
-from rpc.channel import Channel
-from runtime.api import Runtime
-from runtime.memory import ManualClock, SeededRandom, memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from runtime.memory_network import MemoryNetwork
-from runtime.tasks import HeldTasks
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.broker.__main__ import BrokerNode
+from holdfast.broker.core.config import BrokerConfig
+from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.controller.__main__ import raft_config
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.server import ControllerServer
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+from holdfast.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from holdfast.protocol.messages.metadata import MetadataPartition, MetadataRequest
+from holdfast.protocol.messages.produce import ProducePartition, ProducePartitionResponse, ProduceRequest
+from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, TopicConfig
+from holdfast.protocol.record_batch import Record, decode_records, encode_batch, iter_batches
+from holdfast.rpc.channel import Channel
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import ManualClock, SeededRandom, memory_runtime, settle
+from holdfast.runtime.memory.network import MemoryNetwork
+from holdfast.runtime.tasks import HeldTasks
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 from tests.unit.raft.cluster import MortalClock, MortalNetwork
 
 CONTROLLER_ID = 101

@@ -7,9 +7,9 @@ Broker 1 of brokers 1 to 3; the clock moves only by `now_ms`. What the core send
 
 from typing import Any
 
-from broker.broker import Broker
-from broker.config import BrokerConfig
-from broker.events import (
+from holdfast.broker.core.broker import Broker
+from holdfast.broker.core.config import BrokerConfig
+from holdfast.broker.core.events import (
     AnswerFetch,
     Append,
     Appended,
@@ -45,10 +45,9 @@ from broker.events import (
     Truncate,
     Truncated,
 )
-from broker.lifecycle import Identity
-from broker.partition import Partition, TopicPartition
-from cli.lone_partition import MemoryLog
-from metadata.records import (
+from holdfast.broker.core.registration.lifecycle import Identity
+from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.metadata.records import (
     RECOVERED,
     ConfigRecord,
     MetadataRecord,
@@ -59,16 +58,17 @@ from metadata.records import (
     UnfenceBrokerRecord,
     encode_record,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import (
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatResponse,
     BrokerRegistrationResponse,
     ListenerEndpoint,
 )
-from protocol.messages.fetch import FetchPartition, FetchRequest
-from protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
-from protocol.record_batch import Record, check_batch, encode_batch, iter_batches
-from storage.producer_state import Duplicate, ProducerState, Rejected
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
+from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
+from holdfast.protocol.record_batch import Record, check_batch, encode_batch, iter_batches
+from holdfast.scenario.partition import MemoryLog
+from holdfast.storage.core.producer_state import Duplicate, ProducerState, Rejected
 
 TOPIC = b"t" * 16
 KEY = TopicPartition(TOPIC, 0)

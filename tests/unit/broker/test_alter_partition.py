@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.alter_partition import RETRY_MS, AlterPartitionQueue
-from broker.leadership import Proposal
-from broker.partition import TopicPartition
-from metadata.records import RECOVERED
+from holdfast.broker.core.replicas.alter_partition import RETRY_MS, AlterPartitionQueue
+from holdfast.broker.core.replicas.leadership import Proposal
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.records import RECOVERED
 
 A, B = TopicPartition(b"a" * 16, 0), TopicPartition(b"b" * 16, 1)
 

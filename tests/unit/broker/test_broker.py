@@ -2,37 +2,37 @@
 
 import pytest
 
-from broker.events import (
+from holdfast.broker.core.events import (
     CallFailed,
     ControllerChanged,
     Failure,
     ShutdownWanted,
     Stop,
 )
-from broker.lifecycle import BrokerState
-from cli.lone_partition import LAG_MS_MAX
-from metadata.records import (
+from holdfast.broker.core.registration.lifecycle import BrokerState
+from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     RemoveTopicRecord,
     UnfenceBrokerRecord,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import (
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import (
     AlterPartitionPartitionResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from protocol.messages.broker_registration import (
+from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationResponse,
 )
-from protocol.messages.producer_ids import (
+from holdfast.protocol.messages.producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
+from holdfast.scenario.partition import LAG_MS_MAX
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
 
 REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.ceiling import AHEAD_MS, Ceiling, Urgency
+from holdfast.broker.core.replicas.ceiling import AHEAD_MS, Ceiling, Urgency
 
 
 def settled(end: int, now_ms: int = 0, ahead_min: int = 100) -> Ceiling:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.config import BrokerConfig, log_config, max_message_bytes
-from metadata.configs import ConfigError
-from metadata.delta import MetadataDelta
-from metadata.image import MetadataImage
-from metadata.records import ConfigRecord
+from holdfast.broker.core.config import BrokerConfig, log_config, max_message_bytes
+from holdfast.metadata.configs import ConfigError
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.records import ConfigRecord
 from tests.unit.broker.core_harness import PROPERTIES, config
 
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from broker.controller_link import ControllerLink
-from broker.events import CallAnswered, CallController, CallFailed, Effect, Failure, Respond
-from broker.leadership import Proposal
-from broker.lifecycle import Lifecycle
-from broker.partition import TopicPartition
-from broker.producer_ids import RETRY_MS
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerRegistrationResponse
-from protocol.messages.producer_ids import AllocateProducerIdsResponse, InitProducerIdRequest
+from holdfast.broker.core.events import CallAnswered, CallController, CallFailed, Effect, Failure, Respond
+from holdfast.broker.core.registration.controller_link import ControllerLink
+from holdfast.broker.core.registration.lifecycle import Lifecycle
+from holdfast.broker.core.replicas.leadership import Proposal
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.core.requests.producer_ids import RETRY_MS
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import BrokerRegistrationResponse
+from holdfast.protocol.messages.producer_ids import AllocateProducerIdsResponse, InitProducerIdRequest
 from tests.unit.broker.test_lifecycle import IDENTITY
 
 KEY = TopicPartition(b"t" * 16, 0)

@@ -1,11 +1,11 @@
-"""Where two logs part: broker.divergence, by tables. The logs have offsets 10 to 30 of epochs 3 (from 10) and
-5 (from 20), unless a test says else."""
+"""Where two logs part: broker.core.replicas.divergence, by tables. The logs have offsets 10 to 30 of epochs 3
+(from 10) and 5 (from 20), unless a test says else."""
 
 import pytest
 
-from broker.divergence import Refusal, check_copy, check_read, truncation_offset
-from cli.lone_partition import MemoryLog
-from protocol.errors import ErrorCode
+from holdfast.broker.core.replicas.divergence import Refusal, check_copy, check_read, truncation_offset
+from holdfast.protocol.errors import ErrorCode
+from holdfast.scenario.partition import MemoryLog
 
 OUT_OF_RANGE = Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
 

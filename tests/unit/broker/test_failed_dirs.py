@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from metadata.partition import PartitionRegistration
-from protocol.errors import ErrorCode
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.broker.cluster import BrokerMachine, Cluster, batch
 
 DIRS = ("/a", "/b")

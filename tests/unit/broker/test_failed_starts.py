@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from broker.__main__ import run
-from broker.config import BrokerConfig
-from broker.log_manager import LogManager
-from runtime.api import Runtime
-from runtime.memory import SeededRandom
-from runtime.tasks import HeldTasks
-from storage import meta_properties
-from storage.folders import make_durably
+from holdfast.broker.__main__ import run
+from holdfast.broker.core.config import BrokerConfig
+from holdfast.broker.log_manager import LogManager
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.memory.machine import SeededRandom
+from holdfast.runtime.tasks import HeldTasks
+from holdfast.storage import meta_properties
+from holdfast.storage.folders import make_durably
 from tests.unit.broker.cluster import COMMON, BrokerMachine, Cluster, batch
 from tests.unit.raft.cluster import MortalClock, MortalNetwork
 

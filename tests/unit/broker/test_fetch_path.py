@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, Requested
-from broker.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
-from broker.fetch_session import HIGH_WATERMARK_LINGER_MS
-from broker.partition import TopicPartition
-from cli.lone_partition import MemoryLog
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-from protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
+from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, Requested
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.core.requests.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
+from holdfast.broker.core.requests.fetch_session import HIGH_WATERMARK_LINGER_MS
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
+from holdfast.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from holdfast.protocol.messages.offset_for_leader_epoch import EpochPartition, OffsetForLeaderEpochRequest
+from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, partition, register
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.events import (
+from holdfast.broker.core.events import (
     CloseSource,
     Failure,
     FetchAnswered,
@@ -12,11 +12,11 @@ from broker.events import (
     SendFetch,
     Truncate,
 )
-from broker.fetcher import PAUSE_MS_MIN
-from broker.roles import CEILINGS_WAIT_MS
-from cli.lone_partition import MemoryLog
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from holdfast.broker.core.replicas.fetcher import PAUSE_MS_MIN
+from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, fetched_batch, partition
 
 NO_RECORDS = memoryview(b"")

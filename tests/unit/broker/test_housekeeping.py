@@ -2,8 +2,8 @@
 
 import asyncio
 
-from broker.housekeeping import Housekeeping, Nap
-from runtime.memory import memory_runtime, settle
+from holdfast.broker.housekeeping import Housekeeping, Nap
+from holdfast.runtime.memory.machine import memory_runtime, settle
 
 
 async def test_work_is_done_once_an_interval_and_not_at_once() -> None:

@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 
-from broker.lifecycle import HURRY_MS, RETRY_MS_MAX, SILENCE_MS_MAX, Identity, Lifecycle
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import (
+from holdfast.broker.core.registration.lifecycle import (
+    HURRY_MS,
+    RETRY_MS_MAX,
+    SILENCE_MS_MAX,
+    Identity,
+    Lifecycle,
+)
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,

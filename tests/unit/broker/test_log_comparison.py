@@ -5,16 +5,16 @@ from functools import partial
 
 import pytest
 
-from metadata.image import CLUSTER_RESOURCE
-from metadata.partition import PartitionRegistration
-from protocol.errors import ErrorCode
-from protocol.messages.configs import (
+from holdfast.metadata.image import CLUSTER_RESOURCE
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.replica_log_info import (
+from holdfast.protocol.messages.replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
     LogInfoTopic,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.events import (
+from holdfast.broker.core.events import (
     Append,
     Appended,
     AppendFetched,
@@ -26,17 +26,17 @@ from broker.events import (
     Truncate,
     Truncated,
 )
-from broker.log_effects import LogEffects
-from broker.log_manager import LogManager, LogManagerConfig
-from broker.partition import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.record_batch import check_batch
-from runtime.api import DiskError
-from runtime.memory import MemoryWorld, memory_runtime, settle
-from storage.checkpoint import read_offsets
-from storage.config import LogConfig
-from storage.files import CEILING_CHECKPOINT
-from storage.log import Log
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.log_effects import LogEffects
+from holdfast.broker.log_manager import LogManager, LogManagerConfig
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import check_batch
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
+from holdfast.storage.checkpoint import read_offsets
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import CEILING_CHECKPOINT
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, offsets
 
 TOPIC = b"t" * 16

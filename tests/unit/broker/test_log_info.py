@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import pytest
 from immutables import Map
 
-from broker.log_info import Replica, answer_log_info
-from metadata.image import MetadataImage, TopicImage
-from metadata.partition import PartitionRegistration
-from protocol.errors import ErrorCode
-from protocol.messages.replica_log_info import (
+from holdfast.broker.core.requests.log_info import Replica, answer_log_info
+from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_ASKED_MAX,
     LOG_INFO_ROWS_MAX,
     GetReplicaLogInfoRequest,

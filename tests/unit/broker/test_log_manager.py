@@ -5,15 +5,15 @@ import errno
 
 import pytest
 
-from broker.log_manager import Key, LogManager, LogManagerConfig
-from protocol.topic_names import TOPIC_NAME_MAX
-from runtime.api import Disk, DiskError, Runtime
-from runtime.memory import memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from storage.checkpoint import read_offsets, write_atomically
-from storage.config import LogConfig
-from storage.files import CEILING_CHECKPOINT, DELETED_SUFFIX, HIGH_WATERMARK_CHECKPOINT
-from storage.meta_properties import LogDirRefused
+from holdfast.broker.log_manager import Key, LogManager, LogManagerConfig
+from holdfast.protocol.topic_names import TOPIC_NAME_MAX
+from holdfast.runtime.api import Disk, DiskError, Runtime
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.checkpoint import read_offsets, write_atomically
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.files import CEILING_CHECKPOINT, DELETED_SUFFIX, HIGH_WATERMARK_CHECKPOINT
+from holdfast.storage.meta_properties import LogDirRefused
 from tests.unit.storage.batches import batch, offsets, read_all
 from tests.unit.storage.crashing_disk import Crash, CrashingDisk
 

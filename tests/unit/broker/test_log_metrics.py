@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from broker.log_manager import LogManager
-from broker.log_metrics import LogDirState, LogState, log_families
-from runtime.api import DiskError
-from runtime.stats import HistogramValue, MetricFamily
-from storage.flush_stats import FlushReason, FlushStats
+from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
+from holdfast.broker.log_manager import LogManager
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.stats import HistogramValue, MetricFamily
+from holdfast.storage.core.flush_stats import FlushReason, FlushStats
 from tests.unit.broker.test_log_manager import SMALL, TOPIC, Process, broker_with_two_logs, write
 
 

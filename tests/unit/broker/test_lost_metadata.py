@@ -1,12 +1,12 @@
 """Controllers that lost their metadata, or run with an older copy of it, must not make brokers delete what
 they hold: whole clusters, and the stories that look alike but are in order."""
 
-from protocol.errors import ErrorCode
-from protocol.messages.topics import DeleteTopicsRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from runtime.api import DiskError
-from runtime.memory_disk import MemoryDisk
-from storage.folders import make_durably
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.topics import DeleteTopicsRequest
+from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.storage.folders import make_durably
 from tests.unit.broker.cluster import BrokerMachine, Cluster, batch
 from tests.unit.broker.test_failed_starts import exit_code, stopped_cluster
 

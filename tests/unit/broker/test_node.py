@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.topics import DeleteTopicsRequest
-from rpc.channel import CallRefused
-from runtime.api import DiskError, NetworkError
-from runtime.memory import settle
-from runtime.tasks import HeldTasks
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.topics import DeleteTopicsRequest
+from holdfast.rpc.channel import CallRefused
+from holdfast.runtime.api import DiskError, NetworkError
+from holdfast.runtime.memory.machine import settle
+from holdfast.runtime.tasks import HeldTasks
 from tests.unit.broker.cluster import Cluster, batch, values
 
 

@@ -1,6 +1,6 @@
 """What a core tells the controller of failed log dirs, and of a proof that does not hold (R27, B25)."""
 
-from broker.events import (
+from holdfast.broker.core.events import (
     CallAnswered,
     ControllerChanged,
     KeepEpoch,
@@ -11,16 +11,16 @@ from broker.events import (
     ProofBelied,
     Started,
 )
-from broker.partition import Role, TopicPartition
-from cli.lone_partition import MemoryLog
-from metadata.records import ReplicasOfflineRecord, TopicRecord, UnfenceBrokerRecord
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import (
+from holdfast.broker.core.replicas.partition import Role, TopicPartition
+from holdfast.metadata.records import ReplicasOfflineRecord, TopicRecord, UnfenceBrokerRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     OfflineTopic,
 )
+from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, partition, register
 
 OTHER = TopicPartition(TOPIC, 1)

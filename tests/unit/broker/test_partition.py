@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from broker.ceiling import Ceiling, Urgency
-from broker.leadership import AlterVerdict
-from broker.partition import Partition, Role, RoleChange
-from cli.lone_partition import KEY, LAG_MS_MAX, LonePartition, MemoryLog, registration
-from metadata.records import RECOVERING
-from protocol.errors import ErrorCode
+from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
+from holdfast.broker.core.replicas.leadership import AlterVerdict
+from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
+from holdfast.metadata.records import RECOVERING
+from holdfast.protocol.errors import ErrorCode
+from holdfast.scenario.partition import KEY, LAG_MS_MAX, LonePartition, MemoryLog, registration
 
 
 def leader(**changes: object) -> LonePartition:

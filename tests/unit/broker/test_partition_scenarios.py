@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.datadriven import run_file
-from cli.scenario_partition import PartitionScenario
+from holdfast.scenario.grammar import run_file
+from holdfast.scenario.partition_commands import PartitionScenario
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "partition").glob("*.txt"))
 

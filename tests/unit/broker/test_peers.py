@@ -2,10 +2,10 @@
 
 import asyncio
 
-from broker.events import CloseSource, Event, SendFetch
-from broker.peers import Peers
-from protocol.messages.fetch import FetchRequest
-from runtime.memory import memory_runtime
+from holdfast.broker.core.events import CloseSource, Event, SendFetch
+from holdfast.broker.peers import Peers
+from holdfast.protocol.messages.fetch import FetchRequest
+from holdfast.runtime.memory.machine import memory_runtime
 
 FIRST = FetchRequest(
     cluster_id=None,

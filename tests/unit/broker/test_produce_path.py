@@ -5,10 +5,10 @@ import struct
 import google_crc32c
 import pytest
 
-from metadata.records import FenceBrokerRecord
-from protocol.errors import ErrorCode
-from protocol.messages.produce import ProducePartition, ProduceRequest
-from protocol.record_batch import (
+from holdfast.metadata.records import FenceBrokerRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest
+from holdfast.protocol.record_batch import (
     HEADER_SIZE,
     LENGTH_PREFIX_SIZE,
     RECORD_SIZE_MIN,

@@ -1,8 +1,14 @@
 """Blocks of producer ids (D12)."""
 
-from broker.producer_ids import EPOCH_MAX, REFILL_BELOW, RETRY_MS, WAITING_MAX, ProducerIds
-from protocol.errors import ErrorCode
-from protocol.messages.producer_ids import (
+from holdfast.broker.core.requests.producer_ids import (
+    EPOCH_MAX,
+    REFILL_BELOW,
+    RETRY_MS,
+    WAITING_MAX,
+    ProducerIds,
+)
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,

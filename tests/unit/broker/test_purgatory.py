@@ -2,7 +2,7 @@
 
 from weakref import ref
 
-from broker.purgatory import (
+from holdfast.broker.core.requests.purgatory import (
     Deadlines,
     DelayedFetch,
     DelayedProduce,

@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from broker.partition import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.messages.configs import (
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
     ResourceType,
 )
-from protocol.messages.reassignments import (
+from holdfast.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from rpc.channel import CallRefused
-from runtime.api import NetworkError
-from runtime.memory import SeededRandom, settle
+from holdfast.rpc.channel import CallRefused
+from holdfast.runtime.api import NetworkError
+from holdfast.runtime.memory.machine import SeededRandom, settle
 from tests.unit.broker.cluster import CONTROLLER_PORT, BrokerMachine, Cluster, batch, values
 
 STEPS = 60

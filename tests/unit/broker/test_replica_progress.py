@@ -1,6 +1,6 @@
 """What a leader knows of one follower."""
 
-from broker.replica_progress import ReplicaProgress
+from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 
 
 def test_what_was_never_fetched_counts_for_nothing() -> None:

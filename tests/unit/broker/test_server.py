@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.server import FORWARDED_APIS
-from controller.answers import WRITES
-from controller.operations import OPERATIONS
-from controller.server import CORE_APIS
-from metadata.questions import QUESTION_APIS
-from metadata.records import ELR_FEATURE
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import API_OF_REQUEST
-from protocol.messages.configs import (
+from holdfast.broker.server import FORWARDED_APIS
+from holdfast.controller.core.answers import WRITES
+from holdfast.controller.core.operators.operations import OPERATIONS
+from holdfast.controller.server import CORE_APIS
+from holdfast.metadata.questions import QUESTION_APIS
+from holdfast.metadata.records import ELR_FEATURE
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import API_OF_REQUEST
+from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
@@ -22,24 +22,28 @@ from protocol.messages.configs import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
-from protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
-from protocol.messages.fetch import FetchPartition, FetchRequest
-from protocol.messages.metadata import DescribeClusterRequest
-from protocol.messages.produce import ProducePartition, ProduceRequest
-from protocol.messages.reassignments import (
+from holdfast.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from holdfast.protocol.messages.elect_leaders import (
+    ElectionKind,
+    ElectionTopicPartitions,
+    ElectLeadersRequest,
+)
+from holdfast.protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
+from holdfast.protocol.messages.metadata import DescribeClusterRequest
+from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest
+from holdfast.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListedTopic,
     ListPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.replica_log_info import GetReplicaLogInfoRequest
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from rpc.channel import CallRefused, Channel
-from runtime.memory import memory_runtime
+from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest
+from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, ReplicaAssignment
+from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.rpc.channel import CallRefused, Channel
+from holdfast.runtime.memory.machine import memory_runtime
 from tests.unit.broker.cluster import BrokerMachine, Cluster, batch
 
 NONE = ErrorCode.NONE

@@ -1,13 +1,13 @@
 """Logs whose beginning retention has taken: where they part from their leader, who goes on (R81, R83, D8)."""
 
-from broker.ceiling import Ceiling
-from broker.known_brokers import KnownBrokers
-from broker.partition import Partition, TopicPartition
-from metadata.partition import PartitionRegistration
-from protocol.errors import ErrorCode
-from runtime.memory import memory_runtime, settle
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.broker.core.registration.known_brokers import KnownBrokers
+from holdfast.broker.core.replicas.ceiling import Ceiling
+from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, offsets
 
 KEY = TopicPartition(b"t" * 16, 0)
@@ -48,7 +48,7 @@ def replica(broker_id: int, log: Log) -> Partition:
 
 
 async def fetch(leader: Partition, follower: Partition) -> bool:
-    """One fetch as `broker.fetcher` makes it; False when there was nothing more to do."""
+    """One fetch as `broker.core.replicas.fetcher` makes it; False when there was nothing more to do."""
     log = follower.log
     assert isinstance(log, Log)
     assert isinstance(leader.log, Log)

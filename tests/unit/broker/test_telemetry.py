@@ -1,8 +1,8 @@
 """What a broker shows of itself (interfaces 3.5)."""
 
-from broker.telemetry import families
-from metadata.records import FenceBrokerRecord, ReplicasOfflineRecord
-from runtime.stats import Labels
+from holdfast.broker.core.telemetry import families
+from holdfast.metadata.records import FenceBrokerRecord, ReplicasOfflineRecord
+from holdfast.runtime.stats import Labels
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, partition
 
 

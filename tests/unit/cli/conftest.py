@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
+from holdfast.cli.__main__ import main
 from tests.unit.cli.fake_admin import FakeAdmin
 
 
@@ -13,7 +13,7 @@ from tests.unit.cli.fake_admin import FakeAdmin
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     """The cluster that every command of the test asks."""
     fake = FakeAdmin()
-    monkeypatch.setattr("cli.asking.Admin", lambda runtime, servers: fake)
+    monkeypatch.setattr("holdfast.cli.admin_session.Admin", lambda runtime, servers: fake)
     return fake
 
 

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from client.admin import CreatedTopic
-from client.admin_configs import ConfigEntry, FeatureRow, Features, FeatureUpdate, Resource
-from client.admin_partitions import NewPartitions, Reassignment
-from client.errors import ClientError, RowError
-from client.list_offsets import FoundOffset
-from client.metadata_cache import TopicPartition
-from client.replica_log import ReplicaLog
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectionKind
-from protocol.messages.metadata import DescribeClusterResponse
-from protocol.messages.quorum import DescribeQuorumResponse
-from protocol.messages.topics import DescribedTopic
+from holdfast.client.admin import CreatedTopic
+from holdfast.client.admin_configs import ConfigEntry, FeatureRow, Features, FeatureUpdate, Resource
+from holdfast.client.admin_partitions import NewPartitions, Reassignment
+from holdfast.client.core.errors import ClientError, RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.client.list_offsets import FoundOffset
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.metadata import DescribeClusterResponse
+from holdfast.protocol.messages.quorum import DescribeQuorumResponse
+from holdfast.protocol.messages.topics import DescribedTopic
 from tests.unit.cli import rows
 
 _ELR = "eligible.leader.replicas.version"

@@ -1,13 +1,13 @@
 """The commands of the text files about `holdfast unclean-recovery`: one table, an example above each command.
 
 The file plays the cluster, its brokers, the controller and the clock; every command that the mind hears of
-prints what it wants done. Grammar: `cli.datadriven`.
+prints what it wants done. Grammar: `scenario.grammar`.
 """
 
 from dataclasses import replace
 
-from cli.datadriven import Command, CommandTable, ParseError, run_command
-from cli.unclean_recovery_events import (
+from holdfast.cli.recovery.core import Goal, Limits, RecoveryMind
+from holdfast.cli.recovery.events import (
     AskForLogs,
     CommittedTold,
     Describe,
@@ -24,14 +24,14 @@ from cli.unclean_recovery_events import (
     Say,
     TimePassed,
 )
-from cli.unclean_recovery_mind import Goal, Limits, RecoveryMind
-from cli.unclean_recovery_text import elected_lines, election_file, errors, name, table, warnings
-from client.errors import RowError
-from client.metadata_cache import TopicPartition
-from client.replica_log import ReplicaLog
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import DescribeClusterBroker
-from protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.cli.recovery.view import elected_lines, election_file, errors, name, table, warnings
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.metadata import DescribeClusterBroker
+from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.scenario.grammar import Command, CommandTable, ParseError, run_command
 from tests.unit.cli import rows
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterResponse
-from protocol.messages.topics import DescribedPartition, DescribedTopic, TopicConfig
+from holdfast.protocol.messages.metadata import DescribeClusterBroker, DescribeClusterResponse
+from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic, TopicConfig
 
 
 def partition(**changes: object) -> DescribedPartition:

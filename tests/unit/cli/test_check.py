@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from client.errors import TimedOut
-from protocol.messages.quorum import DescribeQuorumResponse
+from holdfast.client.core.errors import TimedOut
+from holdfast.protocol.messages.quorum import DescribeQuorumResponse
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, partition, topic
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.__main__ import main
-from cli.local_cluster import LocalCluster
+from holdfast.cli.__main__ import main
+from holdfast.localcluster.processes import LocalCluster
 
 
 @pytest.fixture

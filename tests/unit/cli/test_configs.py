@@ -8,10 +8,10 @@ import click
 import pytest
 from click.testing import Result
 
-from cli.configs import added_configs, entry_line
-from client.admin_configs import ConfigEntry, Resource
-from client.errors import RowError
-from protocol.errors import ErrorCode
+from holdfast.cli.configs import added_configs, entry_line
+from holdfast.client.admin_configs import ConfigEntry, Resource
+from holdfast.client.core.errors import RowError
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import topic
 

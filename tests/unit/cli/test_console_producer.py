@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from cli.console_producer import LINE_BYTES_MAX, lines
-from client.errors import ClientError
+from holdfast.cli.console_producer import LINE_BYTES_MAX, lines
+from holdfast.client.core.errors import ClientError
 
 
 @contextmanager

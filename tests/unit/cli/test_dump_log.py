@@ -7,14 +7,14 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from click.testing import CliRunner, Result
 
-from cli.dump_log import command
-from metadata.records import TopicRecord, encode_record
-from protocol.record_batch import Record, encode_batch
-from runtime.real import real_runtime
-from storage import clean_shutdown
-from storage.config import LogConfig
-from storage.log import Log
-from storage.meta_properties import encode_id
+from holdfast.cli.inspect.dump_log import command
+from holdfast.metadata.records import TopicRecord, encode_record
+from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.runtime.real.machine import real_runtime
+from holdfast.storage import clean_shutdown
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
+from holdfast.storage.meta_properties import encode_id
 from tests.unit.client.test_decoding import poisoned
 from tests.unit.storage.batches import batch
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.__main__ import main
-from cli.options import run_client
-from runtime.api import DiskError, Runtime
+from holdfast.cli.__main__ import main
+from holdfast.cli.options import run_client
+from holdfast.runtime.api import DiskError, Runtime
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def silent_server() -> Iterator[socket.socket]:
 def start(server: socket.socket, *arguments: str) -> "subprocess.Popen[bytes]":
     address = f"127.0.0.1:{server.getsockname()[1]}"
     return subprocess.Popen(
-        [sys.executable, "-m", "cli", arguments[0], "--bootstrap-server", address, *arguments[1:]],
+        [sys.executable, "-m", "holdfast.cli", arguments[0], "--bootstrap-server", address, *arguments[1:]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -96,7 +96,7 @@ def test_a_signal_unwinds_a_command_without_event_loop(number: signal.Signals) -
     code = (
         "import os, signal, sys\n"
         "import click\n"
-        "from cli.__main__ import COMMANDS, LazyGroup\n"
+        "from holdfast.cli.__main__ import COMMANDS, LazyGroup\n"
         "class Group(LazyGroup):\n"
         "    def get_command(self, ctx, name):\n"
         "        return click.Command('work', callback=work)\n"
@@ -118,7 +118,7 @@ def test_closed_standard_files_are_not_taken_for_sockets() -> None:
             *(
                 "sh",
                 "-c",
-                '"$0" -m cli topics --bootstrap-server 127.0.0.1:1 --timeout-ms 1000 --list <&- >&-',
+                '"$0" -m holdfast.cli topics --bootstrap-server 127.0.0.1:1 --timeout-ms 1000 --list <&- >&-',
             ),
             sys.executable,
         ],

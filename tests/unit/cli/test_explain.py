@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
-from cli.datadriven import Command
-from cli.explain_story import LoggedRecord, Step, Story, story_of
-from cli.explain_text import headline, sentences
-from cli.scenario_commands import Scenario
-from metadata.records import PartitionChangeRecord, decode_record
-from protocol.record_batch import Record, encode_batch
-from storage.files import METADATA_FOLDER
+from holdfast.cli.__main__ import main
+from holdfast.cli.inspect.partition_story import LoggedRecord, Step, Story, story_of
+from holdfast.cli.inspect.sentences import headline, sentences
+from holdfast.metadata.records import PartitionChangeRecord, decode_record
+from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import Command
+from holdfast.storage.core.files import METADATA_FOLDER
 
 T = "partition t-0 replicas=(1,2,3) min_isr=2"
 LEADERLESS = "partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=()"

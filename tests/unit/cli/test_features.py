@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
-from client.admin_configs import FeatureUpdate
-from client.errors import ClientError
-from protocol.errors import ErrorCode
+from holdfast.cli.__main__ import main
+from holdfast.client.admin_configs import FeatureUpdate
+from holdfast.client.core.errors import ClientError
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.cli.fake_admin import FakeAdmin
 
 Run = Callable[..., Result]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from cli.election_trial import try_election
-from client.admin_configs import ConfigEntry, Resource
-from client.errors import RowError
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectionKind
-from protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.cli.election_dry_run import try_election
+from holdfast.client.admin_configs import ConfigEntry, Resource
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import led, partition, topic
 
@@ -151,7 +151,7 @@ def test_a_comparison_of_logs_has_succeeded_when_there_is_a_leader(
     """The controller's answer says only that it has begun."""
     late = LateLeader()
     late.add(topic(partition()))
-    monkeypatch.setattr("cli.asking.Admin", lambda runtime, servers: late)
+    monkeypatch.setattr("holdfast.cli.admin_session.Admin", lambda runtime, servers: late)
     result = holdfast("leader-election", "--election-type", "longest_log_aggressive", *ONE)
     assert (result.exit_code, late.topics["t"].partitions[0].leader_id) == (0, 2)
     assert result.stdout.startswith("Successfully completed leader election (LONGEST_LOG_AGGRESSIVE)")

@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from cli.__main__ import COMMANDS, main
+from holdfast.cli.__main__ import COMMANDS, main
 
 HEAVY = {"aiohttp", "aiokafka", "asyncio", "msgpack", "prometheus_client", "pyspark", "uvloop"}
 
@@ -18,7 +18,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys, json\n"
         "from click.testing import CliRunner\n"
         "before = set(sys.modules)\n"
-        "from cli.__main__ import main\n"
+        "from holdfast.cli.__main__ import main\n"
         "result = CliRunner().invoke(main, ['--help'])\n"
         "print(json.dumps([result.exit_code, sorted(set(sys.modules) - before)]))\n"
     )
@@ -39,7 +39,7 @@ def test_every_command_exists_and_explains_itself(name: str) -> None:
 
 @pytest.mark.parametrize("words", ["--help", "--version", "topics --help", "drill --list"])
 def test_a_closed_output_is_none_that_fails(words: str) -> None:
-    command = ["sh", "-c", f'"$0" -m cli {words} >&-', sys.executable]
+    command = ["sh", "-c", f'"$0" -m holdfast.cli {words} >&-', sys.executable]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -48,7 +48,11 @@ def test_a_closed_output_is_none_that_fails(words: str) -> None:
 def test_a_full_disk_behind_the_output_is_told_in_a_sentence(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "cli", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-m", "holdfast.cli", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 1
     assert done.stderr == "Error: the output could not be written: No space left on device\n"

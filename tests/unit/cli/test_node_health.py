@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 from click.testing import CliRunner
 
-from cli.__main__ import main
+from holdfast.cli.__main__ import main
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.partition_files import (
+from holdfast.cli.partition_files import (
     read_elections,
     read_reassignment,
     read_recovery,
     read_topics,
     reassignment_text,
 )
-from client.metadata_cache import TopicPartition
+from holdfast.client.core.metadata_cache import TopicPartition
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 from click.testing import Result
 
-from cli.asking import Asking
-from cli.options import Answer
-from cli.reassign_partitions import wait_for_moves
-from cli.reassignment_plan import CannotPropose, Progress, propose, verify
-from client.admin import Admin
-from client.admin_partitions import Reassignment
-from client.errors import RowError
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
-from runtime.api import Clock
-from runtime.tasks import HeldTasks
+from holdfast.cli.admin_session import Asking
+from holdfast.cli.options import Answer
+from holdfast.cli.reassign_partitions import wait_for_moves
+from holdfast.cli.reassignment_plan import CannotPropose, Progress, propose, verify
+from holdfast.client.admin import Admin
+from holdfast.client.admin_partitions import Reassignment
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.api import Clock
+from holdfast.runtime.tasks import HeldTasks
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, topic
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.scenario import command, speaker
-from cli.scenario_commands import Scenario
-from cli.scenario_partition import PartitionScenario
-from cli.scenario_raft import RaftScenario
+from holdfast.cli.scenario import command, speaker
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.partition_commands import PartitionScenario
+from holdfast.scenario.raft_commands import RaftScenario
 
 ROOT = Path(__file__).parents[3]
 

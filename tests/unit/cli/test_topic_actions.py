@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from client.admin import CreatedTopic
-from client.admin_partitions import NewPartitions
-from client.errors import RowError
-from protocol.errors import ErrorCode
+from holdfast.client.admin import CreatedTopic
+from holdfast.client.admin_partitions import NewPartitions
+from holdfast.client.core.errors import RowError
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import led, partition, topic
 

@@ -6,13 +6,13 @@ import pytest
 from click import UsageError
 from click.testing import CliRunner
 
-from cli.__main__ import main
-from cli.options import Answer, pairs
-from cli.topic_view import chosen_of, describe_lines
-from client.admin_partitions import Reassignment
-from client.errors import ClientError
-from client.metadata_cache import TopicPartition
-from protocol.errors import ErrorCode
+from holdfast.cli.__main__ import main
+from holdfast.cli.options import Answer, pairs
+from holdfast.cli.topic_view import chosen_of, describe_lines
+from holdfast.client.admin_partitions import Reassignment
+from holdfast.client.core.errors import ClientError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.cli.rows import led, partition, topic
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
-from client.errors import ClientError, RowError
-from client.metadata_cache import TopicPartition
-from client.replica_log import ReplicaLog
-from protocol.errors import ErrorCode
-from protocol.messages.elect_leaders import ElectionKind
+from holdfast.cli.__main__ import main
+from holdfast.client.core.errors import ClientError, RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.elect_leaders import ElectionKind
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, partition, topic
 
@@ -194,7 +194,7 @@ def test_a_file_that_was_made_meanwhile_is_kept(
 ) -> None:
     late = MadeMeanwhile(topics=offline.topics, logs=offline.logs)
     late.path = tmp_path / "elections.json"
-    monkeypatch.setattr("cli.asking.Admin", lambda runtime, servers: late)
+    monkeypatch.setattr("holdfast.cli.admin_session.Admin", lambda runtime, servers: late)
     result = holdfast(*ALL, "--manual-recovery-output-file", str(late.path))
     assert (result.exit_code, late.path.read_text()) == (1, "precious")
     assert "was not written: File exists" in result.stderr
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_finished_is_taken_away(
             raise OSError(errno.ENOSPC, "No space left on device")
         real_fsync(number)
 
-    monkeypatch.setattr("cli.unclean_recovery.os.fsync", fsync)
+    monkeypatch.setattr("holdfast.cli.recovery.command.os.fsync", fsync)
     result = holdfast(*ALL, "--manual-recovery-output-file", str(path))
     assert (result.exit_code, path.exists()) == (1, False)
     assert "was not written: No space left on device" in result.stderr
@@ -287,7 +287,7 @@ def test_a_signal_tells_that_nothing_was_done(tmp_path: Path) -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         words = [*ALL, "--bootstrap-server", address, "--manual-recovery-output-file", str(path)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli", *words, "--output", "json"], stdout=subprocess.PIPE
+            [sys.executable, "-m", "holdfast.cli", *words, "--output", "json"], stdout=subprocess.PIPE
         )
         with server.accept()[0]:
             process.send_signal(signal.SIGTERM)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.unclean_recovery_choice import (
+from holdfast.cli.recovery.choice import (
     Candidate,
     Loss,
     Worth,
@@ -12,11 +12,11 @@ from cli.unclean_recovery_choice import (
     longest,
     unseen,
 )
-from client.errors import RowError
-from client.replica_log import ReplicaLog
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import DescribeClusterBroker
-from protocol.messages.topics import DescribedPartition
+from holdfast.client.core.errors import RowError
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.metadata import DescribeClusterBroker
+from holdfast.protocol.messages.topics import DescribedPartition
 from tests.unit.cli import rows
 
 SILENT = RowError(ErrorCode.NETWORK_EXCEPTION, "nobody listens there")

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.validate import command, parse_log_dirs
+from holdfast.cli.validate import command, parse_log_dirs
 
 
 def test_log_dirs_name_their_broker() -> None:

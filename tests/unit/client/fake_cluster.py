@@ -8,21 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import metadata as m
-from protocol.messages.features import DescribedFeature
-from protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchPartitionResponse, FetchResponse
-from protocol.messages.list_offsets import (
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import metadata as m
+from holdfast.protocol.messages.features import DescribedFeature
+from holdfast.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchResponse,
+)
+from holdfast.protocol.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
 )
-from protocol.messages.produce import ProducePartition, ProducePartitionResponse, ProduceResponse
-from protocol.messages.producer_ids import InitProducerIdResponse
-from protocol.messages.quorum import DescribeQuorumResponse
-from protocol.messages.topics import (
+from holdfast.protocol.messages.produce import ProducePartition, ProducePartitionResponse, ProduceResponse
+from holdfast.protocol.messages.producer_ids import InitProducerIdResponse
+from holdfast.protocol.messages.quorum import DescribeQuorumResponse
+from holdfast.protocol.messages.topics import (
     CreatableTopicResult,
     CreateTopicsResponse,
     DeletableTopicResult,
@@ -32,10 +37,10 @@ from protocol.messages.topics import (
     DescribeTopicPartitionsResponse,
     TopicPartitionCursor,
 )
-from protocol.record_batch import BatchHeader, check_batch, iter_batches, stamp
-from rpc.server import Exchange, Server
-from runtime.api import Runtime
-from runtime.memory import MemoryWorld
+from holdfast.protocol.record_batch import BatchHeader, check_batch, iter_batches, stamp
+from holdfast.rpc.server import Exchange, Server
+from holdfast.runtime.api import Runtime
+from holdfast.runtime.memory.machine import MemoryWorld
 
 SEQUENCES = 1 << 31
 
@@ -487,7 +492,7 @@ class FakeCluster:
 
     def values(self, topic: str, index: int) -> list[bytes]:
         """Values of all records in the log, decoded by the plain codec of `protocol`."""
-        from protocol.record_batch import decode_records
+        from holdfast.protocol.record_batch import decode_records
 
         found: list[bytes] = []
         for _, data in self.topics[topic][index].log:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from client.admin import Admin
-from client.errors import ClientError, TimedOut
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
-from protocol.messages.unregister_broker import UnregisterBrokerResponse
-from runtime.api import Connection, NetworkError
-from runtime.memory import memory_runtime, settle
+from holdfast.client.admin import Admin
+from holdfast.client.core.errors import ClientError, TimedOut
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.topics import CreateTopicsRequest, ReplicaAssignment, TopicConfig
+from holdfast.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from holdfast.runtime.api import Connection, NetworkError
+from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_consumer import Play
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from client.admin import Admin
-from client.admin_configs import ConfigEntry, FeatureRow, FeatureUpdate, Resource
-from client.errors import ClientError, RowError
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import configs as c
-from protocol.messages.features import (
+from holdfast.client.admin import Admin
+from holdfast.client.admin_configs import ConfigEntry, FeatureRow, FeatureUpdate, Resource
+from holdfast.client.core.errors import ClientError, RowError
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import configs as c
+from holdfast.protocol.messages.features import (
     DescribedFeature,
     UpdatableFeatureResult,
     UpdateFeaturesResponse,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from client.admin import Admin
-from client.errors import ClientError, RowError
-from client.metadata_cache import TopicPartition
-from client.replica_log import ReplicaLog
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.replica_log_info import (
+from holdfast.client.admin import Admin
+from holdfast.client.core.errors import ClientError, RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.client.core.replica_log import ReplicaLog
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_MAX,
     GetReplicaLogInfoResponse,
     LogInfoTopicResult,

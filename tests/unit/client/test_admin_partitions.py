@@ -4,24 +4,24 @@ from typing import Any
 
 import pytest
 
-from client.admin import Admin
-from client.admin_partitions import NewPartitions, Reassignment
-from client.errors import ClientError, RowError
-from client.metadata_cache import TopicPartition
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from holdfast.client.admin import Admin
+from holdfast.client.admin_partitions import NewPartitions, Reassignment
+from holdfast.client.core.errors import ClientError, RowError
+from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from protocol.messages.elect_leaders import (
+from holdfast.protocol.messages.elect_leaders import (
     ElectionKind,
     ElectionPartitionResult,
     ElectLeadersResponse,
     ReplicaElectionResult,
 )
-from protocol.messages.reassignments import (
+from holdfast.protocol.messages.reassignments import (
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,

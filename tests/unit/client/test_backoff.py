@@ -1,6 +1,6 @@
 """Pauses: none at first, then doubling to a limit (D9)."""
 
-from client.backoff import Backoff
+from holdfast.client.core.backoff import Backoff
 
 
 def test_the_first_repetition_is_immediate_and_later_ones_wait_longer_up_to_the_limit() -> None:

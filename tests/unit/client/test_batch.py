@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from client.batch import Batch, Compression, Identity, check_record
-from client.outcomes import Outcome
-from protocol.record_batch import check_batch, decode_records
+from holdfast.client.core.batch import Batch, Compression, Identity, check_record
+from holdfast.client.core.outcomes import Outcome
+from holdfast.protocol.record_batch import check_batch, decode_records
 
 
 def batch_of(*values: bytes, limit: int = 1_000, compression: Compression = Compression.NONE) -> Batch:

@@ -1,7 +1,7 @@
 """One connection as a core sees it (D9)."""
 
-from client.backoff import Backoff
-from client.broker_link import BrokerLink
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.broker_link import BrokerLink
 
 BACKOFF = Backoff(first_ms=20, max_ms=100)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from client.consumer import Consumer, ConsumerConfig
-from client.producer import Delivery, Producer, ProducerConfig
-from client.wanted_topics import METADATA_MAX_IDLE_MS, NAMES_A_REQUEST
-from protocol.api_keys import ApiKey
-from protocol.schema import ARRAY_MAX
-from runtime.memory import memory_runtime, settle
+from holdfast.client.consumer import Consumer, ConsumerConfig
+from holdfast.client.core.wanted_topics import METADATA_MAX_IDLE_MS, NAMES_A_REQUEST
+from holdfast.client.producer import Delivery, Producer, ProducerConfig
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.schema.fields import ARRAY_MAX
+from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 
 #: metadata are asked for once a minute when nothing happens

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from client.consumer import Consumer, ConsumerConfig, ConsumerRecord
-from client.errors import ClientError, CorruptRecords, NoSuchOffset, TimedOut
-from client.producer import Producer, ProducerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.record_batch import parse_header
-from runtime.memory import memory_runtime, settle
+from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
+from holdfast.client.core.errors import ClientError, CorruptRecords, NoSuchOffset, TimedOut
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import parse_header
+from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_decoding import HUGE_KEYS, poisoned
 
@@ -212,7 +212,7 @@ async def test_a_batch_that_does_not_unpack_is_a_damaged_one(play: Play, codec: 
 async def test_a_batch_is_not_passed_over_either_when_nobody_foresaw_how_the_codec_fails(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("client.consumer.UNDECODABLE", ())
+    monkeypatch.setattr("holdfast.client.consumer.UNDECODABLE", ())
     await play.write("a")
     await play.write("b")
     codec, payload = HUGE_KEYS[0]

@@ -7,8 +7,8 @@ import google_crc32c
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from client.decoding import UNDECODABLE
-from protocol.record_batch import Record, check_batch, encode_batch
+from holdfast.client.core.decoding import UNDECODABLE
+from holdfast.protocol.record_batch import Record, check_batch, encode_batch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 GZIPPED = gzip.compress(bytes(100), mtime=0)  # all workers of pytest name the tests by it

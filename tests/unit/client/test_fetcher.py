@@ -2,16 +2,21 @@
 
 import pytest
 
-from client.backoff import Backoff
-from client.effects import Connect, RefreshMetadata
-from client.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
-from client.fetcher import Fetcher
-from client.fetcher_effects import Effect, FetcherConfig, LookupOffsets, ResetPolicy, SendFetch
-from client.metadata_cache import MetadataCache, TopicPartition
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
-from protocol.messages.metadata import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
-from protocol.record_batch import Record, encode_batch
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.effects import Connect, RefreshMetadata
+from holdfast.client.core.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
+from holdfast.client.core.fetcher import Fetcher
+from holdfast.client.core.fetcher_effects import Effect, FetcherConfig, LookupOffsets, ResetPolicy, SendFetch
+from holdfast.client.core.metadata_cache import MetadataCache, TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from holdfast.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+from holdfast.protocol.record_batch import Record, encode_batch
 
 ID = b"\x01" * 16
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.history import ParsedValue, RowWriter, make_value, parse_row, parse_value, value_crc32c
-from client.outcomes import Outcome
+from holdfast.client.core.history import (
+    ParsedValue,
+    RowWriter,
+    make_value,
+    parse_row,
+    parse_value,
+    value_crc32c,
+)
+from holdfast.client.core.outcomes import Outcome
 
 
 def test_rows_hold_the_fields_that_checkers_join_on() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from client.history import parse_row, parse_value
-from client.ledger import Ledger
-from client.producer import Producer, ProducerConfig
-from protocol.api_keys import ApiKey
-from runtime.api import DiskError
-from runtime.memory import MemoryWorld, memory_runtime, settle
+from holdfast.client.core.history import parse_row, parse_value
+from holdfast.client.ledger import Ledger
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from client.backoff import Backoff
-from client.metadata_cache import (
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.metadata_cache import (
     NO_LEADER,
     Address,
     Leader,
@@ -12,8 +12,13 @@ from client.metadata_cache import (
     RefreshSchedule,
     parse_addresses,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
 
 ID = b"\x01" * 16
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from client.next_turn import NEXT_TURN
+from holdfast.client.core.next_turn import NEXT_TURN
 
 
 async def test_whoever_waits_for_the_next_turn_lets_all_that_is_ready_run_once() -> None:

@@ -2,8 +2,14 @@
 
 import pytest
 
-from client.outcomes import Outcome, Reaction, outcome_without_ack, reaction_to, refused_before_append
-from protocol.errors import ErrorCode
+from holdfast.client.core.outcomes import (
+    Outcome,
+    Reaction,
+    outcome_without_ack,
+    reaction_to,
+    refused_before_append,
+)
+from holdfast.protocol.errors import ErrorCode
 
 
 def test_without_acknowledgement_any_attempt_that_nobody_disproved_makes_it_unknown() -> None:

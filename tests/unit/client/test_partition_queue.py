@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.batch import Batch, Compression, Identity
-from client.partition_queue import PartitionQueue
-from protocol.record_batch import check_batch
+from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.partition_queue import PartitionQueue
+from holdfast.protocol.record_batch import check_batch
 
 FIRST = Identity(7, 0)
 SECOND = Identity(7, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from client.partitioner import murmur2, partition_of_key
+from holdfast.client.core.partitioner import murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

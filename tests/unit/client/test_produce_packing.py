@@ -1,8 +1,8 @@
 """Which batch goes into which request to a broker."""
 
-from client.batch import Batch, Compression, Identity
-from client.partition_queue import PartitionQueue
-from client.produce_packing import Packing
+from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.partition_queue import PartitionQueue
+from holdfast.client.core.produce_packing import Packing
 
 ID = Identity(7, 0)
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from client.batch import Batch
-from client.errors import BufferFull, ClientError, ProduceFailed, TimedOut
-from client.outcomes import Outcome
-from client.partitioner import murmur2
-from client.producer import Delivery, Producer, ProducerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from runtime.api import Connection
-from runtime.memory import memory_runtime, settle
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import BufferFull, ClientError, ProduceFailed, TimedOut
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.partitioner import murmur2
+from holdfast.client.producer import Delivery, Producer, ProducerConfig
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.api import Connection
+from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 
 

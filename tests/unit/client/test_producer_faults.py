@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from client.batch import Batch
-from client.errors import BufferFull
-from client.outcomes import Outcome
-from client.producer import Producer, ProducerConfig
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from runtime.memory import memory_runtime, settle
+from holdfast.client.core.batch import Batch
+from holdfast.client.core.errors import BufferFull
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.producer import Producer, ProducerConfig
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.runtime.memory.machine import memory_runtime, settle
 from tests.unit.client.fake_cluster import FakeCluster
 
 REFUSALS = (

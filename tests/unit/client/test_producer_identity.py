@@ -1,11 +1,11 @@
 """Asking for a producer id and epoch, one question at a time (R90-R93)."""
 
-from client.backoff import Backoff
-from client.batch import Identity
-from client.partition_queue import PartitionQueue
-from client.producer_identity import ProducerIdentity
-from client.sender_effects import AskIdentity
-from protocol.errors import ErrorCode
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.batch import Identity
+from holdfast.client.core.partition_queue import PartitionQueue
+from holdfast.client.core.producer_identity import ProducerIdentity
+from holdfast.client.core.sender_effects import AskIdentity
+from holdfast.protocol.errors import ErrorCode
 
 FRESH = AskIdentity(-1, -1)
 

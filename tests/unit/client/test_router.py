@@ -2,10 +2,10 @@
 
 import pytest
 
-from client.errors import ClientError
-from client.partitioner import partition_of_key
-from client.router import Router
-from client.wanted_topics import METADATA_MAX_IDLE_MS, WantedTopics
+from holdfast.client.core.errors import ClientError
+from holdfast.client.core.partitioner import partition_of_key
+from holdfast.client.core.router import Router
+from holdfast.client.core.wanted_topics import METADATA_MAX_IDLE_MS, WantedTopics
 from tests.unit.client.test_sender import Bench as SenderBench
 
 

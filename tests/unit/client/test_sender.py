@@ -1,16 +1,21 @@
 """The producer's decisions without sockets: batching, requests, connections, identity, time."""
 
-from client.backoff import Backoff
-from client.batch import Batch, Compression, Identity
-from client.effects import Connect, RefreshMetadata
-from client.metadata_cache import Leader, MetadataCache
-from client.outcomes import Outcome
-from client.partition_queue import PartitionQueue
-from client.sender import Sender
-from client.sender_effects import AskIdentity, Complete, Effect, SendBatches, SenderConfig
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
-from protocol.messages.produce import ProducePartitionResponse, ProduceResponse
+from holdfast.client.core.backoff import Backoff
+from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.effects import Connect, RefreshMetadata
+from holdfast.client.core.metadata_cache import Leader, MetadataCache
+from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.partition_queue import PartitionQueue
+from holdfast.client.core.sender import Sender
+from holdfast.client.core.sender_effects import AskIdentity, Complete, Effect, SendBatches, SenderConfig
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.metadata import (
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+from holdfast.protocol.messages.produce import ProducePartitionResponse, ProduceResponse
 
 ID = b"\x01" * 16
 

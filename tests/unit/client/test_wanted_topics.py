@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from client.errors import ClientError
-from client.wanted_topics import NAMES_A_REQUEST, WantedTopics
-from protocol.errors import ErrorCode
+from holdfast.client.core.errors import ClientError
+from holdfast.client.core.wanted_topics import NAMES_A_REQUEST, WantedTopics
+from holdfast.protocol.errors import ErrorCode
 
 NOBODY: tuple[str, ...] = ()
 

@@ -7,9 +7,9 @@ members that may be in sync, most answers come while logs are compared. Some are
 from collections.abc import Callable, Iterator
 from random import Random
 
-from cli.scenario_commands import Scenario
-from controller.events import AskForLogs
-from metadata.partition import PartitionRegistration, ids_text
+from holdfast.controller.core.events import AskForLogs
+from holdfast.metadata.partition import PartitionRegistration, ids_text
+from holdfast.scenario.controller_commands import Scenario
 
 BROKERS = range(1, 7)
 #: topic-index, replicas; min ISR is the topic's

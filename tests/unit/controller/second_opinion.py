@@ -4,7 +4,7 @@ Its rules are in `second_cluster`; here is what each command means to them, and 
 R103, R104 and R108. Nothing of `controller` is imported.
 """
 
-from cli.datadriven import Command
+from holdfast.scenario.grammar import Command
 from tests.unit.controller.second_cluster import (
     LEGACY_PASS_MS,
     STRATEGIES,

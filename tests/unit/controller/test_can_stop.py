@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.can_stop import Severity, Verdict, can_stop
-from protocol.messages.topics import DescribedPartition
+from holdfast.controller.core.brokers.can_stop import Severity, Verdict, can_stop
+from holdfast.protocol.messages.topics import DescribedPartition
 from tests.unit.cli.rows import led, partition, topic
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from controller import cluster_control
-from controller.cluster_control import PROBE_DELAYS_MS, REGISTRATION_BYTES_MAX
-from controller.events import ConnectionClosed, Probed
-from controller.operations import DONE, UnregisterBroker
-from metadata.records import ELR_FEATURE
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
+from holdfast.controller.core.brokers import cluster_control
+from holdfast.controller.core.brokers.cluster_control import PROBE_DELAYS_MS, REGISTRATION_BYTES_MAX
+from holdfast.controller.core.events import ConnectionClosed, Probed
+from holdfast.controller.core.operators.operations import DONE, UnregisterBroker
+from holdfast.metadata.records import ELR_FEATURE
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

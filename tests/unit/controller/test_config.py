@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.config import ControllerConfig
-from metadata.configs import ConfigError
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.metadata.configs import ConfigError
 
 KEYS = {
     "node.id": "2",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from controller.operations import AlterConfig, Outcome, UpdateFeature
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, TopicImage
-from metadata.records import ELR_FEATURE, NoOpRecord, decode_record
-from protocol.errors import ErrorCode
+from holdfast.controller.core.operators.operations import AlterConfig, Outcome, UpdateFeature
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, TopicImage
+from holdfast.metadata.records import ELR_FEATURE, NoOpRecord, decode_record
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

@@ -6,9 +6,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from cli.datadriven import Command
-from cli.scenario_commands import Scenario
-from controller.decisions import (
+from holdfast.controller.core.decisions import (
     DECISIONS_MAX,
     Cause,
     CauseKind,
@@ -17,10 +15,12 @@ from controller.decisions import (
     DecisionRing,
     LogEnd,
 )
-from controller.election import ElectionReason, Rejection
-from controller.elr import SetsRule
-from metadata.partition import PartitionRegistration
-from metadata.records import PartitionChangeRecord, decode_record, encode_record
+from holdfast.controller.core.partitions.election import ElectionReason, Rejection
+from holdfast.controller.core.partitions.elr import SetsRule
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import PartitionChangeRecord, decode_record, encode_record
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import Command
 
 FULL = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 0, 0, 2)
 FENCED, SHUTTING_DOWN = Rejection.FENCED, Rejection.IN_CONTROLLED_SHUTDOWN

@@ -2,16 +2,16 @@
 
 import pytest
 
-from controller import answers
-from controller.draft import NOTES_MAX, Draft
-from controller.events import Severity
-from controller.partition_change import InvariantBroken
-from controller.producer_ids import BLOCK_LENGTH, allocate
-from metadata.image import MetadataImage
-from metadata.partition import PartitionRegistration
-from metadata.records import TopicRecord, UnfenceBrokerRecord
-from protocol.errors import ErrorCode
-from protocol.messages.producer_ids import AllocateProducerIdsRequest
+from holdfast.controller.core import answers
+from holdfast.controller.core.draft import NOTES_MAX, Draft
+from holdfast.controller.core.events import Severity
+from holdfast.controller.core.partitions.partition_change import InvariantBroken
+from holdfast.controller.core.producer_ids import BLOCK_LENGTH, allocate
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import TopicRecord, UnfenceBrokerRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest
 from tests.unit.metadata.test_delta import register
 
 

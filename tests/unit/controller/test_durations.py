@@ -2,9 +2,9 @@
 
 import pytest
 
-from controller.durations import ASKING, TOTAL, WAITING
-from controller.metrics import families
-from runtime.stats import Histogram, HistogramValue
+from holdfast.controller.core.durations import ASKING, TOTAL, WAITING
+from holdfast.controller.core.metrics import families
+from holdfast.runtime.stats import Histogram, HistogramValue
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
 from tests.unit.controller.test_unclean_recovery import answer, power_cut

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.election import (
+from holdfast.controller.core.partitions.election import (
     Candidates,
     Elected,
     Election,

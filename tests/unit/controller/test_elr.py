@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.elr import EligibleSets, next_eligible
+from holdfast.controller.core.partitions.elr import EligibleSets, next_eligible
 
 REPLICAS = (1, 2, 3, 4)
 

@@ -12,13 +12,17 @@ from functools import partial
 
 import pytest
 
-from controller.config import ControllerConfig
-from controller.events import AskBroker, EntriesCommitted, Event, LogInfoAnswered
-from controller.operations import AlterConfig, ElectionType, ElectLeader
-from controller.quorum_controller import QuorumController
-from metadata.image import CLUSTER_RESOURCE
-from protocol.errors import ErrorCode
-from protocol.messages.replica_log_info import GetReplicaLogInfoResponse, LogInfoTopicResult, ReplicaLogInfo
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.events import AskBroker, EntriesCommitted, Event, LogInfoAnswered
+from holdfast.controller.core.operators.operations import AlterConfig, ElectionType, ElectLeader
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.image import CLUSTER_RESOURCE
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
+    GetReplicaLogInfoResponse,
+    LogInfoTopicResult,
+    ReplicaLogInfo,
+)
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from controller import leader_balance
-from controller.election import ElectionReason
-from metadata.partition import PartitionRegistration
-from metadata.records import MetadataRecord, TopicRecord
+from holdfast.controller.core.partitions import leader_balance
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import MetadataRecord, TopicRecord
 from tests.unit.controller.harness import Quorum, make_config
 
 MINUTE_MS = 60_000

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
-from controller.events import AskBroker, LogInfoAnswered, LogInfoArrived, LogInfoFailed
-from controller.log_questions import BACKOFF_DOUBLINGS_MAX, LogQuestions
-from controller.unclean_recovery import Verdict
-from metadata.broker import BrokerRegistration
-from metadata.image import MetadataImage, PartitionKey
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import ListenerEndpoint
-from protocol.messages.replica_log_info import (
+from holdfast.controller.core.events import AskBroker, LogInfoAnswered, LogInfoArrived, LogInfoFailed
+from holdfast.controller.core.partitions.log_questions import BACKOFF_DOUBLINGS_MAX, LogQuestions
+from holdfast.controller.core.partitions.unclean_recovery import Verdict
+from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_MAX,
     GetReplicaLogInfoResponse,
     LogInfoTopicResult,

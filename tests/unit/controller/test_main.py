@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from controller.__main__ import raft_config, run
-from runtime.memory import memory_runtime, settle
-from runtime.real import StopSignals
-from runtime.tasks import HeldTasks
-from storage.files import METADATA_FOLDER
-from storage.log_dir import LogDir
+from holdfast.controller.__main__ import raft_config, run
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.runtime.real.machine import StopSignals
+from holdfast.runtime.tasks import HeldTasks
+from holdfast.storage.core.files import METADATA_FOLDER
+from holdfast.storage.log_dir import LogDir
 from tests.unit.controller.harness import CLUSTER_ID, NODE_ID, make_config
 
 

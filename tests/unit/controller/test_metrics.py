@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.metrics import (
+from holdfast.controller.core.metrics import (
     ROLE_CATCHING_UP,
     ROLE_ELR,
     ROLE_FENCED,
@@ -13,9 +13,9 @@ from controller.metrics import (
     families,
     replica_role,
 )
-from controller.quorum_controller import QuorumController
-from metadata.partition import PartitionRegistration
-from runtime.stats import HistogramValue
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.runtime.stats import HistogramValue
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
 

@@ -1,10 +1,10 @@
 """A log dir of a broker fails: its replicas there leave, the broker stays (R27, B24)."""
 
-from controller.election import Rejection
-from controller.operations import UpdateFeature
-from metadata.records import ELR_FEATURE
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import OfflineTopic
+from holdfast.controller.core.operators.operations import UpdateFeature
+from holdfast.controller.core.partitions.election import Rejection
+from holdfast.metadata.records import ELR_FEATURE
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import OfflineTopic
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.election import ElectionMode, ElectionReason
-from controller.partition_change import (
+from holdfast.controller.core.partitions.election import ElectionMode, ElectionReason
+from holdfast.controller.core.partitions.partition_change import (
     Assignment,
     InvariantBroken,
     PartitionChange,
@@ -15,8 +15,8 @@ from controller.partition_change import (
     Wish,
     change_partition,
 )
-from metadata.partition import PartitionRegistration
-from metadata.records import RECOVERED, RECOVERING
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import RECOVERED, RECOVERING
 
 TOPIC_ID = bytes(15) + b"\x07"
 FULL = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 9, 2)

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.placement import place_more, place_replicas
+from holdfast.controller.core.partitions.placement import place_more, place_replicas
 
 Broker = tuple[int, str | None]
 

@@ -2,9 +2,13 @@
 
 import pytest
 
-from controller.proposal_order import ProposalOrder
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest, IsrMember
+from holdfast.controller.core.partitions.proposal_order import ProposalOrder
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    IsrMember,
+)
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

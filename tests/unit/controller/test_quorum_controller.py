@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.decisions import Cause, CauseKind
-from controller.election import ElectionReason
-from controller.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
-from controller.operations import AlterConfig, Outcome
-from controller.quorum_controller import QuorumController
-from controller.replication_control import RECOVERY_MANAGER_KEY, UNCLEAN_PASS_MAX
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
-from metadata.partition import PartitionRegistration
-from metadata.records import (
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
+from holdfast.controller.core.operators.operations import AlterConfig, Outcome
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.controller.core.partitions.replication_control import RECOVERY_MANAGER_KEY, UNCLEAN_PASS_MAX
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import (
     ELR_FEATURE,
     ConfigRecord,
     NoOpRecord,
@@ -25,12 +25,16 @@ from metadata.records import (
     decode_record,
     encode_record,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionRequest
-from protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
-from protocol.messages.producer_ids import AllocateProducerIdsRequest
-from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicPartitionsRequest
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
+from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest
+from holdfast.protocol.messages.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+)
 from tests.unit.controller.harness import NODE_ID, CountingRandom, LogEntry, Quorum, make_config
 from tests.unit.controller.test_topics import create, topic
 
@@ -220,7 +224,7 @@ def test_a_huge_event_is_cut_into_batches_that_raft_takes(monkeypatch: pytest.Mo
     """K21: in an order in which every part is safe; the offsets go on without a gap."""
     quorum = started(1, 2)
     assert create(quorum, "t", 200, 2).error_code == ErrorCode.NONE
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     quorum.appends.clear()
     quorum.vanish(1)
     assert len(quorum.appends) > 5
@@ -245,7 +249,7 @@ def lose_all_but_the_first_batch(quorum: Quorum, message: Any) -> Any:
 def test_each_topic_of_a_huge_request_is_made_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """K21, R106: one without partitions could neither be written nor made."""
     quorum = started(1, 2, 3)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     overrides: dict[str, str | None] = {"flush.ms": "100", "retention.ms": "600000"}
     asked = tuple(topic(f"t{number:02d}", 3, 3, configs=overrides) for number in range(20))
     answer = lose_all_but_the_first_batch(quorum, CreateTopicsRequest(0, False, asked))
@@ -265,7 +269,7 @@ def test_min_isr_and_its_partitions_are_changed_together_or_not_at_all(
     quorum = Quorum(make_config(min_insync_replicas="1"))
     quorum.start_brokers(1, 2, 3)
     create(quorum, "t", 50, 3)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     wanted = AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2")
     lose_all_but_the_first_batch(quorum, wanted)
     assert quorum.request(wanted) == Outcome()
@@ -279,7 +283,7 @@ def test_what_must_be_written_at_once_and_is_too_large_for_it_is_refused(
     quorum = Quorum(make_config(min_insync_replicas="1"))
     quorum.start_brokers(1, 2, 3)
     create(quorum, "t", 50, 3)
-    monkeypatch.setattr("controller.quorum_controller.BATCH_MAX_BYTES", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.BATCH_MAX_BYTES", 1000)
     before = quorum.image
     refused = quorum.request(AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2"))
     assert refused.error_code is ErrorCode.POLICY_VIOLATION
@@ -306,7 +310,7 @@ def test_a_controlled_shutdown_that_was_cut_goes_on_with_the_next_controller(
     """K21, R22: nothing else would take from it what it still leads, and it would wait for ever."""
     quorum = started(1, 2, 3)
     create(quorum, "t", -1, -1, *[(1, 2, 3)] * 100)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     lose_all_but_the_first_batch(quorum, beat(quorum, 1, want_shutdown=True))
     assert quorum.image.brokers[1].in_controlled_shutdown
     assert leaders(quorum) == {2}
@@ -322,7 +326,7 @@ def test_a_shutdown_that_goes_on_waits_until_the_new_leaders_know_of_it(
     """R22, R26."""
     quorum = started(1, 2)
     create(quorum, "t", -1, -1, *[(1, 2)] * 100)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     before = len(quorum.entries)
     lose_all_but_the_first_batch(quorum, beat(quorum, 1, want_shutdown=True))
     taken_over = next(entry for entry in quorum.entries[before:] if entry.raft_epoch == quorum.raft_epoch)
@@ -337,7 +341,7 @@ def test_what_a_controller_took_over_and_was_cut_again_goes_on_with_the_one_afte
 ) -> None:
     quorum = started(1, 2)
     create(quorum, "t", -1, -1, *[(1, 2)] * 100)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     quorum.is_held = True
     quorum.start_request(beat(quorum, 1, want_shutdown=True))
     for _ in range(3):
@@ -358,7 +362,7 @@ def test_the_elections_of_an_unfencing_that_was_cut_are_made_by_the_next_control
     create(quorum, "t", -1, -1, *[(1, 2)] * 100)
     for broker_id in (2, 1):
         quorum.vanish(broker_id)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     lose_all_but_the_first_batch(quorum, beat(quorum, 1))
     assert leaders(quorum) == {1}
     assert list(quorum.core.decisions)[-1].decision.cause == Cause(CauseKind.TAKEOVER)
@@ -368,7 +372,7 @@ def test_a_fence_that_was_cut_is_finished_when_the_session_ends(monkeypatch: pyt
     """K21, R26: its own record is the last, so to the next controller it is a broker that lives."""
     quorum = started(1, 2)
     create(quorum, "t", -1, -1, *[(1, 2)] * 100)
-    monkeypatch.setattr("controller.quorum_controller.APPEND_BYTES_MAX", 1000)
+    monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     quorum.is_held = True
     end_offset = quorum.end_offset
     quorum.vanish(1)
@@ -468,7 +472,10 @@ def test_a_change_that_breaks_an_invariant_is_not_written_and_the_controller_res
     end_offset = quorum.end_offset
     isr_without_leader = tuple(r for r in partition.replicas if r != partition.leader)
     # a bug, planted: the checks of R41 let everything through
-    monkeypatch.setattr("controller.replication_control._proposal_error", lambda *arguments: ErrorCode.NONE)
+    monkeypatch.setattr(
+        "holdfast.controller.core.partitions.replication_control._proposal_error",
+        lambda *arguments: ErrorCode.NONE,
+    )
     answer = quorum.alter("t", (*isr_without_leader, 77))
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert quorum.end_offset == end_offset

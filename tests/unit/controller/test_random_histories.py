@@ -12,13 +12,13 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from cli.datadriven import Command, ParseError
-from cli.scenario_commands import Scenario
-from controller.election import ElectionReason
-from metadata.image import MetadataImage
-from metadata.partition import PartitionRegistration
-from metadata.records import RECOVERED, RECOVERING
-from protocol.errors import ErrorCode
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import RECOVERED, RECOVERING
+from holdfast.protocol.errors import ErrorCode
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import Command, ParseError
 from tests.unit.controller import histories
 from tests.unit.controller.test_second_opinion import Pair
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.operations import Outcome, Reassign
-from protocol.errors import ErrorCode
+from holdfast.controller.core.operators.operations import Outcome, Reassign
+from holdfast.protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

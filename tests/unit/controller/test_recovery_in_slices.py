@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from controller import unclean_recovery
-from controller.events import LogInfoArrived
-from controller.operations import AlterConfig
-from controller.unclean_recovery import Verdict
-from metadata.image import CLUSTER_RESOURCE
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
+from holdfast.controller.core.events import LogInfoArrived
+from holdfast.controller.core.operators.operations import AlterConfig
+from holdfast.controller.core.partitions import unclean_recovery
+from holdfast.controller.core.partitions.unclean_recovery import Verdict
+from holdfast.metadata.image import CLUSTER_RESOURCE
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
 from tests.unit.controller.harness import Quorum
 from tests.unit.controller.test_topics import create
 from tests.unit.controller.test_unclean_recovery import config, power_cut, reply

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from cli.datadriven import parse_file
-from cli.scenario_commands import Scenario
-from controller.events import AppendRecords, EntriesCommitted, LeaderChanged
-from controller.operations import (
+from holdfast.controller.core.events import AppendRecords, EntriesCommitted, LeaderChanged
+from holdfast.controller.core.operators.operations import (
     AlterConfig,
     ElectionType,
     ElectLeader,
@@ -22,13 +20,15 @@ from controller.operations import (
     UnregisterBroker,
     UpdateFeature,
 )
-from controller.quorum_controller import QuorumController
-from metadata.delta import MetadataDelta
-from metadata.image import CLUSTER_RESOURCE, MetadataImage, PartitionKey
-from metadata.partition import PartitionRegistration
-from metadata.records import ELR_FEATURE, PartitionChangeRecord, decode_record, encode_record
-from protocol.messages.broker_registration import BrokerHeartbeatRequest
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage, PartitionKey
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import ELR_FEATURE, PartitionChangeRecord, decode_record, encode_record
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
+from holdfast.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import parse_file
 from tests.unit.controller.harness import NODE_ID, LogEntry, Quorum, make_config
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "controller").glob("*.txt"))

@@ -2,12 +2,16 @@
 
 import pytest
 
-from controller.election import ElectionReason
-from controller.events import Severity
-from metadata.partition import PartitionRegistration
-from metadata.records import TopicRecord
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest, IsrMember
+from holdfast.controller.core.events import Severity
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import TopicRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    IsrMember,
+)
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 

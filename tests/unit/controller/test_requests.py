@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from controller import requests
-from controller.answers import WRITES, refusal
-from controller.operations import (
+from holdfast.controller.core.answers import WRITES, refusal
+from holdfast.controller.core.operators import requests
+from holdfast.controller.core.operators.operations import (
     OPERATIONS,
     AlterConfig,
     ElectionType,
@@ -15,27 +15,31 @@ from controller.operations import (
     Reassign,
     UpdateFeature,
 )
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, RESOURCE_TOPIC
-from metadata.records import ELR_FEATURE, NoOpRecord, decode_record
-from protocol.errors import ErrorCode
-from protocol.messages import APIS
-from protocol.messages.broker_registration import FeatureRange
-from protocol.messages.configs import (
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, RESOURCE_TOPIC
+from holdfast.metadata.records import ELR_FEATURE, NoOpRecord, decode_record
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.broker_registration import FeatureRange
+from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.elect_leaders import ElectionKind, ElectionTopicPartitions, ElectLeadersRequest
-from protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
-from protocol.messages.reassignments import (
+from holdfast.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from holdfast.protocol.messages.elect_leaders import (
+    ElectionKind,
+    ElectionTopicPartitions,
+    ElectLeadersRequest,
+)
+from holdfast.protocol.messages.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType
+from holdfast.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from holdfast.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create, topic
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.datadriven import run_file
-from cli.scenario_commands import Scenario
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import run_file
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "controller").glob("*.txt"))
 

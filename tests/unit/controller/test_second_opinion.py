@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from cli.datadriven import Command, ParseError, parse_file
-from cli.scenario_commands import Scenario
-from metadata.partition import ids_text
+from holdfast.metadata.partition import ids_text
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import Command, ParseError, parse_file
 from tests.unit.controller import histories
 from tests.unit.controller.second_opinion import SecondOpinion
 

@@ -5,33 +5,37 @@ from typing import Any
 
 import pytest
 
-from controller.__main__ import raft_config
-from controller.can_stop import Severity, can_stop
-from controller.config import ControllerConfig
-from controller.server import ControllerServer
-from metadata.broker import SUPPORTED_FEATURES
-from metadata.image import CLUSTER_RESOURCE
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import (
+from holdfast.controller.__main__ import raft_config
+from holdfast.controller.core.brokers.can_stop import Severity, can_stop
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.server import ControllerServer
+from holdfast.metadata.broker import SUPPORTED_FEATURES
+from holdfast.metadata.image import CLUSTER_RESOURCE
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     ListenerEndpoint,
 )
-from protocol.messages.configs import (
+from holdfast.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.metadata import DescribeClusterRequest
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DescribeTopicPartitionsRequest
-from rpc.channel import CallRefused, Channel
-from runtime.api import Connection, NetworkError
-from runtime.memory import ManualClock, memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from runtime.memory_network import MemoryNetwork
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.protocol.messages.metadata import DescribeClusterRequest
+from holdfast.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DescribeTopicPartitionsRequest,
+)
+from holdfast.rpc.channel import CallRefused, Channel
+from holdfast.runtime.api import Connection, NetworkError
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import ManualClock, memory_runtime, settle
+from holdfast.runtime.memory.network import MemoryNetwork
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 
 VOTERS = (101, 102, 103)
 FOLDER = "/metadata"
@@ -295,7 +299,9 @@ async def test_a_controller_that_still_reads_its_log_lets_no_broker_stop(
     active = await with_topics(cluster)
     standby = next(node for node in cluster.nodes.values() if node is not active)
     await standby.stop()
-    monkeypatch.setattr("raft.committed.CHUNK_BYTES", 1)  # a batch at a time stands for a log of many MiB
+    monkeypatch.setattr(
+        "holdfast.raft.committed.CHUNK_BYTES", 1
+    )  # a batch at a time stands for a log of many MiB
     found: list[Severity] = []
     refused: list[bool] = []
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from controller.operations import Reassign
-from controller.topics import PARTITIONS_MAX
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from holdfast.controller.core.operators.operations import Reassign
+from holdfast.controller.core.operators.topics import PARTITIONS_MAX
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from protocol.messages.topics import (
+from holdfast.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.config import ControllerConfig
-from controller.decisions import Cause, CauseKind, Decision, LogEnd
-from controller.election import ElectionReason
-from controller.events import (
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.decisions import Cause, CauseKind, Decision, LogEnd
+from holdfast.controller.core.events import (
     AskBroker,
     AskForLogs,
     LogInfoAnswered,
@@ -20,13 +19,14 @@ from controller.events import (
     Severity,
     WaitForReplicas,
 )
-from controller.operations import AlterConfig
-from controller.unclean_recovery import LogReply, Verdict, best_log, most_lost
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
-from metadata.partition import PartitionRegistration
-from metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord
-from protocol.errors import ErrorCode
-from protocol.messages.replica_log_info import (
+from holdfast.controller.core.operators.operations import AlterConfig
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.controller.core.partitions.unclean_recovery import LogReply, Verdict, best_log, most_lost
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
     GetReplicaLogInfoResponse,
     LogInfoTopicResult,
     ReplicaLogInfo,

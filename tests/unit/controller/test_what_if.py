@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.election import ElectionReason
-from controller.what_if import NextLeader, after_stops, next_leader, registration_of, situation_of
-from metadata.headroom import headroom
-from protocol.messages.topics import DescribedPartition
+from holdfast.controller.core.brokers.what_if import (
+    NextLeader,
+    after_stops,
+    next_leader,
+    registration_of,
+    situation_of,
+)
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.headroom import headroom
+from holdfast.protocol.messages.topics import DescribedPartition
 from tests.unit.cli.rows import led, partition
 
 ALL = frozenset((1, 2, 3))

@@ -2,12 +2,17 @@
 
 import pytest
 
-from cli.datadriven import Command
-from controller.events import LogInfoArrived
-from controller.operations import ElectionType, ElectLeader, UnregisterBroker, UpdateFeature
-from metadata.records import ELR_FEATURE
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import OfflineTopic
+from holdfast.controller.core.events import LogInfoArrived
+from holdfast.controller.core.operators.operations import (
+    ElectionType,
+    ElectLeader,
+    UnregisterBroker,
+    UpdateFeature,
+)
+from holdfast.metadata.records import ELR_FEATURE
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import OfflineTopic
+from holdfast.scenario.grammar import Command
 from tests.unit.controller.harness import Quorum, Scenario, make_config
 from tests.unit.controller.test_topics import create
 

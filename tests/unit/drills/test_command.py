@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import drills.command
-from cli.__main__ import main
-from cli.nodes import ClusterError
-from drills.catalogue import DRILLS
-from drills.outcome import Evidence, Run
-from drills.outcome import Result as Ended
-from drills.settings import Expectation, Loss, Settings
-from drills.spark_judge import SparkJudge
+from holdfast.cli.__main__ import main
+from holdfast.drills import command as drill_command
+from holdfast.drills.catalogue import DRILLS
+from holdfast.drills.outcome import Evidence, Run
+from holdfast.drills.outcome import Result as Ended
+from holdfast.drills.settings import Expectation, Loss, Settings
+from holdfast.drills.spark_judge import SparkJudge
+from holdfast.durability import snapshots
+from holdfast.localcluster.nodes import ClusterError
 
 
 def test_all_drills_are_listed() -> None:
@@ -62,8 +63,8 @@ def drilled(monkeypatch: pytest.MonkeyPatch, runs: Sequence[Run] | ClusterError,
             raise runs
         return runs
 
-    monkeypatch.setattr(drills.command, "_check_spark", lambda: None)
-    monkeypatch.setattr(drills.command, "_play_all", play_all)
+    monkeypatch.setattr(drill_command, "_check_spark", lambda: None)
+    monkeypatch.setattr(drill_command, "_play_all", play_all)
     return CliRunner().invoke(main, ["drill", "stale-reply", "--power-loss", "tracked", *words])
 
 
@@ -108,12 +109,11 @@ def test_a_spark_that_fails_while_it_compares_is_a_failure_of_the_drill(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: str
 ) -> None:
     py4j = pytest.importorskip("py4j.protocol", reason="needs the extra `spark`")
-    import durability.snapshots
 
     def judge_all(*_: object) -> None:
         raise getattr(py4j, error, ConnectionRefusedError)("Java is gone")
 
-    monkeypatch.setattr(durability.snapshots, "judge_all", judge_all)
+    monkeypatch.setattr(snapshots, "judge_all", judge_all)
     monkeypatch.setattr(SparkJudge, "_start", lambda self: None)
     with pytest.raises(ClusterError, match="while it compared: Java is gone"):
         SparkJudge(starts_now=False).verdicts(tmp_path, [tmp_path])

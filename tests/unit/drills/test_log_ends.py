@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from drills.log_ends import log_end
-from protocol.record_batch import Record, encode_batch
+from holdfast.drills.log_ends import log_end
+from holdfast.protocol.record_batch import Record, encode_batch
 
 
 def batch(base_offset: int, count: int) -> bytes:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from drills.outcome import Election, Evidence, Result, Run, judge, predicted_loss, worst
-from drills.settings import Expectation, Loss, Settings
-from durability.verdict import FORBIDDEN
+from holdfast.drills.outcome import Election, Evidence, Result, Run, judge, predicted_loss, worst
+from holdfast.drills.settings import Expectation, Loss, Settings
+from holdfast.durability.verdict import FORBIDDEN
 
 NONE = Expectation(Loss.NONE, "R1")
 CERTAIN = Expectation(Loss.CERTAIN, "R2")

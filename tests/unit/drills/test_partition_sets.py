@@ -1,6 +1,6 @@
 """The sets of a partition and what stories wait for."""
 
-from drills.partition_sets import NOBODY, Sets, Wanted
+from holdfast.drills.partition_sets import NOBODY, Sets, Wanted
 
 
 def test_sets_read_as_in_the_kip() -> None:

@@ -1,8 +1,8 @@
 """What is printed of runs."""
 
-from drills.outcome import Election, Evidence, LostRecord, Result, Run
-from drills.report import compare_lines, run_lines, run_row, seeds_lines, totals
-from drills.settings import Axis, Expectation, Loss, Settings
+from holdfast.drills.outcome import Election, Evidence, LostRecord, Result, Run
+from holdfast.drills.report import compare_lines, run_lines, run_row, seeds_lines, totals
+from holdfast.drills.settings import Axis, Expectation, Loss, Settings
 
 
 def lost(*offsets: int) -> tuple[LostRecord, ...]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from drills.catalogue import DRILLS
-from drills.drill import Drill
-from drills.settings import Axis, Expectation, Loss, Settings, expectation_of
+from holdfast.drills.catalogue import DRILLS
+from holdfast.drills.drill import Drill
+from holdfast.drills.settings import Axis, Expectation, Loss, Settings, expectation_of
 
 FULL = Settings()
 #: R12, D-3, B1, F7, A-6, D8, R62: the numbers that rules are cited by

@@ -4,10 +4,10 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra `spark`")
 
-from client.fetcher_effects import FetchedBatch
-from client.history import make_value, value_crc32c
-from durability.arrow import Columns, to_arrow
-from protocol.record_batch import CorruptBatch, Record, encode_batch, parse_header
+from holdfast.client.core.fetcher_effects import FetchedBatch
+from holdfast.client.core.history import make_value, value_crc32c
+from holdfast.durability.arrow import Columns, to_arrow
+from holdfast.protocol.record_batch import CorruptBatch, Record, encode_batch, parse_header
 from tests.unit.client.test_decoding import poisoned
 
 PARSED = Columns(payload=False, leader_epoch=False, parsed=True)

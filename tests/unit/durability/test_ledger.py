@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from durability.ledger import UnreadableLedger, count_torn_lines, ledger_files
+from holdfast.durability.ledger import UnreadableLedger, count_torn_lines, ledger_files
 
 
 def test_files_are_found_all_the_way_down_and_sorted(tmp_path: Path) -> None:

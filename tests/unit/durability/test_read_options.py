@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durability.read_options import (
+from holdfast.durability.read_options import (
     EARLIEST,
     LATEST,
     BadOption,

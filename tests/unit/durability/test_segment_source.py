@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra `spark`")
 
-from durability.segment_source import BATCH_SCHEMA, folder_rows
-from durability.segments import ReplicaFolder
-from protocol.record_batch import Record, encode_batch
+from holdfast.durability.segment_source import BATCH_SCHEMA, folder_rows
+from holdfast.durability.segments import ReplicaFolder
+from holdfast.protocol.record_batch import Record, encode_batch
 
 _COLUMNS = [item.split()[0] for item in BATCH_SCHEMA.split(", ")]
 FIRST, SECOND, THIRD = (

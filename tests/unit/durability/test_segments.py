@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durability.segments import (
+from holdfast.durability.segments import (
     Batch,
     ReplicaFolder,
     Row,
@@ -25,7 +25,7 @@ from durability.segments import (
     recovery_points,
     replica_folders,
 )
-from protocol.record_batch import Record, encode_batch
+from holdfast.protocol.record_batch import Record, encode_batch
 
 
 def batch_of(base_offset: int, values: list[bytes], epoch: int = 4) -> bytes:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from durability.rules import ALLOWED as ALLOWED_RULES
-from durability.rules import RULES
-from durability.verdict import ALLOWED, FORBIDDEN, Verdict, inconclusive
+from holdfast.durability.rules import ALLOWED as ALLOWED_RULES
+from holdfast.durability.rules import RULES
+from holdfast.durability.verdict import ALLOWED, FORBIDDEN, Verdict, inconclusive
 
 
 def verdict(**counts: int) -> Verdict:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata.config_keys import (
+from holdfast.metadata.config_keys import (
     BROKER_FILE_KEYS,
     CLUSTER_KEYS,
     CONTROLLER_FILE_KEYS,
@@ -10,7 +10,7 @@ from metadata.config_keys import (
     ConfigKey,
     Kind,
 )
-from metadata.configs import (
+from holdfast.metadata.configs import (
     ConfigError,
     advertised_listeners,
     endpoint_problem,
@@ -23,7 +23,7 @@ from metadata.configs import (
     read_keys,
     topic_config_problem,
 )
-from protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 
 SMALLEST = {
     "node.id": "1",

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from msgpack import packb
 
-from metadata.broker import SUPPORTED_FEATURES
-from metadata.delta import MetadataDelta, local_view
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
-from metadata.partition import PartitionRegistration
-from metadata.records import (
+from holdfast.metadata.broker import SUPPORTED_FEATURES
+from holdfast.metadata.delta import MetadataDelta, local_view
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import (
     ELR_FEATURE,
     RECORD_CLASSES,
     BrokerRegistrationChangeRecord,
@@ -28,8 +28,8 @@ from metadata.records import (
     decode_record,
     encode_record,
 )
-from protocol.messages.broker_registration import ListenerEndpoint
-from protocol.schema import SchemaError
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.protocol.schema.fields import SchemaError
 
 T = bytes(15) + b"\x10"
 U = bytes(15) + b"\x11"

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from metadata.delta import MetadataDelta
-from metadata.describe import (
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.describe import (
     describe_cluster_response,
     describe_topic_partitions_response,
     described_features,
     list_partition_reassignments_response,
     metadata_response,
 )
-from metadata.image import RESOURCE_TOPIC, MetadataImage
-from metadata.partition import PartitionRegistration
-from metadata.records import (
+from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import (
     ELR_FEATURE,
     ConfigRecord,
     FeatureLevelRecord,
@@ -22,12 +22,12 @@ from metadata.records import (
     TopicRecord,
     UnfenceBrokerRecord,
 )
-from protocol.errors import ErrorCode
-from protocol.messages.broker_registration import FeatureRange
-from protocol.messages.features import DescribedFeature
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.reassignments import ListedTopic, ListPartitionReassignmentsRequest
-from protocol.messages.topics import DescribeTopicPartitionsRequest, TopicPartitionCursor
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import FeatureRange
+from holdfast.protocol.messages.features import DescribedFeature
+from holdfast.protocol.messages.metadata import MetadataRequest
+from holdfast.protocol.messages.reassignments import ListedTopic, ListPartitionReassignmentsRequest
+from holdfast.protocol.messages.topics import DescribeTopicPartitionsRequest, TopicPartitionCursor
 from tests.unit.metadata.test_delta import LISTENERS, T, U, register
 
 

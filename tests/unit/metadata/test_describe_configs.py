@@ -2,14 +2,14 @@
 
 import pytest
 
-from metadata.config_keys import CLUSTER_KEYS, TOPIC_KEYS
-from metadata.configs import BROKER_FILE_KEYS, CONTROLLER_FILE_KEYS, parse_value, read_keys
-from metadata.delta import MetadataDelta
-from metadata.describe_configs import describe_configs_response
-from metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
-from metadata.records import ConfigRecord, MetadataRecord, TopicRecord
-from protocol.errors import ErrorCode
-from protocol.messages.configs import (
+from holdfast.metadata.config_keys import CLUSTER_KEYS, TOPIC_KEYS
+from holdfast.metadata.configs import BROKER_FILE_KEYS, CONTROLLER_FILE_KEYS, parse_value, read_keys
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.describe_configs import describe_configs_response
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
+from holdfast.metadata.records import ConfigRecord, MetadataRecord, TopicRecord
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.configs import (
     ConfigResource,
     ConfigSource,
     DescribeConfigsRequest,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.headroom import Headroom, headroom
+from holdfast.metadata.headroom import Headroom, headroom
 
 
 @pytest.mark.parametrize(

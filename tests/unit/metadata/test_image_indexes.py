@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.datadriven import parse_file
-from cli.scenario_commands import Scenario
-from metadata.delta import MetadataDelta, local_view
-from metadata.image import MetadataImage
-from metadata.partition import PartitionRegistration
-from metadata.records import NO_LEADER, MetadataRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from holdfast.metadata.delta import MetadataDelta, local_view
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import (
+    NO_LEADER,
+    MetadataRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from holdfast.scenario.controller_commands import Scenario
+from holdfast.scenario.grammar import parse_file
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "controller").glob("*.txt"))
 BROKERS = range(1, 5)

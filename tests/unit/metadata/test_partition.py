@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.partition import PartitionRegistration, effective_min_isr
-from metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord, decode_record, encode_record
+from holdfast.metadata.partition import PartitionRegistration, effective_min_isr
+from holdfast.metadata.records import (
+    RECOVERED,
+    RECOVERING,
+    PartitionChangeRecord,
+    decode_record,
+    encode_record,
+)
 
 TOPIC_ID = bytes(15) + b"\x07"
 SOUND = PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 4, 9, 2)

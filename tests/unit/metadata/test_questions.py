@@ -1,12 +1,12 @@
 """The one table of questions: each is answered, by the answering node's own knowledge."""
 
-from metadata.questions import QUESTION_APIS, Asked, answer_question
-from protocol.api_keys import ApiKey
-from protocol.messages import APIS
-from protocol.messages.configs import ConfigResource, ConfigSource, DescribeConfigsRequest
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
-from protocol.messages.reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.topics import DescribeTopicPartitionsRequest
+from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.configs import ConfigResource, ConfigSource, DescribeConfigsRequest
+from holdfast.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from holdfast.protocol.messages.reassignments import ListPartitionReassignmentsRequest
+from holdfast.protocol.messages.topics import DescribeTopicPartitionsRequest
 from tests.unit.metadata.test_describe import IMAGE
 
 ASKED = Asked("B", "c", None, 4, 2, {"min.insync.replicas": 3})

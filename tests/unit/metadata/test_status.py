@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from metadata.status import PAGE_ROWS_MAX, PARTITIONS_A_STEP, STATES, NodeView, answer
-from runtime.stats import Reply
+from holdfast.metadata.status import PAGE_ROWS_MAX, PARTITIONS_A_STEP, STATES, NodeView, answer
+from holdfast.runtime.stats import Reply
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from metadata.records import RECORD_CLASSES
-from protocol.messages import APIS
-from protocol.schema import FieldType, Kind, schema_of
+from holdfast.metadata.records import RECORD_CLASSES
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.schema.fields import FieldType, Kind, schema_of
 
 #: Every class that travels at the top of a frame or of the metadata log.
 MESSAGE_CLASSES: tuple[type, ...] = tuple(

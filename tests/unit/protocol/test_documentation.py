@@ -1,15 +1,15 @@
 """docs/protocol.md is what the schemas say (D3)."""
 
-from cli.protocol_docs import PAGE
-from metadata.records import RECORD_CLASSES
-from protocol.documentation import render
-from protocol.errors import ErrorCode
-from protocol.messages import APIS
-from protocol.schema import schema_of
+from holdfast.metadata.records import RECORD_CLASSES
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.schema.documentation import render
+from holdfast.protocol.schema.fields import schema_of
+from holdfast.tools.protocol_docs import PAGE
 
 
 def test_the_page_in_docs_is_up_to_date() -> None:
-    assert PAGE.read_text() == render(RECORD_CLASSES), "run `python -m cli.protocol_docs`"
+    assert PAGE.read_text() == render(RECORD_CLASSES), "run `python -m holdfast.tools.protocol_docs`"
 
 
 def test_the_page_names_every_api_field_record_and_error() -> None:

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from protocol.envelope import (
+from holdfast.protocol.envelope import (
     CORRELATION_ID_MAX,
     MalformedRequest,
     encode_refusal,
     parse_request,
     parse_response,
 )
-from protocol.errors import ErrorCode
-from protocol.frames import FrameDecoder
-from protocol.schema import SchemaError
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FrameDecoder
+from holdfast.protocol.schema.fields import SchemaError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.frames import (
+from holdfast.protocol.frames import (
     BODY_MAX_BYTES,
     FRAME_MAX_BYTES,
     FrameDecoder,

@@ -10,12 +10,18 @@ from typing import Any
 
 import pytest
 
-from metadata.records import RECORD_CLASSES, decode_record, encode_record
-from protocol.envelope import encode_refusal, encode_request, encode_response, parse_request, parse_response
-from protocol.errors import ErrorCode
-from protocol.frames import FrameDecoder
-from protocol.messages import APIS, Api
-from protocol.schema import decode_message, schema_of
+from holdfast.metadata.records import RECORD_CLASSES, decode_record, encode_record
+from holdfast.protocol.envelope import (
+    encode_refusal,
+    encode_request,
+    encode_response,
+    parse_request,
+    parse_response,
+)
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FrameDecoder
+from holdfast.protocol.messages import APIS, Api
+from holdfast.protocol.schema.fields import decode_message, schema_of
 from tests.unit.protocol.samples import sample
 
 FOLDER = Path(__file__).parent / "golden"

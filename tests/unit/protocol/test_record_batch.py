@@ -16,7 +16,7 @@ from aiokafka.record.default_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.record_batch import (
+from holdfast.protocol.record_batch import (
     GZIP,
     HEADER_SIZE,
     LZ4,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.messages import APIS
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
-from protocol.messages.unregister_broker import UnregisterBrokerResponse
-from protocol.schema import (
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
+from holdfast.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from holdfast.protocol.schema.fields import (
     ARRAY_MAX,
     BYTES_MAX,
     NESTING_MAX,

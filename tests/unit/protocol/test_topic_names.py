@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.topic_names import topic_name_problem
+from holdfast.protocol.topic_names import topic_name_problem
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,17 @@ Owns what a machine is to a test: it can boot, stop, be killed, lose its power. 
 
 from collections.abc import Callable, Sequence
 
-from raft.committed import Entry
-from raft.config import RaftConfig
-from raft.driver import RaftDriver
-from rpc.server import Server
-from runtime.api import Connection, ConnectionHandler, Listener, NetworkError, Runtime, Timer
-from runtime.memory import ManualClock, SeededRandom, settle
-from runtime.memory_disk import MemoryDisk
-from runtime.memory_network import MemoryNetwork
-from runtime.tasks import HeldTasks
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.raft.committed import Entry
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.driver import RaftDriver
+from holdfast.rpc.server import Server
+from holdfast.runtime.api import Connection, ConnectionHandler, Listener, NetworkError, Runtime, Timer
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import ManualClock, SeededRandom, settle
+from holdfast.runtime.memory.network import MemoryNetwork
+from holdfast.runtime.tasks import HeldTasks
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 
 FOLDER = "/metadata"
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.quorum import VoteRequest, VoteResponse
-from protocol.record_batch import Record, encode_batch, iter_batches
-from raft.config import RaftConfig
-from raft.effects import (
+from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.quorum import VoteRequest, VoteResponse
+from holdfast.protocol.record_batch import Record, encode_batch, iter_batches
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import (
     Answered,
     Append,
     AppendFetched,
@@ -40,10 +40,10 @@ from raft.effects import (
     Truncate,
     Truncated,
 )
-from raft.log_shape import LogShape
-from raft.node import RaftNode
-from raft.quorum import QuorumState, majority_count
-from runtime.memory import SeededRandom
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.node import RaftNode
+from holdfast.raft.core.quorum import QuorumState, majority_count
+from holdfast.runtime.memory.machine import SeededRandom
 
 CLUSTER_ID = "sim"
 #: Ids of observers start here.

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from cli.lone_raft_node import CLUSTER_ID, fetch_request, make_config
-from protocol.errors import ErrorCode
-from protocol.messages.quorum import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
-from raft import answers
-from raft.quorum import QuorumState
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.quorum import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
+from holdfast.raft.core import answers
+from holdfast.raft.core.quorum import QuorumState
+from holdfast.scenario.raft import CLUSTER_ID, fetch_request, make_config
 
 CONFIG = make_config(1, (1, 2, 3))
 STATE = QuorumState(5, None, 3)

@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 
-from cli.lone_raft_node import batches
-from protocol.record_batch import Record, encode_batch
-from raft.committed import CHUNK_BYTES, CommittedReader, Entry
-from runtime.memory import memory_runtime, settle
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.raft.committed import CHUNK_BYTES, CommittedReader, Entry
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.scenario.raft import batches
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 
 
 async def make_log(records: bytes) -> Log:

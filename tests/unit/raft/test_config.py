@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.lone_raft_node import make_config
+from holdfast.scenario.raft import make_config
 
 
 def test_members_of_a_sound_quorum_are_accepted() -> None:

@@ -1,5 +1,5 @@
-from protocol.record_batch import Record
-from raft.control_records import (
+from holdfast.protocol.record_batch import Record
+from holdfast.raft.core.control_records import (
     LEADER_CHANGE_KEY,
     LeaderChangeRecord,
     decode_leader_change,

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.messages.quorum import DescribeQuorumRequest, VoteRequest
-from raft.config import RaftConfig
-from raft.driver import NotLeader
-from raft.quorum import BadQuorumState, QuorumState
-from rpc.channel import Channel
-from runtime.api import DiskError
-from runtime.memory import memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from storage.checkpoint import read_text, write_atomically
-from storage.config import LogConfig
+from holdfast.protocol.messages.quorum import DescribeQuorumRequest, VoteRequest
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.quorum import BadQuorumState, QuorumState
+from holdfast.raft.driver import NotLeader
+from holdfast.rpc.channel import Channel
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.checkpoint import read_text, write_atomically
+from holdfast.storage.core.config import LogConfig
 from tests.unit.raft.cluster import FOLDER, Cluster, Machine
 
 

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from cli.lone_raft_node import make_config
-from raft import election
-from raft.leadership import Leader
-from raft.quorum import LogPosition, QuorumState, Votes
-from raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
-from raft.voter_calls import VoterCalls
-from runtime.memory import SeededRandom
+from holdfast.raft.core import election
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.quorum import LogPosition, QuorumState, Votes
+from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
+from holdfast.raft.core.voter_calls import VoterCalls
+from holdfast.runtime.memory.machine import SeededRandom
+from holdfast.scenario.raft import make_config
 
 OWN = LogPosition(3, 10)
 CALLS = VoterCalls((), 0, 20)

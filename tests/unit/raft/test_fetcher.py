@@ -1,7 +1,7 @@
 import pytest
 
-from cli.lone_raft_node import batches, fetch_response, shape_of
-from raft.fetcher import Batches, Diverged, Fetcher, Unbelievable, judge
+from holdfast.raft.core.fetcher import Batches, Diverged, Fetcher, Unbelievable, judge
+from holdfast.scenario.raft import batches, fetch_response, shape_of
 
 
 def test_voter_stays_with_its_leader() -> None:

@@ -1,6 +1,6 @@
-from raft.leadership import OBSERVERS_MAX, Leader
-from raft.progress import ParkedFetch
-from raft.voter_calls import VoterCalls
+from holdfast.raft.core.leadership import OBSERVERS_MAX, Leader
+from holdfast.raft.core.progress import ParkedFetch
+from holdfast.raft.core.voter_calls import VoterCalls
 
 
 def make_leader(others: tuple[int, ...] = (2, 3), start_offset: int = 5, now_ms: int = 1_000) -> Leader:

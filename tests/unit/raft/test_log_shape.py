@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.lone_raft_node import shape_of
-from raft.log_shape import NO_EPOCH, LogShape
-from raft.quorum import LogPosition
+from holdfast.raft.core.log_shape import NO_EPOCH, LogShape
+from holdfast.raft.core.quorum import LogPosition
+from holdfast.scenario.raft import shape_of
 
 #: A log as the epoch of each record, never falling.
 LOGS = st.lists(st.integers(1, 6), max_size=12).map(sorted)

@@ -2,15 +2,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from cli.lone_raft_node import batches
-from protocol.record_batch import decode_records, iter_batches
-from raft.control_records import LEADER_CHANGE_KEY
-from raft.effects import Append, AppendFetched, Truncate
-from raft.log_writer import LogWriter
-from runtime.api import DiskError, Runtime
-from runtime.memory import MemoryWorld, memory_runtime, settle
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.protocol.record_batch import decode_records, iter_batches
+from holdfast.raft.core.control_records import LEADER_CHANGE_KEY
+from holdfast.raft.core.effects import Append, AppendFetched, Truncate
+from holdfast.raft.log_writer import LogWriter
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
+from holdfast.scenario.raft import batches
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 
 
 class Written:

@@ -1,6 +1,6 @@
-from raft.member import Snapshot
-from raft.metrics import RaftMetrics
-from runtime.stats import HistogramValue
+from holdfast.raft.core.member import Snapshot
+from holdfast.raft.core.metrics import RaftMetrics
+from holdfast.runtime.stats import HistogramValue
 
 NODE = Snapshot(2, "Leader", 7, 2, 2, 30, 40, 35, 7)
 

@@ -4,19 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from cli.lone_raft_node import (
-    CLUSTER_ID,
-    LowRandom,
-    batches,
-    fetch_request,
-    fetch_response,
-    make_config,
-    shape_of,
-)
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
-from raft.effects import (
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.quorum import EndQuorumEpochRequest, VoteRequest, VoteResponse
+from holdfast.raft.core.effects import (
     Answered,
     AppendFetched,
     Committed,
@@ -33,9 +24,18 @@ from raft.effects import (
     Truncate,
     Truncated,
 )
-from raft.log_shape import LogShape
-from raft.node import RaftNode
-from raft.quorum import BadQuorumState, QuorumState
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.node import RaftNode
+from holdfast.raft.core.quorum import BadQuorumState, QuorumState
+from holdfast.scenario.raft import (
+    CLUSTER_ID,
+    LowRandom,
+    batches,
+    fetch_request,
+    fetch_response,
+    make_config,
+    shape_of,
+)
 
 #: voter 2 follows leader 1 in epoch 4
 FOLLOWING = QuorumState(4, None, 1)

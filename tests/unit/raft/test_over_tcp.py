@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from protocol.api_keys import ApiKey
-from raft.committed import Entry
-from raft.config import RaftConfig
-from raft.driver import RaftDriver
-from rpc.server import Exchange, Server
-from runtime.real import real_runtime
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.raft.committed import Entry
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.driver import RaftDriver
+from holdfast.rpc.server import Exchange, Server
+from holdfast.runtime.real.machine import real_runtime
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 
 VOTERS = (1, 2, 3)
 OBSERVER = 101

@@ -2,14 +2,14 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.lone_raft_node import fetch_request
-from protocol.api_keys import ApiKey
-from protocol.messages.quorum import BeginQuorumEpochRequest, QuorumEpochResponse
-from raft.config import RaftConfig
-from raft.effects import Answered, Send, SendFailed, SendFailure
-from raft.peers import Peers
-from rpc.server import Exchange, Server
-from runtime.memory import MemoryWorld, memory_runtime, settle
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.messages.quorum import BeginQuorumEpochRequest, QuorumEpochResponse
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import Answered, Send, SendFailed, SendFailure
+from holdfast.raft.peers import Peers
+from holdfast.rpc.server import Exchange, Server
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
+from holdfast.scenario.raft import fetch_request
 
 BEGIN = BeginQuorumEpochRequest("c", 1, 4, 2)
 

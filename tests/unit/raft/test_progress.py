@@ -1,4 +1,4 @@
-from raft.progress import NEVER_MS, UNKNOWN_OFFSET, Progress
+from holdfast.raft.core.progress import NEVER_MS, UNKNOWN_OFFSET, Progress
 
 
 def test_replica_is_caught_up_when_it_has_all_at_its_fetch() -> None:

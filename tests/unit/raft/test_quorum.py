@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.quorum import BadQuorumState, LogPosition, QuorumState, Votes, majority_count, majority_offset
+from holdfast.raft.core.quorum import (
+    BadQuorumState,
+    LogPosition,
+    QuorumState,
+    Votes,
+    majority_count,
+    majority_offset,
+)
 
 
 def offset_by_counting(offsets: Iterable[int]) -> int:

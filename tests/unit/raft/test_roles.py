@@ -1,5 +1,5 @@
-from raft.leadership import Leader
-from raft.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Unattached
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Unattached
 
 
 def test_office_is_reached_through_elections_only() -> None:

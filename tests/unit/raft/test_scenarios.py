@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.datadriven import run_file
-from cli.scenario_raft import RaftScenario
+from holdfast.scenario.grammar import run_file
+from holdfast.scenario.raft_commands import RaftScenario
 
 FILES = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.txt"))
 

@@ -1,8 +1,8 @@
-from raft.quorum import QuorumState
-from raft.state_file import StateFile
-from runtime.api import DiskError
-from runtime.memory import MemoryWorld, memory_runtime, settle
-from storage.checkpoint import read_text
+from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.state_file import StateFile
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
+from holdfast.storage.checkpoint import read_text
 
 
 class Stored:

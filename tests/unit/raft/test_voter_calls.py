@@ -1,4 +1,4 @@
-from raft.voter_calls import VoterCalls
+from holdfast.raft.core.voter_calls import VoterCalls
 
 
 def test_every_voter_is_asked_once_at_a_time() -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from raft.config import RaftConfig
-from raft.quorum import BadQuorumState
-from storage.config import LogConfig
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.quorum import BadQuorumState
+from holdfast.storage.core.config import LogConfig
 from tests.unit.raft.cluster import Cluster, Machine
 
 LOG = LogConfig(retention_ms=None)

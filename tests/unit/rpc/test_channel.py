@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import encode_refusal, encode_response, parse_request
-from protocol.errors import ErrorCode
-from protocol.frames import FrameDecoder, encode_frame
-from protocol.messages import APIS
-from protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.topics import DeleteTopicsRequest
-from rpc.channel import (
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import encode_refusal, encode_response, parse_request
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FrameDecoder, encode_frame
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.api_versions import ApiVersionRange, ApiVersionsResponse
+from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from holdfast.protocol.messages.topics import DeleteTopicsRequest
+from holdfast.rpc.channel import (
     CallRefused,
     CallTimedOut,
     Channel,
@@ -24,8 +24,8 @@ from rpc.channel import (
     common_versions,
     was_surely_not_done,
 )
-from runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
-from runtime.memory import memory_runtime, settle
+from holdfast.runtime.api import Connection, ConnectionRefused, ConnectTimeout, NetworkError
+from holdfast.runtime.memory.machine import memory_runtime, settle
 
 SERVED = (ApiVersionRange(ApiKey.INIT_PRODUCER_ID, 0, 0), ApiVersionRange(ApiKey.API_VERSIONS, 0, 0))
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpc.correlation import CORRELATION_ID_MAX, InFlight, UnknownCorrelation
+from holdfast.rpc.core.correlation import CORRELATION_ID_MAX, InFlight, UnknownCorrelation
 
 
 def test_each_request_gets_its_own_answer_once() -> None:

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import encode_request
-from protocol.errors import ErrorCode
-from protocol.messages import APIS
-from protocol.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool
-from rpc.server import Exchange, Server, ServerLimits
-from runtime.api import ConnectionRefused, Runtime
-from runtime.real import real_runtime
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import encode_request
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
+from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool
+from holdfast.rpc.server import Exchange, Server, ServerLimits
+from holdfast.runtime.api import ConnectionRefused, Runtime
+from holdfast.runtime.real.machine import real_runtime
 
 FETCH = FetchRequest(
     cluster_id=None, replica_id=-1, broker_epoch=-1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=()

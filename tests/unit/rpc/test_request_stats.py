@@ -1,9 +1,9 @@
 """Where the time of requests went, and how they were answered."""
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from rpc.request_stats import RequestStats, families
-from runtime.stats import HistogramValue
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.rpc.core.request_stats import RequestStats, families
+from holdfast.runtime.stats import HistogramValue
 
 MS = 1_000_000
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import ApiKey
-from protocol.envelope import encode_request, parse_response
-from protocol.errors import ErrorCode
-from protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, encode_frame
-from protocol.messages import APIS
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.schema import decode_message
-from rpc.channel import CallRefused, Channel, Disconnected
-from rpc.server import STARTS_A_TURN, Exchange, Server, ServerLimits
-from runtime.api import Connection, NetworkError
-from runtime.memory import MemoryWorld, memory_runtime, settle
+from holdfast.protocol.api_keys import ApiKey
+from holdfast.protocol.envelope import encode_request, parse_response
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.frames import FRAME_MAX_BYTES, Frame, FrameDecoder, encode_frame
+from holdfast.protocol.messages import APIS
+from holdfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
+from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from holdfast.protocol.schema.fields import decode_message
+from holdfast.rpc.channel import CallRefused, Channel, Disconnected
+from holdfast.rpc.server import STARTS_A_TURN, Exchange, Server, ServerLimits
+from holdfast.runtime.api import Connection, NetworkError
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 
 DEFAULTS = ServerLimits()
 

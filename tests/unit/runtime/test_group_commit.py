@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runtime.group_commit import GroupCommit
+from holdfast.runtime.real.group_commit import GroupCommit
 
 
 class Syncs:

@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from runtime.logs import LineFormatter
+from holdfast.runtime.logs import LineFormatter
 
 
 def line(message: str, *args: object, error: BaseException | None = None) -> str:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runtime.memory import ManualClock, memory_runtime, settle
+from holdfast.runtime.memory.machine import ManualClock, memory_runtime, settle
 
 
 async def test_time_stands_still_until_it_is_advanced() -> None:

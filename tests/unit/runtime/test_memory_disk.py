@@ -5,8 +5,8 @@ import errno
 
 import pytest
 
-from runtime.api import DiskError, FileMissing
-from runtime.memory_disk import MemoryDisk, MemoryFile
+from holdfast.runtime.api import DiskError, FileMissing
+from holdfast.runtime.memory.disk import MemoryDisk, MemoryFile
 
 
 @pytest.fixture

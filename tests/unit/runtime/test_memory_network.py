@@ -2,8 +2,8 @@
 
 import pytest
 
-from runtime.api import Connection, ConnectionRefused, NetworkError
-from runtime.memory import MemoryWorld, memory_runtime, settle
+from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 
 
 class End:

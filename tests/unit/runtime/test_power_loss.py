@@ -1,5 +1,5 @@
 """What the tracked disk does about flushes, truncations and syncs that overlap; the rest is in
-tests/unit/cli/test_power_tracked.py, where power is lost."""
+tests/unit/localcluster/test_power_tracked.py, where power is lost."""
 
 import asyncio
 import os
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runtime.power_loss import TrackedDisk
-from runtime.unsynced import Unsynced
+from holdfast.runtime.power.power_loss import TrackedDisk
+from holdfast.runtime.power.unsynced import Unsynced
 
 
 class Hanging:

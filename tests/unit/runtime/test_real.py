@@ -14,10 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from runtime.api import DiskError, NetworkError, Runtime
-from runtime.real import RealClock, RealRandom, StopSignals, new_event_loop, real_runtime, run, until_stopped
-from runtime.real_disk import NAME_THREADS, RealDisk
-from runtime.tasks import HeldTasks
+from holdfast.runtime.api import DiskError, NetworkError, Runtime
+from holdfast.runtime.real.disk import NAME_THREADS, RealDisk
+from holdfast.runtime.real.machine import (
+    RealClock,
+    RealRandom,
+    StopSignals,
+    new_event_loop,
+    real_runtime,
+    run,
+    until_stopped,
+)
+from holdfast.runtime.tasks import HeldTasks
 from tests.contract.test_network import Recorder
 
 ROOT = Path(__file__).parents[3]
@@ -105,7 +113,7 @@ def test_an_address_that_cannot_be_is_an_error_and_no_evidence(
 
 
 def test_python_without_assertions_is_refused() -> None:
-    program = "from runtime.real import run; run(None)"
+    program = "from holdfast.runtime.real.machine import run; run(None)"
     done = subprocess.run(
         [sys.executable, "-O", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -192,7 +200,7 @@ async def test_what_the_disk_cannot_read_is_not_taken_for_missing(
 async def test_lock_is_free_when_the_process_that_held_it_was_killed(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
-        "from runtime.real_disk import RealDisk\n"
+        "from holdfast.runtime.real.disk import RealDisk\n"
         "async def main():\n"
         "    disk = RealDisk()\n"
         "    await disk.lock_folder(sys.argv[1])\n"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from runtime.stats import (
+from holdfast.runtime.stats import (
     Histogram,
     HistogramValue,
     LazySamples,

@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from runtime.api import NetworkError
-from runtime.stats import (
+from holdfast.runtime.api import NetworkError
+from holdfast.runtime.http.telemetry import SAMPLES_A_STEP, AdminServer
+from holdfast.runtime.stats import (
     Histogram,
     LazySamples,
     MetricFamily,
@@ -21,7 +22,6 @@ from runtime.stats import (
     counter,
     gauge,
 )
-from runtime.telemetry import SAMPLES_A_STEP, AdminServer
 
 #: more than are written in one go, and not a multiple of it
 MANY = 3 * SAMPLES_A_STEP + 7

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from protocol.record_batch import Record, encode_batch, iter_batches
-from storage.log import Log
+from holdfast.protocol.record_batch import Record, encode_batch, iter_batches
+from holdfast.storage.log import Log
 
 
 def batch(

@@ -4,8 +4,8 @@ import errno
 from collections.abc import Sequence
 from enum import Enum
 
-from runtime.api import Buffer, DiskError
-from runtime.memory_disk import MemoryDisk, MemoryFile
+from holdfast.runtime.api import Buffer, DiskError
+from holdfast.runtime.memory.disk import MemoryDisk, MemoryFile
 
 
 class Crash(Enum):

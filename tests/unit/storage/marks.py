@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from runtime.api import Disk
-from storage import clean_shutdown
+from holdfast.runtime.api import Disk
+from holdfast.storage import clean_shutdown
 
 
 def directory_id(log_dir: str) -> bytes:

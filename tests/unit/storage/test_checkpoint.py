@@ -2,9 +2,9 @@
 
 import pytest
 
-from runtime.api import DiskError
-from runtime.memory_disk import MemoryDisk
-from storage import checkpoint
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.storage import checkpoint
 from tests.unit.storage.crashing_disk import CrashingDisk
 
 PATH = "/d/offsets"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from runtime.api import NAME_BYTES_MAX
-from runtime.memory_disk import MemoryDisk
-from storage import meta_properties
-from storage.files import (
+from holdfast.runtime.api import NAME_BYTES_MAX
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.storage import meta_properties
+from holdfast.storage.core.files import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     TopicPartition,
@@ -14,7 +14,7 @@ from storage.files import (
     parse_folder_name,
     parse_offset_name,
 )
-from storage.meta_properties import LogDirRefused, decode_id, encode_id
+from holdfast.storage.meta_properties import LogDirRefused, decode_id, encode_id
 
 ID = bytes(range(240, 256))
 

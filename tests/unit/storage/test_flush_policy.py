@@ -1,6 +1,6 @@
 """The four flush policies (D6)."""
 
-from storage.flush_policy import FlushPolicy
+from holdfast.storage.core.flush_policy import FlushPolicy
 
 
 def test_every_write_flushes_at_each_append() -> None:

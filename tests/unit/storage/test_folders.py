@@ -4,14 +4,14 @@ import errno
 
 import pytest
 
-from runtime.api import DiskError
-from runtime.memory import memory_runtime
-from runtime.memory_disk import MemoryDisk
-from storage.checkpoint import write_atomically
-from storage.config import LogConfig
-from storage.folders import make_durably
-from storage.log import Log
-from storage.log_dir import LogDir
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime
+from holdfast.storage.checkpoint import write_atomically
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.folders import make_durably
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
 from tests.unit.storage.batches import batch
 
 DEEP = "/mount/holdfast/node/data"

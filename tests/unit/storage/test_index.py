@@ -5,11 +5,11 @@ from bisect import bisect_right
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.memory import memory_runtime
-from runtime.memory_disk import MemoryDisk
-from storage.config import LogConfig
-from storage.index import BLOCK_ENTRIES, IndexEntry, SegmentIndex
-from storage.log import Log
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.index import BLOCK_ENTRIES, IndexEntry, SegmentIndex
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch
 
 FOLDER = "/d"

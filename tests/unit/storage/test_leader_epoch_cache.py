@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.leader_epoch_cache import EpochEnd, EpochEntry, LeaderEpochCache
+from holdfast.storage.core.leader_epoch_cache import EpochEnd, EpochEntry, LeaderEpochCache
 
 steps = st.lists(
     st.one_of(

@@ -5,13 +5,13 @@ import errno
 
 import pytest
 
-from protocol.record_batch import CorruptBatch, check_batch, iter_batches
-from runtime.api import DiskError, Runtime
-from runtime.memory import MemoryWorld, memory_runtime, settle
-from storage.config import LogConfig
-from storage.leader_epoch_cache import EpochEnd
-from storage.log import InvalidAppend, Log, OffsetOutOfRange
-from storage.producer_state import Duplicate
+from holdfast.protocol.record_batch import CorruptBatch, check_batch, iter_batches
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.leader_epoch_cache import EpochEnd
+from holdfast.storage.core.producer_state import Duplicate
+from holdfast.storage.log import InvalidAppend, Log, OffsetOutOfRange
 from tests.unit.storage.batches import batch, offsets, read_all
 
 FOLDER = "/data/topic-0"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from protocol.record_batch import iter_batches
-from runtime.api import DiskError, Runtime
-from runtime.memory import memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.protocol.record_batch import iter_batches
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, read_all
 from tests.unit.storage.crashing_disk import Crash, CrashingDisk
 

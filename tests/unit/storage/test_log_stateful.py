@@ -7,14 +7,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from protocol.record_batch import iter_batches
-from runtime.memory import memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from runtime.tasks import HeldTasks
-from storage.config import LogConfig
-from storage.leader_epoch_cache import LeaderEpochCache
-from storage.log import Log
-from storage.producer_state import ProducerState
+from holdfast.protocol.record_batch import iter_batches
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.runtime.tasks import HeldTasks
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
+from holdfast.storage.core.producer_state import ProducerState
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, read_all
 
 FOLDER = "/data/topic-0"

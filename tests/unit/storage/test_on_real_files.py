@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from runtime.real import real_runtime
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.runtime.real.machine import real_runtime
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, offsets, read_all
 from tests.unit.storage.marks import prove, take_all
 

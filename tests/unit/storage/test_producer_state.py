@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.record_batch import SEQUENCE_MODULUS, BatchHeader, parse_header
-from storage import snapshots
-from storage.producer_state import PRODUCERS_MAX, Duplicate, ProducerState, Rejected
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import SEQUENCE_MODULUS, BatchHeader, parse_header
+from holdfast.storage import snapshots
+from holdfast.storage.core.producer_state import PRODUCERS_MAX, Duplicate, ProducerState, Rejected
 from tests.unit.storage.batches import batch
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.record_batch import iter_batches
-from runtime.api import DiskError
-from runtime.memory import memory_runtime, settle
-from runtime.memory_disk import MemoryDisk
-from storage.config import LogConfig
-from storage.log import Log
+from holdfast.protocol.record_batch import iter_batches
+from holdfast.runtime.api import DiskError
+from holdfast.runtime.memory.disk import MemoryDisk
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, offsets, read_all
 
 FOLDER = "/data/topic-0"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.config import LogConfig
-from storage.retention import SegmentAge, old_count
+from holdfast.storage.core.config import LogConfig
+from holdfast.storage.core.retention import SegmentAge, old_count
 
 #: Four segments of 100 bytes and ten offsets, the newest record of each one second later.
 SEGMENTS = [SegmentAge(10 * (number + 1), 100, 1000 * number) for number in range(4)]

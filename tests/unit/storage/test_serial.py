@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from runtime.memory import memory_runtime, settle
-from storage.serial import Serial
+from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.storage.serial import Serial
 
 
 class Trace:

@@ -1,0 +1,1 @@
+"""What a broker decides: pure, fed by `broker.server`."""

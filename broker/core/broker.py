@@ -1,0 +1,418 @@
+"""The broker's core: one door for events, effects come out; everything that a broker decides is behind it.
+
+Owns the order in which its parts hear of things: requests and their answers, time, the controller's answers.
+Parts: `roles` (metadata, the partitions, their logs), `partition`, `produce_path`, `fetch_path`, `fetcher`,
+`alter_partition`, `lifecycle`, `producer_ids`.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from holdfast.broker.core.config import BrokerConfig
+from holdfast.broker.core.counts import Counts
+from holdfast.broker.core.events import (
+    Appended,
+    CallAnswered,
+    CallFailed,
+    CeilingsStored,
+    ControllerChanged,
+    Effect,
+    EpochStarted,
+    Event,
+    FetchAnswered,
+    FetchedAppended,
+    FetchFailed,
+    Flush,
+    Flushed,
+    LeftOut,
+    Level,
+    LogOpened,
+    LogsLoaded,
+    LogsOffline,
+    MetadataCommitted,
+    Note,
+    ProofBelied,
+    QueueEmpty,
+    Requested,
+    Respond,
+    ShutdownWanted,
+    Started,
+    Stop,
+    Tick,
+    Truncated,
+)
+from holdfast.broker.core.registration.controller_link import ControllerLink
+from holdfast.broker.core.registration.lifecycle import (
+    RETRY_MS_MIN,
+    BrokerState,
+    Identity,
+    Lifecycle,
+    StopReason,
+)
+from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.replicas.leadership import AlterVerdict
+from holdfast.broker.core.replicas.partition import Partition, RoleChange, TopicPartition
+from holdfast.broker.core.replicas.replica_manager import Roles, name_of
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import AlterPartitionResponse
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatResponse, BrokerRegistrationResponse
+from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.list_offsets import ListOffsetsRequest
+from holdfast.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from holdfast.protocol.messages.produce import ProduceRequest
+from holdfast.protocol.messages.producer_ids import (
+    AllocateProducerIdsResponse,
+    InitProducerIdRequest,
+)
+
+#: Produce requests that may wait for replication, and consumers' fetches that may wait for data.
+PURGATORY_MAX = 20_000
+
+
+class Broker:
+    """One broker. `handle` is the only way to change it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        identity: Identity,
+        now_ms: int,
+        seen: SeenMetadata | None = None,
+    ) -> None:
+        self.config = config
+        self.broker_id = config.node_id
+        self.lifecycle = Lifecycle(
+            identity,
+            heartbeat_ms=config.heartbeat_ms,
+            registration_timeout_ms=config.registration_timeout_ms,
+            controlled_shutdown=config.controlled_shutdown,
+            shutdown_timeout_ms=config.controlled_shutdown_timeout_ms,
+            now_ms=now_ms,
+        )
+        self.counts = Counts()
+        self._link = ControllerLink(config.node_id, self.lifecycle, config.request_timeout_ms)
+        self._alter = self._link.alter
+        self._effects: list[Effect] = []
+        self._roles = roles = Roles(
+            config,
+            self.lifecycle,
+            self._alter,
+            self.counts,
+            seen=seen or SeenMetadata(config.node_id),
+            purgatory_max=PURGATORY_MAX,
+            outbox=self._effects,
+        )
+        self.partitions = roles.partitions
+        self.produce_path = roles.produce_path
+        self.fetch_path = roles.fetch_path
+        self.fetchers = roles.fetchers
+        self._shrink_ms = now_ms
+        self._handlers: dict[type, Callable[[Any, int], None]] = {
+            Requested: self._on_request,
+            Appended: self._on_appended,
+            FetchAnswered: self._on_fetch_answered,
+            LeftOut: self._on_left_out,
+            FetchedAppended: self._on_fetched_appended,
+            QueueEmpty: self._on_queue_empty,
+            Tick: self._on_tick,
+            Flushed: self._on_flushed,
+            Truncated: self._on_truncated,
+            EpochStarted: self._on_epoch_started,
+            CeilingsStored: roles.ceilings_stored,
+            FetchFailed: self._on_fetch_failed,
+            MetadataCommitted: self._on_metadata,
+            ControllerChanged: self._on_controller,
+            CallAnswered: self._on_call_answered,
+            CallFailed: self._on_call_failed,
+            LogsLoaded: roles.logs_loaded,
+            LogsOffline: roles.logs_offline,
+            ProofBelied: self._on_proof_belied,
+            LogOpened: roles.log_opened,
+            Started: self._on_started,
+            ShutdownWanted: self._on_shutdown_wanted,
+        }
+        self._requests: dict[type, Callable[[Any, Any, int], None]] = {
+            ProduceRequest: self._on_produce,
+            FetchRequest: self._on_fetch,
+            ListOffsetsRequest: self._on_list_offsets,
+            OffsetForLeaderEpochRequest: self._on_offset_for_leader_epoch,
+            InitProducerIdRequest: self._on_init_producer_id,
+        }
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in; what is to be done about it, in order."""
+        self._handlers[type(event)](event, now_ms)
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
+
+    def next_deadline_ms(self) -> int:
+        """When a Tick is due at the latest."""
+        parts = (
+            self.produce_path.next_deadline_ms(),
+            self.fetch_path.next_deadline_ms(),
+            self.fetchers.next_deadline_ms(),
+            self._roles.next_deadline_ms(),
+        )
+        deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
+        for part in parts:
+            if part is not None and part < deadline_ms:
+                deadline_ms = part
+        return deadline_ms
+
+    @property
+    def controller_id(self) -> int | None:
+        """The quorum's leader as our observer knows it."""
+        return self._link.controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """Raft epoch of that leader."""
+        return self._link.controller_epoch
+
+    def leads(self, key: TopicPartition, leader_epoch: int) -> bool:
+        """True while this broker leads the partition in that leader epoch."""
+        partition = self.partitions.get(key)
+        return partition is not None and partition.leads_in(leader_epoch)
+
+    # --- requests ------------------------------------------------------------------------------------------
+
+    def _on_request(self, event: Requested, now_ms: int) -> None:
+        self._requests[type(event.message)](event.reply_to, event.message, now_ms)
+
+    def _on_produce(self, reply_to: object, request: ProduceRequest, now_ms: int) -> None:
+        self._effects += self.produce_path.request(reply_to, request, now_ms)
+
+    def _on_fetch(self, reply_to: object, request: FetchRequest, now_ms: int) -> None:
+        if request.replica_id < 0:
+            self._effects += self.fetch_path.consumer_request(reply_to, request, now_ms)
+            return
+        if request.replica_id not in self._roles.brokers.epochs:
+            # Sessions are kept for registered brokers only, so there are never more of them than brokers.
+            text = f"broker {request.replica_id} is not registered as far as this broker knows; try again"
+            self._effects.append(
+                Respond(reply_to, FetchResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, text, ()))
+            )
+            return
+        effects, moved, proposals = self.fetch_path.follower_request(reply_to, request, now_ms)
+        self._effects += effects
+        for key, proposal in proposals:
+            self._roles.submit(key, proposal)
+        for partition in moved:
+            self._roles.advance(partition, now_ms)
+
+    def _on_list_offsets(self, reply_to: object, request: ListOffsetsRequest, now_ms: int) -> None:
+        self._effects.append(self.fetch_path.list_offsets(reply_to, request))
+
+    def _on_offset_for_leader_epoch(
+        self, reply_to: object, request: OffsetForLeaderEpochRequest, now_ms: int
+    ) -> None:
+        self._effects.append(self.fetch_path.offset_for_leader_epoch(reply_to, request))
+
+    def _on_init_producer_id(self, reply_to: object, request: InitProducerIdRequest, now_ms: int) -> None:
+        self._effects += self._link.init_producer_id(reply_to, request)
+
+    # --- logs ----------------------------------------------------------------------------------------------
+
+    def _on_appended(self, event: Appended, now_ms: int) -> None:
+        for result in event.results:
+            partition = self.partitions.get(result.key)
+            if partition is None or result.error_code is not ErrorCode.NONE or result.is_duplicate:
+                continue
+            self.fetch_path.log_grew(result.key, result.base_offset, result.end_offset, result.size_bytes)
+            self._count(self.counts.messages_in, partition, result.end_offset - result.base_offset)
+            self._count(self.counts.bytes_in, partition, result.size_bytes)
+            if result.must_flush:
+                self._effects.append(Flush(result.key))
+            self._roles.advance(partition, now_ms)
+        self._effects += self.produce_path.appended(event, now_ms)
+
+    def _on_flushed(self, event: Flushed, now_ms: int) -> None:
+        self.fetchers.flushed(event.key)
+        partition = self.partitions.get(event.key)
+        if partition is not None:
+            self._effects += self.produce_path.flushed(partition)
+            self._roles.advance(partition, now_ms)
+
+    def _on_epoch_started(self, event: EpochStarted, now_ms: int) -> None:
+        partition = self.partitions.get(event.key)
+        if partition is not None and partition.epoch_started(event.leader_epoch, event.start_offset):
+            self._effects += self.fetch_path.role_changed(event.key)
+            self._roles.advance(partition, now_ms)
+
+    def _on_truncated(self, event: Truncated, now_ms: int) -> None:
+        partition = self.partitions.get(event.key)
+        if partition is not None:
+            partition.log_was_cut()
+        self.fetchers.cut(event.key)
+
+    def _on_left_out(self, event: LeftOut, now_ms: int) -> None:
+        self.fetch_path.left_out(event)
+
+    # --- follower ------------------------------------------------------------------------------------------
+
+    def _on_fetch_answered(self, event: FetchAnswered, now_ms: int) -> None:
+        self._effects += self.fetchers.answered(event, now_ms)
+
+    def _on_fetched_appended(self, event: FetchedAppended, now_ms: int) -> None:
+        for key, error_message, size_bytes, must_flush in event.results:
+            partition = self.partitions.get(key)
+            if partition is not None and error_message is None:
+                self._count(self.counts.replication_bytes_in, partition, size_bytes)
+            self._effects += self.fetchers.appended(key, error_message, must_flush, now_ms)
+
+    def _on_fetch_failed(self, event: FetchFailed, now_ms: int) -> None:
+        self._effects += self.fetchers.failed(event, now_ms)
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
+        self._effects += self.fetch_path.settle(now_ms)
+        self._effects += self.fetchers.requests(now_ms)
+        self._roles.store_ceilings(now_ms)
+        self._effects += self._link.requests(self.image.offset, now_ms, self._roles.offline_to_report())
+
+    def _on_tick(self, event: Tick, now_ms: int) -> None:
+        self._effects += self.produce_path.expire(now_ms)
+        self._effects += self.fetch_path.expire(now_ms)
+        self._stop_for(self.lifecycle.check_times(now_ms))
+        if now_ms >= self._shrink_ms:
+            self._shrink_ms = now_ms + max(1, self.config.replica_lag_ms_max // 2)
+            for key, partition in self.partitions.items():
+                proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
+                if proposal is not None:
+                    self._roles.submit(key, proposal)
+                self._roles.advance(
+                    partition, now_ms
+                )  # whoever is caught up no more holds it up no more (F3)
+            self._roles.lower_ceilings(now_ms)
+
+    # --- controller ----------------------------------------------------------------------------------------
+
+    def _on_started(self, event: Started, now_ms: int) -> None:
+        self._link.is_started = True
+
+    def _on_proof_belied(self, event: ProofBelied, now_ms: int) -> None:
+        assert not self.has_roles, "logs are compared with their mark before anybody is served from them"
+        self._note(Level.WARNING, "logs differ from what the last stop left: registering as after a crash")
+        self._link.proof_belied(event.incarnation_id, now_ms)
+
+    def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
+        self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
+
+    def _on_metadata(self, event: MetadataCommitted, now_ms: int) -> None:
+        """Replay it. A broker that reads that it was unregistered has no role from there on (D-2); its next
+        heartbeat would tell it so too, but not before it has been answered."""
+        self._roles.metadata_committed(event, now_ms)
+        if self.has_roles and not self._roles.is_registered_here():
+            self._stop_for(self.lifecycle.registration_over(now_ms))
+            self._drop_roles("the cluster knows it no more")
+
+    def _drop_roles(self, why: str) -> None:
+        self._note(Level.WARNING, f"registration is over, roles dropped: {why}")
+        self._link.drop_proposals()
+        self._roles.drop_roles()
+
+    def _on_controller(self, event: ControllerChanged, now_ms: int) -> None:
+        self._effects += self._link.changed(event.controller_id, event.raft_epoch, now_ms)
+
+    def _on_call_answered(self, event: CallAnswered, now_ms: int) -> None:
+        if not self._link.is_awaited(event):
+            return
+        response = event.response
+        match response:
+            case AlterPartitionResponse():
+                self._alter_answered(response, now_ms)
+            case AllocateProducerIdsResponse():
+                self._effects += self._link.producer_ids_answered(response, now_ms)
+            case BrokerRegistrationResponse():
+                self._registration_answered(response, now_ms)
+            case BrokerHeartbeatResponse():
+                self._heartbeat_answered(response, now_ms)
+            case _:
+                raise AssertionError(f"unexpected answer {type(response).__name__}")
+
+    def _on_call_failed(self, event: CallFailed, now_ms: int) -> None:
+        self._effects += self._link.failed(event, now_ms)
+
+    def _registration_answered(self, response: BrokerRegistrationResponse, now_ms: int) -> None:
+        self._stop_for(self.lifecycle.registered(response, now_ms))
+        if self.lifecycle.is_registered:
+            how = "clean" if response.clean_shutdown else "unclean"
+            self._note(
+                Level.INFO, f"registered with broker epoch {response.broker_epoch}, previous stop was {how}"
+            )
+            self._roles.maybe_take_roles(now_ms)
+        else:
+            self._note(Level.WARNING, f"registration refused: {response.error_message}")
+
+    def _heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> None:
+        before = (self.lifecycle.state, self.lifecycle.is_fenced)
+        self._stop_for(self.lifecycle.heartbeat_answered(response, now_ms))
+        if not self.lifecycle.is_registered and self.has_roles:
+            self._drop_roles(response.error_message or "the controller says so")
+        if self._roles.offline_to_report():  # told of behind this heartbeat, or not applied here yet
+            self.lifecycle.hurry(now_ms + RETRY_MS_MIN)
+        after = (self.lifecycle.state, self.lifecycle.is_fenced)
+        if after != before:
+            self._note(Level.INFO, f"{after[0].value}, {'fenced' if after[1] else 'unfenced'}")
+
+    def _alter_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
+        if response.error_code != ErrorCode.NONE:
+            self.counts.failed_isr_updates += 1
+            self._alter.failed(now_ms)
+            if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                self.lifecycle.hurry(now_ms)  # the heartbeat will tell what has become of our registration
+            return
+        asked = self._alter.take_in_flight()
+        for row in response.partitions:
+            key = TopicPartition(row.topic_id, row.partition_index)
+            proposal = asked.get(key)
+            partition = self.partitions.get(key)
+            if proposal is None or partition is None:
+                continue
+            before = partition.registration
+            verdict, change = partition.alter_answered(proposal, row, now_ms)
+            if verdict is AlterVerdict.RESEND:
+                self._alter.retry([(key, proposal)], now_ms)
+            if row.error_code != ErrorCode.NONE:
+                self.counts.failed_isr_updates += 1
+                self._note(
+                    Level.WARNING, f"{name_of(partition)}: ISR {proposal.isr} refused with {row.error_code}"
+                )
+            self._roles.state_changed(partition, change, before, now_ms)
+            if change is RoleChange.IGNORED:
+                self._roles.advance(partition, now_ms)  # a proposal that was dropped holds it up no more
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _count(self, totals: dict[str, int], partition: Partition, number: int) -> None:
+        totals[partition.topic_name] = totals.get(partition.topic_name, 0) + number
+
+    def _stop_for(self, reason: StopReason | None) -> None:
+        if reason is not None:
+            self._effects.append(Stop(reason.text, reason.is_failure))
+
+    def _note(self, level: Level, text: str) -> None:
+        self._effects.append(Note(level, text))
+
+    @property
+    def image(self) -> MetadataImage:
+        """Metadata as far as it was applied."""
+        return self._roles.image
+
+    @property
+    def has_roles(self) -> bool:
+        """Metadata has caught up with our registration: requests can be answered (D-2)."""
+        return self._roles.has_roles
+
+    @property
+    def offline_replicas(self) -> Collection[TopicPartition]:
+        """Partitions whose logs lie in failed dirs of ours (R27)."""
+        return self._roles.offline
+
+    @property
+    def state(self) -> BrokerState:
+        """Where this broker stands in its life."""
+        return self.lifecycle.state

@@ -1,0 +1,151 @@
+"""What a broker must know before it starts, from server.properties and the environment; and a topic's
+settings.
+
+Owns the meaning of the keys for a broker; names, defaults and ranges are in `metadata.config_keys`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.metadata.configs import (
+    BROKER_FILE_KEYS,
+    LONG_MAX,
+    ConfigError,
+    advertised_listeners,
+    parse_address,
+    parse_listeners,
+    parse_voters,
+    read_keys,
+)
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
+from holdfast.storage.core.config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Settings of one broker process. Durations in ms, sizes in bytes."""
+
+    node_id: int
+    cluster_id: str
+    #: where to bind
+    listeners: tuple[ListenerEndpoint, ...]
+    #: what to tell others, in the same order; a port of 0 is replaced by the bound one
+    advertised_listeners: tuple[ListenerEndpoint, ...]
+    inter_broker_listener_name: str
+    #: {voter_id: (host, port)}
+    voters: Mapping[int, tuple[str, int]]
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+    rack: str | None
+    #: (host, port) of the admin endpoint, None for none
+    http_listener: tuple[str, int] | None
+    heartbeat_ms: int
+    registration_timeout_ms: int
+    controlled_shutdown: bool
+    controlled_shutdown_timeout_ms: int
+    replica_lag_ms_max: int
+    #: records that replicas promise ahead at least
+    ceiling_records: int
+    replica_fetch_wait_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    request_timeout_ms: int
+    fetch_max_bytes: int
+    #: largest frame that is read
+    frame_max_bytes: int
+    partition_limit: int
+    has_partition_metrics: bool
+    #: every key of the file with its value, for topics without a setting of their own
+    static: Mapping[str, Any]
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> "tuple[BrokerConfig, list[str]]":
+        """The settings, and warnings about keys that are not known. Raises: ConfigError naming the key."""
+        values, warnings = read_keys(BROKER_FILE_KEYS, properties, environment or {})
+        if "broker" not in values["process.roles"]:
+            raise ConfigError(f"process.roles={','.join(values['process.roles'])}: this process is a broker")
+        listeners = parse_listeners("listeners", values["listeners"])
+        given = parse_listeners("advertised.listeners", values["advertised.listeners"])
+        log_dirs = values["log.dirs"] or ((values["log.dir"],) if values["log.dir"] else ())
+        if not log_dirs:
+            raise ConfigError("log.dirs must be set: folders of the partitions")
+        inter_broker = values["inter.broker.listener.name"] or listeners[0].name
+        if all(listener.name != inter_broker for listener in listeners):
+            raise ConfigError(f"inter.broker.listener.name={inter_broker}: expected one of the listeners")
+        http = values["holdfast.http.listener"]
+        voters = parse_voters("controller.quorum.voters", values["controller.quorum.voters"])
+        if values["node.id"] in voters:
+            raise ConfigError(
+                f"node.id={values['node.id']}: belongs to a controller, give the broker another one"
+            )
+        config = cls(
+            node_id=values["node.id"],
+            cluster_id=values["holdfast.cluster.id"],
+            listeners=listeners,
+            advertised_listeners=advertised_listeners(listeners, given),
+            inter_broker_listener_name=inter_broker,
+            voters=voters,
+            log_dirs=tuple(log_dirs),
+            metadata_log_dir=values["metadata.log.dir"] or log_dirs[0],
+            rack=values["broker.rack"],
+            http_listener=parse_address("holdfast.http.listener", http) if http else None,
+            heartbeat_ms=values["broker.heartbeat.interval.ms"],
+            registration_timeout_ms=values["initial.broker.registration.timeout.ms"],
+            controlled_shutdown=values["controlled.shutdown.enable"],
+            controlled_shutdown_timeout_ms=values["holdfast.controlled.shutdown.timeout.ms"],
+            replica_lag_ms_max=values["replica.lag.time.max.ms"],
+            ceiling_records=values["holdfast.ceiling.records"],
+            replica_fetch_wait_ms=values["replica.fetch.wait.max.ms"],
+            replica_fetch_max_bytes=values["replica.fetch.max.bytes"],
+            replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
+            replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
+            replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
+            request_timeout_ms=values["request.timeout.ms"],
+            fetch_max_bytes=values["fetch.max.bytes"],
+            frame_max_bytes=values["socket.request.max.bytes"],
+            partition_limit=values["max.request.partition.size.limit"],
+            has_partition_metrics=values["holdfast.metrics.partition.level"],
+            static=values,
+        )
+        return config, warnings
+
+
+def default_log_config(static: Mapping[str, Any]) -> LogConfig:
+    """Settings of a log whose topic is not known yet."""
+    return log_config(MetadataImage(), "", static)
+
+
+def log_config(image: MetadataImage, topic_name: str, static: Mapping[str, Any]) -> LogConfig:
+    """Settings of a topic's logs: topic, else cluster, else this node's file, else the default."""
+
+    def value(name: str) -> Any:
+        return image.topic_config(topic_name, name, static)
+
+    flush_ms = value("flush.ms")
+    flush_messages = value("flush.messages")
+    return LogConfig(
+        segment_bytes=value("segment.bytes"),
+        segment_ms=value("segment.ms"),
+        index_interval_bytes=value("index.interval.bytes"),
+        retention_ms=_unless_negative(value("retention.ms")),
+        retention_bytes=_unless_negative(value("retention.bytes")),
+        flush_messages=None if flush_messages in (None, LONG_MAX) else flush_messages,
+        flush_ms=None if flush_ms in (None, LONG_MAX) else max(1, flush_ms),
+        producer_id_expiration_ms=static["producer.id.expiration.ms"],
+    )
+
+
+def max_message_bytes(image: MetadataImage, topic_name: str, static: Mapping[str, Any]) -> int:
+    """Largest batch that the topic takes."""
+    limit: int = image.topic_config(topic_name, "max.message.bytes", static)
+    return limit
+
+
+def _unless_negative(number: int) -> int | None:
+    return None if number < 0 else number

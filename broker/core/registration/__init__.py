@@ -1,0 +1,1 @@
+"""The broker's life with the controllers: registration, heartbeats, metadata."""

@@ -1,0 +1,317 @@
+"""The broker's life as the controller sees it: register, heartbeat, be unfenced, leave (R29, R23, R24,
+K26-K28).
+
+Owns the broker epoch and the state; sends nothing itself, it names the next request. D-2: no role before
+the own registration record was replayed; until then, and until the logs are loaded, heartbeats want the
+fence to stay.
+
+    STARTING -> RECOVERY           registered, own registration record replayed, roles taken
+    RECOVERY -> RUNNING            unfenced
+    any      -> STARTING           the controller does not know our epoch any more: register again
+    any      -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    FeatureRange,
+    ListenerEndpoint,
+    OfflineTopic,
+)
+
+#: Pause after a failed request to the controller; doubles up to the second number.
+RETRY_MS_MIN = 50
+RETRY_MS_MAX = 1000
+#: Between heartbeats while something is to change: ready but still fenced, or leaving.
+HURRY_MS = 100
+#: A controlled shutdown ends when no controller has answered for so long: nobody is there to move
+#: leaderships.
+SILENCE_MS_MAX = 5000
+#: Later than any clock.
+FAR_AWAY_MS = 1 << 62
+
+_FATAL = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+
+
+class BrokerState(Enum):
+    """Names of Kafka's broker states."""
+
+    STARTING = "STARTING"
+    RECOVERY = "RECOVERY"
+    RUNNING = "RUNNING"
+    PENDING_CONTROLLED_SHUTDOWN = "PENDING_CONTROLLED_SHUTDOWN"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a registration says about this process."""
+
+    broker_id: int
+    cluster_id: str
+    #: random id of this process start
+    incarnation_id: bytes
+    listeners: tuple[ListenerEndpoint, ...]
+    rack: str | None
+    features: tuple[FeatureRange, ...]
+    #: ids of the log dirs that were there at the start
+    log_dirs: tuple[bytes, ...]
+    #: epoch that the last clean stop left behind, -1 for none (R32)
+    previous_broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """The node is to stop."""
+
+    text: str
+    is_failure: bool
+
+
+LifecycleRequest: TypeAlias = BrokerRegistrationRequest | BrokerHeartbeatRequest
+
+
+class Lifecycle:
+    """State of one broker process."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        heartbeat_ms: int,
+        registration_timeout_ms: int,
+        controlled_shutdown: bool,
+        shutdown_timeout_ms: int,
+        now_ms: int,
+    ) -> None:
+        self.identity = identity
+        self.state = BrokerState.STARTING
+        #: epoch of our registration, -1 while there is none
+        self.broker_epoch = -1
+        #: as the controller said last
+        self.is_fenced = True
+        #: what the controller made of our last stop; None before the registration
+        self.was_clean: bool | None = None
+        #: the logs are loaded and the roles taken: we may be unfenced
+        self.is_ready = False
+        self._heartbeat_ms = heartbeat_ms
+        self._controlled_shutdown = controlled_shutdown
+        self._shutdown_timeout_ms = shutdown_timeout_ms
+        self._previous_broker_epoch = identity.previous_broker_epoch
+        #: no longer than this without a first registration; None once registered
+        self._give_up_ms: int | None = now_ms + registration_timeout_ms
+        self._next_ms = now_ms
+        self._failures = 0
+        self._in_flight = False
+        self._shutdown_deadline_ms: int | None = None
+        self._heard_ms = now_ms
+
+    @property
+    def is_registered(self) -> bool:
+        """The controller has given us an epoch that it still knows."""
+        return self.broker_epoch >= 0
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def next_request(
+        self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
+    ) -> LifecycleRequest | None:
+        """The request to send to the active controller now, None when it is not the time. `offline`: replicas
+        in failed log dirs that it does not know of yet."""
+        if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
+            return None
+        self._in_flight = True
+        identity = self.identity
+        if not self.is_registered:
+            return BrokerRegistrationRequest(
+                identity.broker_id,
+                identity.cluster_id,
+                identity.incarnation_id,
+                identity.listeners,
+                identity.rack,
+                identity.features,
+                identity.log_dirs,
+                self._previous_broker_epoch,
+            )
+        return BrokerHeartbeatRequest(
+            identity.broker_id,
+            self.broker_epoch,
+            metadata_offset,
+            want_fence=not self.is_ready,
+            want_shutdown=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline=offline,
+        )
+
+    def hurry(self, now_ms: int) -> None:
+        """Something has changed that the controller should hear of now: send without waiting for the
+        period."""
+        self._next_ms = min(self._next_ms, now_ms)
+
+    def proof_belied(self, incarnation_id: bytes, now_ms: int) -> None:
+        """The last stop was not clean after all: register again, as another incarnation, without a proof.
+
+        What was sent before counts for nothing. Nobody was served by the registration that it takes back.
+        """
+        assert not self.is_ready
+        self.identity = replace(self.identity, incarnation_id=incarnation_id, previous_broker_epoch=-1)
+        self._previous_broker_epoch = -1
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self.was_clean = None
+        self._in_flight = False
+        self._next_ms = now_ms
+
+    def controller_changed(self, now_ms: int) -> None:
+        """Another controller is active: what was sent to the former one is not waited for."""
+        self._in_flight = False
+        self._failures = 0
+        self._next_ms = now_ms
+
+    # --- answers -----------------------------------------------------------------------------------------
+
+    def registered(self, response: BrokerRegistrationResponse, now_ms: int) -> StopReason | None:
+        """Take the answer to a registration (R30). The first one that is accepted ends the time limit."""
+        self._in_flight = False
+        self._heard_ms = now_ms
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            self.broker_epoch = response.broker_epoch
+            self.was_clean = response.clean_shutdown
+            self.is_fenced = True
+            self._give_up_ms = None
+            self._failures = 0
+            self._next_ms = now_ms
+            return None
+        if code in _FATAL:
+            return StopReason(
+                f"the controller refuses this broker: {response.error_message}", is_failure=True
+            )
+        self._retry(now_ms)
+        return None
+
+    def heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> StopReason | None:
+        """Take the answer to a heartbeat. After STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the
+        registration is over: `is_registered` is false, the owner drops all roles (D-2)."""
+        self._in_flight = False
+        self._heard_ms = now_ms
+        code = response.error_code
+        if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            return self.registration_over(now_ms)
+        if code != ErrorCode.NONE:
+            self._retry(now_ms)
+            return None
+        self._failures = 0
+        self.is_fenced = response.is_fenced
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                return self._stop("controlled shutdown is complete")
+            self._next_ms = now_ms + min(HURRY_MS, self._heartbeat_ms)
+            return None
+        if self.state is BrokerState.RECOVERY and not response.is_fenced:
+            self.state = BrokerState.RUNNING
+        in_a_hurry = self.is_ready and response.is_fenced
+        self._next_ms = now_ms + (min(HURRY_MS, self._heartbeat_ms) if in_a_hurry else self._heartbeat_ms)
+        return None
+
+    def registration_over(self, now_ms: int) -> StopReason | None:
+        """The quorum knows this registration no more: begin anew, or end a stop that nobody waits for."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            return self._stop("the controller does not know this registration any more")
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return None
+        self.broker_epoch = -1
+        self._previous_broker_epoch = -1  # nothing proves that this process never lost a byte
+        self.is_fenced = True
+        self.is_ready = False
+        self.state = BrokerState.STARTING
+        self._next_ms = now_ms + RETRY_MS_MIN
+        return None
+
+    def failed(self, now_ms: int) -> None:
+        """There was no answer, or one from a node that is not the active controller."""
+        self._in_flight = False
+        self._retry(now_ms)
+
+    def _retry(self, now_ms: int) -> None:
+        pause_ms = min(RETRY_MS_MIN << min(self._failures, 10), RETRY_MS_MAX)
+        if self.is_registered:
+            pause_ms = min(pause_ms, self._heartbeat_ms)
+        self._failures += 1
+        self._next_ms = now_ms + pause_ms
+
+    # --- what else happens -------------------------------------------------------------------------------
+
+    def caught_up(self, now_ms: int) -> None:
+        """Own registration record replayed, logs loaded, roles taken (D-2): ask to be unfenced."""
+        assert self.is_registered
+        self.is_ready = True
+        if self.state is BrokerState.STARTING:
+            self.state = BrokerState.RECOVERY
+        self.hurry(now_ms)
+
+    def shutdown_wanted(self, now_ms: int) -> StopReason | None:
+        """Begin a controlled shutdown, or stop at once when nobody could help with it."""
+        if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
+            return None
+        if not self.is_registered or not self._controlled_shutdown:
+            return self._stop("stopping without controlled shutdown")
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._shutdown_deadline_ms = now_ms + self._shutdown_timeout_ms
+        self._heard_ms = now_ms
+        self.hurry(now_ms)
+        return None
+
+    def check_times(self, now_ms: int) -> StopReason | None:
+        """Whether a time limit has passed."""
+        if self._give_up_ms is not None and now_ms >= self._give_up_ms and not self.is_registered:
+            self._give_up_ms = None
+            return StopReason(
+                "no registration within initial.broker.registration.timeout.ms; are the controllers of "
+                "controller.quorum.voters up, and is holdfast.cluster.id the same there?",
+                is_failure=True,
+            )
+        if self._shutdown_deadline_ms is not None and self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if now_ms >= self._shutdown_deadline_ms:
+                return self._stop("controlled shutdown took too long, stopping all the same")
+            if now_ms - self._heard_ms >= SILENCE_MS_MAX:
+                return self._stop("no controller answers, stopping without controlled shutdown")
+        return None
+
+    def give_up(self, text: str) -> StopReason:
+        """The registration is not to be used. Nothing was done under it, so what proved the last stop still
+        does (R36)."""
+        self.broker_epoch = -1
+        self.is_fenced = True
+        self.was_clean = None
+        self.state = BrokerState.SHUTTING_DOWN
+        return StopReason(text, is_failure=True)
+
+    def _stop(self, text: str) -> StopReason:
+        self.state = BrokerState.SHUTTING_DOWN
+        return StopReason(text, is_failure=False)
+
+    def next_deadline_ms(self, may_send: bool) -> int:
+        """When `next_request` (if there is a controller to send to) or `check_times` may have something to
+        say."""
+        deadlines = [self._next_ms] if may_send and not self._in_flight else []
+        if self._give_up_ms is not None:
+            deadlines.append(self._give_up_ms)
+        if self._shutdown_deadline_ms is not None:
+            deadlines.append(min(self._shutdown_deadline_ms, self._heard_ms + SILENCE_MS_MAX))
+        if self.state is BrokerState.SHUTTING_DOWN or not deadlines:
+            return FAR_AWAY_MS
+        return min(deadlines)

@@ -1,0 +1,80 @@
+"""Whether the controllers' metadata is the one that this broker has always followed.
+
+Owns the registration that this broker last followed metadata with, and which partitions the replayed log has
+ever given to it. Roles delete every log that metadata does not name: taken from controllers whose metadata
+was lost, or is an older copy, they would delete what all brokers hold. The metadata log is kept whole (K15),
+so the true one holds two things for ever: each registration, at the offset that is its epoch (K28), and for
+each log that is here a record that made it ours. That epochs rise is not enough: each attempt to register
+makes the wrong log longer.
+"""
+
+from collections.abc import Collection
+
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.records import (
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+
+_ADVICE = (
+    "Their metadata was lost, or is an older copy: stop the controllers, restore their metadata.log.dir, "
+    "and remove the wrong copy of it here, __cluster_metadata-0 in this broker's metadata.log.dir, which is "
+    "fetched anew. No partition was deleted; to give up what this broker holds, start it with empty log.dirs"
+)
+
+
+class SeenMetadata:
+    """What this broker, in this process and in those before it, has seen of the metadata."""
+
+    def __init__(self, broker_id: int, broker_epoch: int = -1, incarnation_id: bytes = b"") -> None:
+        self._broker_id = broker_id
+        #: offset of the last registration's record, -1 when there was none
+        self.broker_epoch = broker_epoch
+        #: empty when it was stored by a version that did not note it
+        self._incarnation_id = incarnation_id
+        self._is_found = broker_epoch < 0
+        #: partitions that were ours at some time; None once the logs were compared with it
+        self._given: set[TopicPartition] | None = set()
+
+    def replayed(self, offset: int, record: MetadataRecord) -> None:
+        """A committed record; all come, in order of offsets."""
+        if isinstance(record, RegisterBrokerRecord):
+            if offset == self.broker_epoch:
+                self._is_found = record.broker_id == self._broker_id and (
+                    record.incarnation_id == (self._incarnation_id or record.incarnation_id)
+                )
+        elif self._given is not None and isinstance(record, PartitionRecord | PartitionChangeRecord):
+            if record.replicas is not None and self._broker_id in record.replicas:
+                self._given.add(TopicPartition(record.topic_id, record.partition_index))
+
+    def problem_with(self, broker_epoch: int, incarnation_id: bytes) -> str | None:
+        """Why the metadata that holds this registration of ours, replayed just now, is not to be followed."""
+        if broker_epoch == self.broker_epoch and incarnation_id == self._incarnation_id:
+            return None  # the same again: the answer that said that it was over was not to last
+        if self._is_found and broker_epoch > self.broker_epoch:
+            return None
+        return (
+            "the controllers' metadata is not what this broker has seen: it was registered with broker epoch "
+            f"{self.broker_epoch}, which is not there, and now with {broker_epoch}. {_ADVICE}"
+        )
+
+    def problem_with_logs(self, logs: Collection[TopicPartition]) -> str | None:
+        """The same, for the logs that are here: one of a topic that was deleted, or moved away, was ours."""
+        if self._given is None:
+            return None
+        strange = sum(key not in self._given for key in logs)
+        if not strange:
+            return None
+        return (
+            f"the controllers' metadata is not what this broker has seen: {strange} of its {len(logs)} "
+            f"partitions were never assigned to it there. {_ADVICE}"
+        )
+
+    def followed(self, broker_epoch: int, incarnation_id: bytes) -> bool:
+        """There is no problem with it; True when this registration is a new one, to be stored."""
+        is_new = broker_epoch != self.broker_epoch
+        self.broker_epoch, self._incarnation_id, self._is_found = broker_epoch, incarnation_id, True
+        self._given = None
+        return is_new

@@ -1,0 +1,1 @@
+"""The replicas of this broker: roles, high watermarks, ISR proposals, fetching from leaders."""

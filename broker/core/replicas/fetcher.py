@@ -1,0 +1,551 @@
+"""The follower's side of replication: one fetcher a source broker, many partitions a request (R80-R84).
+
+Owns for each followed partition whether its row is listed at the leader, being acted upon, or pausing. Never
+touches a log: appends, truncations and flushes are effects. D-4: a partition is listed again only after its
+answer was acted upon; answers are matched by (session, number of the request); after any failure the
+connection is closed and a new session begins.
+
+    READY -> OPEN (listed) -> BUSY (append, truncate, reset or flush under way) -> READY
+                           -> PAUSED (error, for a growing while) -> READY
+"""
+
+from enum import Enum
+from itertools import islice
+
+from holdfast.broker.core.events import (
+    AppendFetched,
+    CloseSource,
+    Effect,
+    FetchAnswered,
+    FetchedRecords,
+    FetchFailed,
+    Flush,
+    Level,
+    Note,
+    Reset,
+    SendFetch,
+    Truncate,
+)
+from holdfast.broker.core.replicas.ceiling import Urgency
+from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    ForgottenPartition,
+)
+
+#: Requests of one session that may be unanswered: one that waits at the leader and one that lists more rows.
+IN_FLIGHT_MAX = 2
+#: Rows of one request; the others follow in the next.
+ROWS_MAX = 5000
+#: First pause after an error; doubles up to the configured back-off. The first retry of a connection is at
+#: once (D9).
+PAUSE_MS_MIN = 20
+
+
+class RowState(Enum):
+    """Where a followed partition stands."""
+
+    READY = "ready"
+    OPEN = "open"
+    BUSY = "busy"
+    PAUSED = "paused"
+
+
+class FollowedRow:
+    """One followed partition."""
+
+    __slots__ = (
+        "failures",
+        "leader_end",
+        "leader_epoch",
+        "leader_high_watermark",
+        "listed_flushed_offset",
+        "listed_in",
+        "partition",
+        "resume_ms",
+        "state",
+    )
+
+    def __init__(self, partition: Partition, state: RowState) -> None:
+        self.partition = partition
+        #: epoch of the registration that made it ours to follow
+        self.leader_epoch = partition.leader_epoch
+        self.state = state
+        #: session epoch of the request that listed it last, and how much was durable then
+        self.listed_in = 0
+        self.listed_flushed_offset = 0
+        #: end of the leader's log, from the answer whose records are being appended; -1 for none
+        self.leader_end = -1
+        #: from the same answer, -1 while the leader does not know it
+        self.leader_high_watermark = -1
+        #: consecutive answers with an error
+        self.failures = 0
+        #: when a pause ends
+        self.resume_ms = 0
+
+
+class Source:
+    """One broker that we fetch from."""
+
+    __slots__ = (
+        "failures",
+        "forgotten",
+        "host",
+        "in_flight",
+        "open_count",
+        "port",
+        "ready",
+        "resume_ms",
+        "rows",
+        "session_epoch",
+        "session_id",
+        "source_id",
+    )
+
+    def __init__(self, source_id: int, host: str, port: int) -> None:
+        self.source_id = source_id
+        self.host = host
+        self.port = port
+        self.rows: dict[TopicPartition, FollowedRow] = {}
+        #: rows to be listed in the next request, in order
+        self.ready: dict[TopicPartition, FollowedRow] = {}
+        #: rows that the leader is to answer
+        self.open_count = 0
+        #: rows that left since the last request
+        self.forgotten: dict[TopicPartition, None] = {}
+        #: 0 while no session is open
+        self.session_id = 0
+        #: number of the next request
+        self.session_epoch = 0
+        #: numbers of the unanswered requests, ascending
+        self.in_flight: list[int] = []
+        #: consecutive failures of the connection
+        self.failures = 0
+        #: no new session before
+        self.resume_ms = 0
+
+
+class Fetchers:
+    """All sources of this broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        wait_ms: int,
+        max_bytes: int,
+        response_max_bytes: int,
+        backoff_ms: int,
+        timeout_ms: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._wait_ms = wait_ms
+        self._max_bytes = max_bytes
+        self._response_max_bytes = response_max_bytes
+        self._backoff_ms = max(backoff_ms, PAUSE_MS_MIN)
+        self._timeout_ms = timeout_ms
+        self._sources: dict[int, Source] = {}
+        self._source_of: dict[TopicPartition, Source] = {}
+        #: effects on a followed log that are under way: its row waits for all of them
+        self._pending: dict[TopicPartition, int] = {}
+        #: partitions whose row waits for a flush; counted in `_pending` too
+        self._flushing: dict[TopicPartition, None] = {}
+        #: the same of those that wait for a ceiling
+        self._promising: dict[TopicPartition, None] = {}
+        #: partitions that need a higher ceiling soon or now, since `low_ceilings` was taken
+        self.low_ceilings: dict[TopicPartition, Urgency] = {}
+        self._paused: dict[TopicPartition, FollowedRow] = {}
+        self._last_session_id = 0
+        #: sources that may have something to send
+        self._touched: dict[int, Source] = {}
+        #: our registration; no fetches without one
+        self.broker_epoch = -1
+        #: {(topic, partition_index): [records cut above our high watermark, below it]}
+        self.truncated: dict[tuple[str, int], list[int]] = {}
+
+    # --- which partitions -----------------------------------------------------------------------------------
+
+    def follow(self, partition: Partition, source_id: int, host: str, port: int) -> None:
+        """Fetch this partition from that broker from now on, in the partition's present leader epoch."""
+        key = partition.key
+        self.unfollow(key)
+        source = self._sources.get(source_id)
+        if source is None:
+            source = self._sources[source_id] = Source(source_id, host, port)
+        source.host, source.port = host, port
+        row = FollowedRow(partition, RowState.BUSY if self._pending.get(key) else RowState.READY)
+        source.rows[key] = row
+        self._source_of[key] = source
+        if row.state is RowState.READY:
+            self._make_ready(source, row)
+
+    def unfollow(self, key: TopicPartition) -> None:
+        """Fetch this partition no more; an answer that is under way counts for nothing."""
+        source = self._source_of.pop(key, None)
+        if source is None:
+            return
+        if source.rows.pop(key).state is RowState.OPEN:
+            source.open_count -= 1
+        self.ceiling_stored(key)  # held again if it is shown to another leader before that
+        source.ready.pop(key, None)
+        self._paused.pop(key, None)
+        source.forgotten[key] = None
+        self._touched[source.source_id] = source
+
+    def move_source(self, source_id: int, host: str, port: int) -> None:
+        """The source has a new address."""
+        source = self._sources.get(source_id)
+        if source is not None:
+            source.host, source.port = host, port
+
+    def restart(self, broker_epoch: int) -> list[Effect]:
+        """We have a new broker epoch, or none (-1): all sessions begin anew."""
+        self.broker_epoch = broker_epoch
+        effects: list[Effect] = []
+        for source_id in sorted(self._sources):
+            effects += self._close_session(self._sources[source_id])
+        return effects
+
+    @property
+    def partition_count(self) -> int:
+        """Followed partitions."""
+        return len(self._source_of)
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def answered(self, event: FetchAnswered, now_ms: int) -> list[Effect]:
+        """Act upon a response, if it belongs to an outstanding request of the present session (D-4, A-15)."""
+        source = self._sources.get(event.source_id)
+        if (
+            source is None
+            or event.session_id != source.session_id
+            or event.session_epoch not in source.in_flight
+        ):
+            return []
+        source.in_flight.remove(event.session_epoch)
+        self._touched[source.source_id] = source
+        response = event.response
+        if response.error_code != ErrorCode.NONE:
+            return self._fail(source, now_ms)
+        source.failures = 0
+        effects: list[Effect] = []
+        fetched: list[FetchedRecords] = []
+        for answer in response.partitions:
+            key = TopicPartition(answer.topic_id, answer.partition_index)
+            row = source.rows.get(key)
+            if row is None or row.state is not RowState.OPEN or row.listed_in > event.session_epoch:
+                continue
+            self._row_answered(row, answer, fetched, effects, now_ms)
+            if row.state is not RowState.OPEN:
+                source.open_count -= 1
+        if fetched:
+            effects.append(AppendFetched(tuple(fetched)))
+        return effects
+
+    def _row_answered(
+        self,
+        row: FollowedRow,
+        answer: FetchPartitionResponse,
+        fetched: list[FetchedRecords],
+        effects: list[Effect],
+        now_ms: int,
+    ) -> None:
+        partition = row.partition
+        key = partition.key
+        assert partition.leader_epoch == row.leader_epoch, "a new leader epoch makes a new row"
+        code = answer.error_code
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # R83 as D8 decides: nothing of ours is known to match any more, start where the leader starts.
+            self._begin(row)
+            story = f"is out of the range of leader {partition.leader_id}"
+            effects.extend(self._began_anew(partition, story, answer.log_start_offset))
+        elif code != ErrorCode.NONE:
+            self._pause(row, now_ms)
+        elif answer.diverging_epoch is not None:
+            # R82: before anything is learnt from this answer.
+            self._begin(row)
+            effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
+        elif len(answer.records):
+            row.failures = 0
+            row.leader_high_watermark, row.leader_end = answer.high_watermark, answer.log_end_offset
+            self._begin(row)
+            fetched.append(FetchedRecords(key, answer.records, row.leader_epoch))
+        else:
+            row.failures = 0
+            partition.leader_answered(answer.high_watermark, answer.log_end_offset)
+
+    def _parted(self, partition: Partition, known: EpochEndOffset, leader_start: int) -> tuple[Effect, ...]:
+        """Our log is not the beginning of the leader's; up to our last epoch it knows none above `known`."""
+        story = f"parts from leader {partition.leader_id} in epoch {known.epoch}"
+        end_offset = partition.truncation_offset(known.epoch, known.end_offset)
+        if end_offset is None:
+            return self._began_anew(partition, story, leader_start)
+        self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
+        level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
+        text = f"{_name(partition)}: {_span(partition)} {story}, truncated to {end_offset}"
+        return Note(level, text), Truncate(partition.key, end_offset)
+
+    def _began_anew(self, partition: Partition, story: str, leader_start: int) -> tuple[Effect, ...]:
+        self._count_truncated(partition, partition.log.log_start_offset)
+        text = (
+            f"{_name(partition)}: {_span(partition)} {story}, dropped; going on at {leader_start}, its start"
+        )
+        return Note(Level.WARNING, text), Reset(partition.key, leader_start)
+
+    def appended(
+        self, key: TopicPartition, error_message: str | None, must_flush: bool, now_ms: int
+    ) -> list[Effect]:
+        """Fetched records are in the log, or were refused there (crc)."""
+        effects: list[Effect] = [Flush(key)] if must_flush else []
+        row = self._row(key)
+        if row is not None and error_message is not None:
+            effects.append(
+                Note(Level.WARNING, f"{_name(row.partition)}: refused fetched records: {error_message}")
+            )
+            self._pause(row, now_ms)
+        elif row is not None and row.leader_end >= 0:
+            row.partition.leader_answered(row.leader_high_watermark, row.leader_end)
+            row.leader_end = -1
+        self._end(key)
+        return effects
+
+    def flushed(self, key: TopicPartition) -> None:
+        """A flush of this log is done. After one that began before the last append (A-21) the row is not
+        durable to its end yet, and waits for the next."""
+        if key in self._flushing:
+            del self._flushing[key]
+            self._end(key)
+
+    def ceiling_stored(self, key: TopicPartition) -> None:
+        """The log may be shown farther than before."""
+        if key in self._promising:
+            del self._promising[key]
+            self._end(key)
+
+    def show_durable(self, key: TopicPartition) -> None:
+        """From now on only durable records count (D6), and the log is being flushed: if the leader was shown
+        a log that was not durable to its end, it is shown the log again."""
+        row = self._row(key)
+        if row is None or row.state is not RowState.OPEN:
+            return
+        if row.listed_flushed_offset < row.partition.log.log_end_offset:
+            self._source_of[key].open_count -= 1
+            self._begin(row)
+            self._flushing[key] = None
+
+    def cut(self, key: TopicPartition) -> None:
+        """A truncation or a reset of this log is done."""
+        self._end(key)
+
+    def failed(self, event: FetchFailed, now_ms: int) -> list[Effect]:
+        """There will be no answer: close the connection before anything is asked again (D-4)."""
+        source = self._sources.get(event.source_id)
+        if source is None or event.session_id != source.session_id:
+            return []
+        effects = self._fail(source, now_ms)
+        if source.failures == 1:
+            effects.append(
+                Note(
+                    Level.INFO,
+                    f"fetch from broker {source.source_id} failed ({event.failure.value}): {event.text}",
+                )
+            )
+        return effects
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def requests(self, now_ms: int) -> list[Effect]:
+        """The fetches that are due now. Costs nothing for sources that were not touched."""
+        if self._paused:
+            self._resume(now_ms)
+        if not self._touched:
+            return []
+        effects: list[Effect] = []
+        touched, self._touched = self._touched, {}
+        for source in touched.values():
+            if not source.rows:
+                effects += self._close_session(source)
+                self._touched.pop(source.source_id, None)
+                self._sources.pop(source.source_id, None)
+            elif self.broker_epoch < 0:
+                continue  # `restart` touches all
+            elif now_ms < source.resume_ms:
+                self._touched[source.source_id] = source  # looked at again when the pause is over
+            # with as many as that in flight the next answer touches the source again
+            elif len(source.in_flight) < IN_FLIGHT_MAX:
+                effects += self._flush_first(source)
+                self._promise_first(source)
+                request = self._next_request(source)
+                if request is not None:
+                    effects.append(
+                        SendFetch(
+                            source.source_id,
+                            source.host,
+                            source.port,
+                            request,
+                            self._wait_ms + self._timeout_ms,
+                        )
+                    )
+        return effects
+
+    def _flush_first(self, source: Source) -> list[Effect]:
+        """D6: with every write flushed, a row that is not durable to its end waits, after an append as after
+        we led. Listed as it is, it would hold the leader up until there are new records: a flush lists
+        nothing."""
+        effects: list[Effect] = []
+        for key, row in list(source.ready.items()):
+            partition = row.partition
+            if partition.counts_flushed and partition.log.flushed_offset < partition.log.log_end_offset:
+                del source.ready[key]
+                self._begin(row)
+                self._flushing[key] = None
+                effects.append(Flush(key))
+        return effects
+
+    def _promise_first(self, source: Source) -> None:
+        """R68: a row that ends above its ceiling waits until a higher one is stored."""
+        for key, row in list(source.ready.items()):
+            urgency = row.partition.ceiling_urgency()
+            if urgency is not Urgency.NOT_NOW:
+                self.low_ceilings[key] = urgency
+            if row.partition.is_above_ceiling:
+                del source.ready[key]
+                self._begin(row)
+                self._promising[key] = None
+
+    def _next_request(self, source: Source) -> FetchRequest | None:
+        if not source.ready and not source.forgotten and (source.in_flight or not source.open_count):
+            return None
+        if source.session_id == 0:
+            if not source.ready:
+                return None
+            self._last_session_id += 1
+            source.session_id = self._last_session_id
+            source.session_epoch = 0
+            source.forgotten.clear()
+        epoch = source.session_epoch
+        rows: list[FetchPartition] = []
+        for key, row in list(islice(source.ready.items(), ROWS_MAX)):
+            del source.ready[key]
+            log = row.partition.log
+            row.state = RowState.OPEN
+            source.open_count += 1
+            row.listed_in = epoch
+            row.listed_flushed_offset = log.flushed_offset
+            source.forgotten.pop(key, None)
+            rows.append(
+                FetchPartition(
+                    topic_id=key.topic_id,
+                    partition_index=key.partition_index,
+                    current_leader_epoch=row.leader_epoch,
+                    fetch_offset=log.log_end_offset,
+                    last_fetched_epoch=log.last_epoch,
+                    flushed_offset=log.flushed_offset,
+                    max_bytes=self._max_bytes,
+                )
+            )
+        if source.ready:
+            self._touched[source.source_id] = source
+        forgotten = tuple(ForgottenPartition(key.topic_id, key.partition_index) for key in source.forgotten)
+        source.forgotten.clear()
+        source.in_flight.append(epoch)
+        source.session_epoch = epoch + 1
+        return FetchRequest(
+            cluster_id=None,
+            replica_id=self._broker_id,
+            broker_epoch=self.broker_epoch,
+            max_wait_ms=self._wait_ms,
+            min_bytes=1,
+            max_bytes=self._response_max_bytes,
+            partitions=tuple(rows),
+            session_id=source.session_id,
+            session_epoch=epoch,
+            forgotten=forgotten,
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When a pause ends."""
+        ends = [row.resume_ms for row in self._paused.values()]
+        ends += [source.resume_ms for source in self._touched.values()]
+        return min(ends) if ends else None
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _row(self, key: TopicPartition) -> FollowedRow | None:
+        source = self._source_of.get(key)
+        return None if source is None else source.rows[key]
+
+    def _make_ready(self, source: Source, row: FollowedRow) -> None:
+        row.state = RowState.READY
+        source.ready[row.partition.key] = row
+        self._touched[source.source_id] = source
+
+    def _begin(self, row: FollowedRow) -> None:
+        key = row.partition.key
+        row.state = RowState.BUSY
+        self._pending[key] = self._pending.get(key, 0) + 1
+
+    def _end(self, key: TopicPartition) -> None:
+        left = self._pending.get(key, 0) - 1
+        assert left >= 0, "an effect on a followed log ended that was not begun"
+        if left:
+            self._pending[key] = left
+            return
+        del self._pending[key]
+        source = self._source_of.get(key)
+        if source is not None and source.rows[key].state is RowState.BUSY:
+            self._make_ready(source, source.rows[key])
+
+    def _pause(self, row: FollowedRow, now_ms: int) -> None:
+        row.resume_ms = now_ms + min(PAUSE_MS_MIN << min(row.failures, 10), self._backoff_ms)
+        row.failures += 1
+        row.state = RowState.PAUSED
+        self._paused[row.partition.key] = row
+
+    def _resume(self, now_ms: int) -> None:
+        for key in [key for key, row in self._paused.items() if row.resume_ms <= now_ms]:
+            row = self._paused.pop(key)
+            if self._pending.get(key):
+                row.state = RowState.BUSY
+            else:
+                self._make_ready(self._source_of[key], row)
+
+    def _fail(self, source: Source, now_ms: int) -> list[Effect]:
+        pause_ms = (
+            0 if source.failures == 0 else min(PAUSE_MS_MIN << min(source.failures - 1, 10), self._backoff_ms)
+        )
+        source.failures += 1
+        source.resume_ms = now_ms + pause_ms
+        return self._close_session(source)
+
+    def _close_session(self, source: Source) -> list[Effect]:
+        self._touched[source.source_id] = source
+        if source.session_id == 0:
+            return []
+        source.session_id = 0
+        source.in_flight.clear()
+        source.open_count = 0
+        for row in source.rows.values():
+            if row.state is RowState.OPEN:
+                self._make_ready(source, row)
+        return [CloseSource(source.source_id)]
+
+    def _count_truncated(self, partition: Partition, end_offset: int) -> None:
+        above = max(end_offset, partition.high_watermark)
+        name = (partition.topic_name, partition.key.partition_index)
+        counted = self.truncated.setdefault(name, [0, 0])
+        counted[0] += max(0, partition.log.log_end_offset - above)
+        counted[1] += max(0, partition.high_watermark - end_offset)
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.topic_name}-{partition.key.partition_index}"
+
+
+def _span(partition: Partition) -> str:
+    log = partition.log
+    return f"our log [{log.log_start_offset}, {log.log_end_offset}) last epoch {log.last_epoch}"

@@ -1,0 +1,78 @@
+"""What a broker reports about its log dirs, and about what in them a power loss would take.
+
+Owns names, labels and sums by topic; the log manager hands in what it sees. Series of partitions are in
+`broker.core.telemetry`. One pass over the logs a scrape.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
+from holdfast.storage.core.flush_stats import FlushStats
+
+
+class LogState(NamedTuple):
+    """One log."""
+
+    topic: str
+    size_bytes: int
+    unflushed_bytes: int
+    unflushed_records: int
+
+
+class LogDirState(NamedTuple):
+    """One of `log.dirs`."""
+
+    path: str
+    is_online: bool
+    log_count: int
+    #: logs that are still to be opened and recovered after the start
+    remaining_count: int
+
+
+def log_families(
+    logs: Iterable[LogState], dirs: Iterable[LogDirState], flushes: FlushStats
+) -> list[MetricFamily]:
+    """Everything, as of now."""
+    sums: dict[str, list[int]] = {}
+    for topic, size_bytes, unflushed_bytes, unflushed_records in logs:
+        known = sums.setdefault(topic, [0, 0, 0])
+        known[0] += size_bytes
+        known[1] += unflushed_bytes
+        known[2] += unflushed_records
+    seen = list(dirs)
+
+    def by_topic(name: str, help: str, column: int) -> MetricFamily:
+        samples = tuple(Sample(values[column], (("topic", topic),)) for topic, values in sorted(sums.items()))
+        return MetricFamily(f"kafka_log_{name}", MetricKind.GAUGE, help, samples)
+
+    def by_dir(name: str, help: str, values: Iterable[int]) -> MetricFamily:
+        samples = tuple(
+            Sample(value, (("dir", log_dir.path),)) for log_dir, value in zip(seen, values, strict=True)
+        )
+        return MetricFamily(f"kafka_log_{name}", MetricKind.GAUGE, help, samples)
+
+    return [
+        by_topic("size_bytes", "Bytes of logs on this broker.", 0),
+        by_topic("unflushed_bytes", "Bytes that a power loss of this broker would take.", 1),
+        by_topic("unflushed_records", "Records that a power loss of this broker would take.", 2),
+        MetricFamily(
+            "kafka_log_flush_seconds",
+            MetricKind.HISTOGRAM,
+            "Seconds that flushes took.",
+            (Sample(flushes.seconds.value()),),
+        ),
+        MetricFamily(
+            "kafka_log_flushes_total",
+            MetricKind.COUNTER,
+            "Flushes, by reason.",
+            tuple(Sample(count, (("reason", reason.value),)) for reason, count in flushes.counts.items()),
+        ),
+        by_dir("directory_offline", "1 for a log dir that failed.", (not d.is_online for d in seen)),
+        by_dir("directory_logs", "Logs in the dir.", (d.log_count for d in seen)),
+        by_dir(
+            "recovery_remaining_logs",
+            "Logs still to be opened after the start.",
+            (d.remaining_count for d in seen),
+        ),
+    ]

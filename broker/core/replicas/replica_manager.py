@@ -1,0 +1,504 @@
+"""Which partitions this broker has, and in which role: metadata, and the logs that it asks for.
+
+Owns the image, the partitions and their logs' coming and going, and what follows when the state of one
+changes: the leader epoch in the log, fetching, proposals, whoever waits. Roles come from the image at or
+behind our own registration record and from nothing before it (D-2). Never touches a request or a call:
+`broker.core.broker` does. Effects go to the outbox that it shares with its owner.
+"""
+
+from collections.abc import Collection
+
+from holdfast.broker.core.config import BrokerConfig, log_config, max_message_bytes
+from holdfast.broker.core.counts import Counts
+from holdfast.broker.core.events import (
+    CeilingRow,
+    CeilingsStored,
+    ConfigureLog,
+    DeleteLog,
+    Effect,
+    Flush,
+    KeepEpoch,
+    Level,
+    LogOpened,
+    LogsLoaded,
+    LogsOffline,
+    MetadataCommitted,
+    Note,
+    OpenLog,
+    StartEpoch,
+    Stop,
+    StoreCeilings,
+)
+from holdfast.broker.core.registration.known_brokers import KnownBrokers
+from holdfast.broker.core.registration.lifecycle import Lifecycle
+from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.replicas.alter_partition import AlterPartitionQueue
+from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
+from holdfast.broker.core.replicas.divergence import LogView
+from holdfast.broker.core.replicas.fetcher import Fetchers
+from holdfast.broker.core.replicas.leadership import Proposal
+from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange, TopicPartition
+from holdfast.broker.core.requests.fetch_path import FetchPath
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
+from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import decode_record
+from holdfast.protocol.messages.broker_registration import OfflineTopic
+
+#: Topic name and partition index: what a log's folder is called after.
+Place = tuple[str, int]
+#: A ceiling that is near waits so long for others: they are stored in one file.
+CEILINGS_WAIT_MS = 500
+
+
+class Roles:
+    """The partitions of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        lifecycle: Lifecycle,
+        alter: AlterPartitionQueue,
+        counts: Counts,
+        *,
+        seen: SeenMetadata,
+        purgatory_max: int,
+        outbox: list[Effect],
+    ) -> None:
+        self.config = config
+        self.broker_id = config.node_id
+        #: metadata as far as it was applied
+        self.image = MetadataImage()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        #: registrations as the image has them
+        self.brokers = KnownBrokers()
+        self._max_message_bytes: dict[TopicPartition, int] = {}
+        self.produce_path = ProducePath(self.partitions, self._max_message_bytes, purgatory_max)
+        self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
+        self.fetchers = Fetchers(
+            config.node_id,
+            wait_ms=config.replica_fetch_wait_ms,
+            max_bytes=config.replica_fetch_max_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+        #: roles are taken from metadata: the image holds our own registration (D-2)
+        self.has_roles = False
+        self._lifecycle = lifecycle
+        self._seen = seen
+        self._alter = alter
+        self._counts = counts
+        #: open logs, with a role or without one yet; None until all are loaded
+        self._logs: dict[TopicPartition, LogView] | None = None
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        #: logs in failed dirs: nothing of them is done here any more (R27)
+        self.offline: dict[TopicPartition, None] = {}
+        #: what is not among the logs was never made; False: it may lie in a failed dir
+        self._is_whole = True
+        #: as they were stored by former processes
+        self._ceilings: dict[TopicPartition, int] = {}
+        #: replicas that near their ceiling, and when that is to be raised at the latest (R68)
+        self._low_ceilings: dict[TopicPartition, None] = {}
+        self._ceilings_ms: int | None = None
+        #: logs asked for, by the folder that each is made in, and the folder of each. In a folder one opening
+        #: at a time: that of a topic that has gone ends, and is deleted, before one of its name is asked for
+        self._opening: dict[Place, TopicPartition] = {}
+        self._places: dict[TopicPartition, Place] = {}
+        self._effects = outbox
+
+    # --- metadata ------------------------------------------------------------------------------------------
+
+    def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
+        """Replay committed records, and do what they mean for this broker once it has roles."""
+        delta = MetadataDelta(self.image)
+        for offset, raft_epoch, value in event.entries:
+            record = decode_record(value)
+            self._seen.replayed(offset, record)
+            delta.replay(record, offset, raft_epoch)
+        self.image = delta.apply(event.end_offset)
+        for sentence in delta.violations:
+            self._counts.metadata_violations += 1
+            self._note(Level.ERROR, sentence)
+        if delta.changed_brokers:
+            self._brokers_changed(delta.changed_brokers, now_ms)
+        if delta.changed_configs:
+            self._configs_changed(delta.changed_configs, now_ms)
+        if not self.has_roles:
+            self.maybe_take_roles(now_ms)
+            return
+        changes = delta.local_changes(self.broker_id)
+        for local in changes.deleted:
+            self._delete(TopicPartition(local.topic_id, local.partition_index))
+        for local in (*changes.leaders, *changes.followers):
+            self._apply_local(local, now_ms)
+        if delta.changed_brokers:  # who may not join any more holds the high watermark up no more (F3)
+            for partition in self.partitions.values():
+                self.advance(partition, now_ms)
+
+    def maybe_take_roles(self, now_ms: int) -> None:
+        """Take the roles of the image if it stands at or behind our own registration record; nothing before
+        it counts (D-2)."""
+        epoch = self._lifecycle.broker_epoch
+        if self.has_roles or self._logs is None or not self.is_registered_here():
+            return
+        if not self._is_own_metadata(self._logs):
+            return
+        self.has_roles = True
+        self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
+        self._effects += self.fetchers.restart(epoch)
+        for key in [key for key in self._logs if not self._is_assigned(key)]:
+            self._delete(key)  # its topic was deleted, or it was moved away, without us
+        view = local_view(self.image, self.broker_id)
+        if not self._is_whole:
+            self._logs_missing(view)
+        for local in (*view.leaders, *view.followers):
+            self._apply_local(local, now_ms)
+        self._lifecycle.caught_up(now_ms)
+
+    def _is_own_metadata(self, logs: Collection[TopicPartition]) -> bool:
+        """The image, which holds our registration, comes from the log that this broker has always followed.
+        Else this broker ends before it deletes what that image does not name."""
+        seen, lifecycle = self._seen, self._lifecycle
+        own = (lifecycle.broker_epoch, lifecycle.identity.incarnation_id)
+        problem = seen.problem_with(*own) or seen.problem_with_logs(logs)
+        if problem is not None:
+            reason = lifecycle.give_up(problem)
+            self._effects.append(Stop(reason.text, reason.is_failure))
+            return False
+        # Not before: with the true metadata back, this broker must not look for a registration in the other.
+        if seen.followed(*own):
+            self._effects.append(KeepEpoch(*own))
+        return True
+
+    def _logs_missing(self, view: LocalChanges) -> None:
+        """What we should have and did not find lies in a dir that failed, as far as anybody can tell: made
+        anew elsewhere it would look like a replica that lost everything."""
+        assert self._logs is not None
+        for local in (*view.leaders, *view.followers):
+            key = TopicPartition(local.topic_id, local.partition_index)
+            if key not in self._logs:
+                self.offline[key] = None
+        self._is_whole = True  # what is assigned from now on is made in another dir
+
+    def is_registered_here(self) -> bool:
+        """The image holds our registration, and not that of another process."""
+        own = self.image.brokers.get(self.broker_id)
+        return (
+            self._lifecycle.is_registered
+            and own is not None
+            and own.broker_epoch == self._lifecycle.broker_epoch
+        )
+
+    def drop_roles(self) -> None:
+        """Our registration is over: no role until the image holds the next one (D-2)."""
+        self.has_roles = False
+        self._effects += self.fetchers.restart(-1)
+        for key, partition in self.partitions.items():
+            partition.drop_role()
+            self.fetchers.unfollow(key)
+            self._effects += self.produce_path.state_changed(key)
+            self._effects += self.fetch_path.role_changed(key)
+
+    def _brokers_changed(self, broker_ids: tuple[int, ...], now_ms: int) -> None:
+        known = self.brokers
+        joined = False
+        for broker_id in broker_ids:
+            broker = self.image.brokers.get(broker_id)
+            before = known.acceptable.pop(broker_id, None)
+            known.epochs.pop(broker_id, None)
+            known.offline.pop(broker_id, None)
+            if broker is None:
+                continue
+            known.epochs[broker_id] = broker.broker_epoch
+            if broker.offline_replicas:
+                known.offline[broker_id] = broker.offline_replicas
+            if broker.in_controlled_shutdown and not broker.is_fenced:
+                # It may go once the controller knows how far we have come (R23).
+                self._lifecycle.hurry(now_ms)
+            if broker.is_acceptable_leader:
+                known.acceptable[broker_id] = broker.broker_epoch
+                joined = joined or before != broker.broker_epoch
+            endpoint = broker.endpoint(self.config.inter_broker_listener_name)
+            if endpoint is not None:
+                self.fetchers.move_source(broker_id, endpoint.host, endpoint.port)
+        if joined:  # a caught-up follower does not list its row again just because it was unfenced
+            for key, partition in self.partitions.items():
+                proposal = partition.retry_expand(now_ms)
+                if proposal is not None:
+                    self.submit(key, proposal)
+
+    def _configs_changed(self, changed: tuple[ConfigResource, ...], now_ms: int) -> None:
+        """Give logs new settings, in the order of what was changed; the partitions are walked once."""
+        by_topic: dict[str, list[Partition]] = {
+            name: [] for resource_type, name in changed if resource_type == RESOURCE_TOPIC
+        }
+        for partition in self.partitions.values():
+            if partition.topic_name in by_topic:
+                by_topic[partition.topic_name].append(partition)
+        for resource_type, name in changed:
+            concerned = by_topic[name] if resource_type == RESOURCE_TOPIC else list(self.partitions.values())
+            for partition in concerned:
+                self._configure(partition, now_ms)
+
+    def _configure(self, partition: Partition, now_ms: int) -> None:
+        key = partition.key
+        config = log_config(self.image, partition.topic_name, self.config.static)
+        partition.counts_flushed = config.flush_messages == 1
+        if partition.counts_flushed:
+            self._effects.append(Flush(key))  # from now on only durable records count (D6)
+            self.fetchers.show_durable(key)
+        self._max_message_bytes[key] = max_message_bytes(self.image, partition.topic_name, self.config.static)
+        self._effects.append(ConfigureLog(key, config))
+        self.advance(partition, now_ms)
+
+    # --- one partition -------------------------------------------------------------------------------------
+
+    def _apply_local(self, local: LocalPartition, now_ms: int) -> None:
+        key = TopicPartition(local.topic_id, local.partition_index)
+        if key in self.offline:
+            return
+        partition = self.partitions.get(key)
+        if partition is None:
+            assert self._logs is not None
+            log = self._logs.get(key)
+            if log is None:
+                self._open_log(key, (local.topic_name, key.partition_index))
+                return
+            partition = self._make_partition(key, local.topic_name, log)
+        before = partition.registration
+        change = partition.apply_registration(local.registration, now_ms)
+        self.state_changed(partition, change, before, now_ms)
+
+    def _make_partition(self, key: TopicPartition, topic_name: str, log: LogView) -> Partition:
+        config = log_config(self.image, topic_name, self.config.static)
+        partition = Partition(
+            self.broker_id,
+            key,
+            topic_name,
+            log,
+            high_watermark=self._high_watermarks.pop(key, 0),
+            brokers=self.brokers,
+            lag_ms_max=self.config.replica_lag_ms_max,
+            ceiling=Ceiling(self.config.ceiling_records, self._ceilings.pop(key, -1)),
+            counts_flushed=config.flush_messages == 1,
+        )
+        self.partitions[key] = partition
+        self._max_message_bytes[key] = max_message_bytes(self.image, topic_name, self.config.static)
+        self._effects.append(ConfigureLog(key, config))
+        return partition
+
+    def state_changed(
+        self, partition: Partition, change: RoleChange, before: PartitionRegistration | None, now_ms: int
+    ) -> None:
+        """A partition has taken a registration, from metadata or from an AlterPartition answer."""
+        key, registration = partition.key, partition.registration
+        if change is RoleChange.IGNORED or registration is None:
+            return
+        if change is RoleChange.UPDATED:
+            if partition.role is Role.LEADER:
+                if before is not None:
+                    self._note(Level.INFO, f"{name_of(partition)}: {registration.diff(before)}")
+                self._leader_updated(partition, now_ms)
+            return
+        self._alter.withdraw(key)
+        self.fetchers.unfollow(key)
+        if change is RoleChange.BECAME_LEADER:
+            story = "" if before is None else f", {registration.diff(before)}"
+            self._note(Level.INFO, f"{name_of(partition)}: leads in epoch {registration.leader_epoch}{story}")
+            self._effects.append(StartEpoch(key, registration.leader_epoch))
+        else:
+            self._follow(partition)
+        self._effects += self.produce_path.state_changed(key)
+        self._effects += self.fetch_path.role_changed(key)
+
+    def _leader_updated(self, partition: Partition, now_ms: int) -> None:
+        key = partition.key
+        if partition.leadership is not None and partition.leadership.proposal is None:
+            self._alter.withdraw(key)
+        self._effects += self.produce_path.state_changed(key)
+        self.advance(partition, now_ms)
+        proposal = partition.retry_expand(now_ms)
+        if proposal is not None:
+            self.submit(key, proposal)
+
+    def _follow(self, partition: Partition) -> None:
+        registration = partition.registration
+        leader = None if registration is None else registration.leader
+        broker = None if leader is None else self.image.brokers.get(leader)
+        endpoint = None if broker is None else broker.endpoint(self.config.inter_broker_listener_name)
+        if leader is not None and endpoint is not None:
+            story = f"follows {leader} in epoch {partition.leader_epoch}"
+            self._note(Level.INFO, f"{name_of(partition)}: {story}")
+            self.fetchers.follow(partition, leader, endpoint.host, endpoint.port)
+
+    def advance(self, partition: Partition, now_ms: int) -> None:
+        """Move the high watermark as far as it goes, and release who waits for that (R52)."""
+        if partition.advance_high_watermark(now_ms):
+            self._effects += self.produce_path.high_watermark_moved(partition)
+            self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
+        if partition.leadership is not None and partition.leadership.start_offset is not None:
+            self._raise_ceiling(partition.key, partition.ceiling_urgency(), now_ms)
+
+    # --- ceilings ------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When ceilings are to be raised."""
+        return self._ceilings_ms
+
+    def _raise_ceiling(self, key: TopicPartition, urgency: Urgency, now_ms: int) -> None:
+        if urgency is not Urgency.NOT_NOW:
+            self._low_ceilings[key] = None
+            due_ms = now_ms if urgency is Urgency.NOW else now_ms + CEILINGS_WAIT_MS
+            if self._ceilings_ms is None or self._ceilings_ms > due_ms:
+                self._ceilings_ms = due_ms
+
+    def lower_ceilings(self, now_ms: int) -> None:
+        """Find promises that were made for traffic that did not come."""
+        for key, partition in self.partitions.items():
+            if partition.is_ceiling_too_high(now_ms):
+                self._raise_ceiling(key, Urgency.NOW, now_ms)
+
+    def store_ceilings(self, now_ms: int) -> None:
+        """Promise for all that need it at once: it is one file (R68)."""
+        low, self.fetchers.low_ceilings = self.fetchers.low_ceilings, {}
+        for key, urgency in low.items():
+            self._raise_ceiling(key, urgency, now_ms)
+        if self._ceilings_ms is None or now_ms < self._ceilings_ms:
+            return
+        rows: list[CeilingRow] = []
+        for key in self._low_ceilings:
+            partition = self.partitions.get(key)
+            if partition is not None and not partition.ceiling.is_storing:
+                rows.append(CeilingRow(key, partition.promise_ceiling(now_ms)))
+        self._low_ceilings = {}
+        self._ceilings_ms = None
+        if rows:
+            self._effects.append(StoreCeilings(tuple(rows)))
+
+    def ceilings_stored(self, event: CeilingsStored, now_ms: int) -> None:
+        """Promises are durable: who waited for them goes on."""
+        for key, offset in event.rows:
+            partition = self.partitions.get(key)
+            if partition is not None:
+                partition.ceiling_stored(offset)
+                self.fetchers.ceiling_stored(key)
+                self.advance(partition, now_ms)
+
+    # --- proposals -----------------------------------------------------------------------------------------
+
+    def submit(self, key: TopicPartition, proposal: Proposal) -> None:
+        """Ask the controller for an ISR."""
+        registration = self.partitions[key].registration
+        assert registration is not None
+        if len(proposal.isr) > len(registration.isr):
+            self._counts.isr_expands += 1
+        else:
+            self._counts.isr_shrinks += 1
+        self._alter.submit(key, proposal)
+
+    # --- logs ----------------------------------------------------------------------------------------------
+
+    def logs_loaded(self, event: LogsLoaded, now_ms: int) -> None:
+        """All logs found at the start are open, but for those that went offline meanwhile."""
+        self._logs = {key: log for key, log in event.logs.items() if key not in self.offline}
+        self._high_watermarks = dict(event.high_watermarks)
+        self._ceilings = dict(event.ceilings)
+        self._is_whole = event.is_whole
+        self.maybe_take_roles(now_ms)
+
+    def log_opened(self, event: LogOpened, now_ms: int) -> None:
+        """A log asked for is open; the partition may have changed or gone meanwhile."""
+        assert self._logs is not None
+        if event.key not in self.offline:
+            self._logs[event.key] = event.log
+            if not self._is_assigned(event.key):
+                self._delete_log(event.key)
+        self._opening_over(event.key, now_ms)
+
+    def logs_offline(self, event: LogsOffline, now_ms: int) -> None:
+        """A dir has failed: its replicas are none of ours any more, and the controller must hear of it."""
+        for key in event.keys:
+            self.offline[key] = None
+            if self._logs is not None:
+                self._logs.pop(key, None)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                self._note(Level.ERROR, f"{name_of(partition)}: its log dir has failed")
+                self._retire(partition)
+        for key in event.keys:
+            self._opening_over(key, now_ms)
+        self._lifecycle.hurry(now_ms)
+
+    def offline_to_report(self) -> tuple[OfflineTopic, ...]:
+        """Replicas in failed dirs that our registration does not name yet, by topic."""
+        own = self.image.brokers.get(self.broker_id)
+        if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
+            return ()
+        by_topic: dict[bytes, list[int]] = {}
+        for key in sorted(self.offline):
+            if key not in own.offline_replicas and self._is_assigned(key):
+                by_topic.setdefault(key.topic_id, []).append(key.partition_index)
+        return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
+
+    def _is_assigned(self, key: TopicPartition) -> bool:
+        """Metadata wants a replica of it here."""
+        registration = self.image.partition(*key)
+        return registration is not None and self.broker_id in registration.replicas
+
+    def _open_log(self, key: TopicPartition, place: Place) -> None:
+        if place not in self._opening:
+            self._opening[place] = key
+            self._places[key] = place
+            name, _ = place
+            self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
+
+    def _opening_over(self, key: TopicPartition, now_ms: int) -> None:
+        """Whoever owns the name now has its log, or may have it made."""
+        place = self._places.pop(key, None)
+        if place is None:
+            return
+        del self._opening[place]
+        name, index = place
+        topic = self.image.topic(name)
+        if not self.has_roles or topic is None:
+            return
+        key = TopicPartition(topic.topic_id, index)
+        if self._is_assigned(key):
+            self._apply_local(LocalPartition(name, index, topic.topic_id, topic.partitions[index]), now_ms)
+
+    def _delete(self, key: TopicPartition) -> None:
+        # An opening under way goes on: a second one behind it could find the log that is being deleted.
+        partition = self.partitions.pop(key, None)
+        if partition is None:
+            self._delete_log(key)
+            return
+        self._note(Level.INFO, f"{name_of(partition)}: deleted")
+        self._retire(partition)
+        self._delete_log(key)
+
+    def _retire(self, partition: Partition) -> None:
+        """The partition is not here any more: whoever waits for it hears of that."""
+        key = partition.key
+        partition.drop_role()
+        self.fetchers.unfollow(key)
+        self._alter.withdraw(key)
+        self._effects += self.produce_path.state_changed(key)
+        self._effects += self.fetch_path.role_changed(key)
+        del self._max_message_bytes[key]
+
+    def _delete_log(self, key: TopicPartition) -> None:
+        assert self._logs is not None
+        self._high_watermarks.pop(key, None)
+        self._ceilings.pop(key, None)
+        if self._logs.pop(key, None) is not None:
+            self._effects.append(DeleteLog(key))
+
+    def _note(self, level: Level, text: str) -> None:
+        self._effects.append(Note(level, text))
+
+
+def name_of(partition: Partition) -> str:
+    """Topic and index, as people write them."""
+    return f"{partition.topic_name}-{partition.key.partition_index}"

@@ -1,0 +1,1 @@
+"""Requests of clients and followers: produce, fetch, and where both wait."""

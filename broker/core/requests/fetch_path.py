@@ -1,0 +1,459 @@
+"""The way of a FetchRequest, of consumers and of followers; and of the questions about offsets (R55, R80,
+F6).
+
+Owns the consumers' waiting requests and the followers' sessions. A follower's request proves what it has;
+what that means, `broker.core.replicas.partition` says. Records are read by the shell after the answer's rows
+are fixed here.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+from holdfast.broker.core.events import (
+    AnswerFetch,
+    AnswerOffsets,
+    Effect,
+    LeftOut,
+    OffsetRow,
+    ReadRow,
+    Respond,
+)
+from holdfast.broker.core.replicas.divergence import Refusal
+from holdfast.broker.core.replicas.leadership import Proposal
+from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.requests.fetch_session import (
+    HIGH_WATERMARK_LINGER_MS,
+    FollowerSession,
+    FollowerSessions,
+    SessionRow,
+)
+from holdfast.broker.core.requests.purgatory import DelayedFetch, FetchPurgatory
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsRequest
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochPartition,
+    EpochPartitionResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+#: Longest that a fetch may ask to wait.
+WAIT_MS_MAX = 60_000
+#: Batches whose sizes are remembered of each partition, to know how much a reader would get.
+SIZES_KEPT = 32
+#: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
+PLENTY_BYTES = 1 << 40
+
+_NAMED_TWICE = "name each partition once a request"
+_NEW_SESSION = "start a new session with session_epoch 0 and all partitions"
+
+
+class RecentSizes:
+    """Sizes of the last appends of a partition."""
+
+    __slots__ = ("_ends", "_sizes")
+
+    def __init__(self, base_offset: int) -> None:
+        #: offsets where a batch ends, ascending; the first one is where our knowledge begins
+        self._ends: list[int] = [base_offset]
+        #: bytes appended up to each of them
+        self._sizes: list[int] = [0]
+
+    def appended(self, end_offset: int, size_bytes: int) -> None:
+        """The log has grown to `end_offset` by so many bytes."""
+        self._ends.append(end_offset)
+        self._sizes.append(self._sizes[-1] + size_bytes)
+        if len(self._ends) > 2 * SIZES_KEPT:
+            del self._ends[:SIZES_KEPT]
+            del self._sizes[:SIZES_KEPT]
+
+    def between(self, fetch_offset: int, end_offset: int) -> int:
+        """Bytes of the batches that end in (fetch_offset, end_offset], PLENTY_BYTES when they are too old."""
+        if fetch_offset >= end_offset:
+            return 0
+        first = bisect_right(self._ends, fetch_offset)
+        if first == 0:
+            return PLENTY_BYTES
+        return self._sizes[bisect_right(self._ends, end_offset) - 1] - self._sizes[first - 1]
+
+
+class FetchPath:
+    """All fetches of a broker."""
+
+    def __init__(
+        self, partitions: Mapping[TopicPartition, Partition], purgatory_limit: int, answer_max_bytes: int
+    ) -> None:
+        self._partitions = partitions
+        self._answer_max_bytes = answer_max_bytes
+        self._purgatory: FetchPurgatory[TopicPartition] = FetchPurgatory(purgatory_limit)
+        self._sessions: FollowerSessions[TopicPartition] = FollowerSessions()
+        self._sizes: dict[TopicPartition, RecentSizes] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        """Consumers' requests that wait for data."""
+        return self._purgatory.size
+
+    # --- consumers ---------------------------------------------------------------------------------------
+
+    def consumer_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> list[Effect]:
+        """Answer at once when there is data enough, an error, or no wish to wait; else wait."""
+        keys = _keys_of(request)
+        if keys is None:
+            return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)]
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        if wait_ms > 0 and keys and not self._purgatory.is_full and not self._is_ready(request):
+            self._purgatory.add(DelayedFetch(reply_to, request, keys), now_ms + wait_ms)
+            return []
+        return [self._answer_consumer(reply_to, request)]
+
+    def _is_ready(self, request: FetchRequest) -> bool:
+        wanted = max(1, request.min_bytes)
+        available = 0
+        for row in request.partitions:
+            key = TopicPartition(row.topic_id, row.partition_index)
+            partition = self._partitions.get(key)
+            if partition is None or partition.check_reader(row) is not None:
+                return True
+            if row.fetch_offset < partition.high_watermark:
+                if wanted == 1:
+                    return True
+                sizes = self._sizes.get(key)
+                size = (
+                    PLENTY_BYTES
+                    if sizes is None
+                    else sizes.between(row.fetch_offset, partition.high_watermark)
+                )
+                available += min(size, row.max_bytes)
+                if available >= wanted:
+                    return True
+        return False
+
+    def _answer_consumer(self, reply_to: object, request: FetchRequest) -> Effect:
+        # Rows with news only; when there are none at all, every row with its offsets.
+        rows: list[ReadRow] = []
+        quiet: list[ReadRow] = []
+        for wanted in request.partitions:
+            row = self._consumer_row(wanted)
+            (rows if row.max_bytes or row.error_code or row.diverging else quiet).append(row)
+        return AnswerFetch(
+            reply_to, tuple(rows or quiet), min(max(0, request.max_bytes), self._answer_max_bytes)
+        )
+
+    def _consumer_row(self, wanted: FetchPartition) -> ReadRow:
+        key = TopicPartition(wanted.topic_id, wanted.partition_index)
+        partition = self._partitions.get(key)
+        if partition is None:
+            return _error_row(key, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        refusal = partition.check_reader(wanted)
+        if refusal is not None and refusal.diverging is None:
+            return _error_row(key, partition, refusal.error_code)
+        # F6, A-6: only up to the known one, even while it may not be told
+        end_offset = partition.high_watermark
+        has_records = refusal is None and wanted.fetch_offset < end_offset
+        return ReadRow(
+            key.topic_id,
+            key.partition_index,
+            0,
+            partition.visible_high_watermark,
+            partition.log.log_start_offset,
+            -1,
+            None if refusal is None else refusal.diverging,
+            partition.leader_id,
+            partition.leader_epoch,
+            wanted.fetch_offset,
+            end_offset,
+            max(1, wanted.max_bytes) if has_records else 0,
+        )
+
+    # --- followers ---------------------------------------------------------------------------------------
+
+    def follower_request(
+        self, reply_to: object, request: FetchRequest, now_ms: int
+    ) -> tuple[list[Effect], list[Partition], list[tuple[TopicPartition, Proposal]]]:
+        """Take the rows of a follower's request in: what they prove is counted at once. Returns the answers
+        that must go out first, the partitions with a follower that moved, and ISR proposals. The answer to
+        this request comes from `settle`."""
+        if _keys_of(request) is None:
+            return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)], [], []
+        effects: list[Effect] = []
+        session = self._sessions.get(request.replica_id)
+        if request.session_epoch == 0:
+            if session is not None and (request.broker_epoch, request.session_id) < session.identity:
+                # It was overtaken by a newer connection: what it proves may be gone by now (A-5, D-4).
+                return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
+            if session is not None and session.parked is not None:
+                effects.append(self._answer_session(session, now_ms))
+            session = self._sessions.open(request.replica_id, request.broker_epoch, request.session_id)
+        elif session is None or (request.broker_epoch, request.session_id) != session.identity:
+            return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
+        elif session.next_epoch != request.session_epoch:
+            return [_refuse(reply_to, ErrorCode.INVALID_FETCH_SESSION_EPOCH, _NEW_SESSION)], [], []
+        else:
+            session.next_epoch += 1
+            if session.parked is not None:
+                effects.append(self._answer_session(session, now_ms))
+        for gone in request.forgotten:
+            self._sessions.forget(session, TopicPartition(gone.topic_id, gone.partition_index))
+        session.parked = reply_to
+        session.max_bytes = min(max(1, request.max_bytes), self._answer_max_bytes)
+        wait_ms = max(0, min(request.max_wait_ms, WAIT_MS_MAX))
+        session.due_ms = now_ms + (
+            min(wait_ms, HIGH_WATERMARK_LINGER_MS) if session.watermark_rows else wait_ms
+        )
+        moved: list[Partition] = []
+        proposals: list[tuple[TopicPartition, Proposal]] = []
+        for listed in request.partitions:
+            self._list_row(session, listed, now_ms, moved, proposals)
+        if session.due_rows or session.due_ms <= now_ms:
+            self._sessions.woken[session] = None
+        return effects, moved, proposals
+
+    def _list_row(
+        self,
+        session: FollowerSession[TopicPartition],
+        listed: FetchPartition,
+        now_ms: int,
+        moved: list[Partition],
+        proposals: list[tuple[TopicPartition, Proposal]],
+    ) -> None:
+        key = TopicPartition(listed.topic_id, listed.partition_index)
+        row = self._sessions.list_row(
+            session, key, listed.fetch_offset, listed.current_leader_epoch, max(1, listed.max_bytes)
+        )
+        partition = self._partitions.get(key)
+        if partition is None:
+            row.refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            row.refusal = partition.check_follower(
+                session.replica_id,
+                session.broker_epoch,
+                listed.current_leader_epoch,
+                listed.fetch_offset,
+                listed.last_fetched_epoch,
+            )
+        if partition is None or row.refusal is not None:
+            self._sessions.due(row)  # KAFKA-13141: a refused row is no progress
+            return
+        proposal = partition.follower_fetched(
+            session.replica_id, session.broker_epoch, listed.fetch_offset, listed.flushed_offset, now_ms
+        )
+        if proposal is not None:
+            proposals.append((key, proposal))
+        moved.append(partition)
+        if listed.fetch_offset < partition.log.log_end_offset:
+            self._sessions.due(row)
+        elif row.sent_high_watermark != partition.high_watermark:
+            self._sessions.high_watermark_moved(key, partition.high_watermark, now_ms)
+
+    def _answer_session(self, session: FollowerSession[TopicPartition], now_ms: int) -> Effect:
+        """Everything due, as far as the answer has room; what has none stays due for the next request. The
+        sizes are estimates: what is too large when it is read comes back to `left_out`."""
+        reply_to, session.parked = session.parked, None
+        assert reply_to is not None
+        rows: list[ReadRow] = []
+        left = session.max_bytes
+        for due in list(session.due_rows.values()):
+            if left <= 0:
+                break
+            row = self._follower_row(due)
+            if row is None:  # it was cut or answered otherwise meanwhile: nothing is due any more
+                session.due_rows.pop(due.key, None)
+                continue
+            rows.append(row)
+            if row.max_bytes:
+                sizes = self._sizes.get(due.key)
+                size = PLENTY_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
+                left -= min(size, row.max_bytes)
+            # The follower takes none from a diverging answer (R82).
+            due.sent_high_watermark = row.high_watermark if row.diverging is None else -1
+            self._sessions.close_row(due)
+        for quiet in session.watermark_rows.values():
+            partition = self._partitions.get(quiet.key)
+            if (
+                partition is not None
+                and quiet.key not in session.due_rows
+                and partition.check_leader(quiet.leader_epoch) is ErrorCode.NONE
+            ):
+                rows.append(_leader_row(partition, quiet, 0))
+                quiet.sent_high_watermark = partition.high_watermark
+        session.watermark_rows.clear()
+        return AnswerFetch(reply_to, tuple(rows), session.max_bytes, session)
+
+    def left_out(self, event: LeftOut) -> None:
+        """These rows were not answered after all."""
+        assert isinstance(event.session, FollowerSession)
+        self._sessions.left_out(event.session, event.keys)
+
+    def _follower_row(self, due: SessionRow[TopicPartition]) -> ReadRow | None:
+        partition = self._partitions.get(due.key)
+        refusal = due.refusal
+        if partition is None:  # gone since it was listed: what was to be said of its log is void
+            refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            code = partition.check_leader(due.leader_epoch)
+            if code is not ErrorCode.NONE:
+                refusal = Refusal(code)
+        if refusal is not None and refusal.diverging is None:
+            return _error_row(due.key, partition, refusal.error_code)
+        assert partition is not None
+        if refusal is not None:
+            return _leader_row(partition, due, 0)._replace(diverging=refusal.diverging)
+        if due.fetch_offset >= partition.log.log_end_offset:
+            return None
+        return _leader_row(partition, due, due.max_bytes)
+
+    # --- what happened -----------------------------------------------------------------------------------
+
+    def log_grew(self, key: TopicPartition, base_offset: int, log_end_offset: int, size_bytes: int) -> None:
+        """The leader has appended [base_offset, log_end_offset)."""
+        sizes = self._sizes.get(key)
+        if sizes is None:
+            sizes = self._sizes[key] = RecentSizes(base_offset)
+        sizes.appended(log_end_offset, size_bytes)
+        self._sessions.log_grew(key, log_end_offset)
+
+    def high_watermark_moved(self, partition: Partition, now_ms: int) -> list[Effect]:
+        """Consumers that wait for it are answered, followers hear of it by the way."""
+        key = partition.key
+        self._sessions.high_watermark_moved(key, partition.high_watermark, now_ms)
+        effects: list[Effect] = []
+        for delayed in self._purgatory.waiting_for(key):
+            if self._is_ready(delayed.request):
+                self._purgatory.remove(delayed)
+                effects.append(self._answer_consumer(delayed.reply_to, delayed.request))
+        return effects
+
+    def role_changed(self, key: TopicPartition) -> list[Effect]:
+        """Whoever waits for this partition hears of it."""
+        self._sizes.pop(key, None)
+        self._sessions.role_changed(key)
+        effects: list[Effect] = []
+        for delayed in self._purgatory.waiting_for(key):
+            self._purgatory.remove(delayed)
+            effects.append(self._answer_consumer(delayed.reply_to, delayed.request))
+        return effects
+
+    def settle(self, now_ms: int) -> list[Effect]:
+        """Answer the followers' requests that have something due."""
+        woken = self._sessions.woken
+        if not woken:
+            return []
+        self._sessions.woken = {}
+        return [self._answer_session(session, now_ms) for session in woken if session.parked is not None]
+
+    def expire(self, now_ms: int) -> list[Effect]:
+        """Answer the consumers that have waited long enough, and wake the followers that have."""
+        self._sessions.expire(now_ms)
+        return [
+            self._answer_consumer(delayed.reply_to, delayed.request)
+            for delayed in self._purgatory.expire(now_ms)
+        ]
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `expire` next."""
+        deadlines = [
+            d
+            for d in (self._purgatory.next_deadline_ms(), self._sessions.next_deadline_ms())
+            if d is not None
+        ]
+        return min(deadlines) if deadlines else None
+
+    # --- questions about offsets -------------------------------------------------------------------------
+
+    def list_offsets(self, reply_to: object, request: ListOffsetsRequest) -> Effect:
+        """First, last or by timestamp. Latest is not available until the high watermark of this leader is
+        known to be no lower than what an earlier leader may have shown (F6, A-6)."""
+        rows: list[OffsetRow] = []
+        for asked in request.partitions:
+            partition = self._partitions.get(TopicPartition(asked.topic_id, asked.partition_index))
+            offset = -1
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if partition is not None:
+                code = partition.check_leader(asked.current_leader_epoch)
+                if code is ErrorCode.NONE and asked.timestamp == EARLIEST_TIMESTAMP:
+                    offset = partition.log.log_start_offset
+                elif code is ErrorCode.NONE:
+                    offset = partition.visible_high_watermark
+                    if offset < 0:
+                        code = ErrorCode.OFFSET_NOT_AVAILABLE
+            by_time = asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) and code is ErrorCode.NONE
+            rows.append(
+                OffsetRow(
+                    asked.topic_id,
+                    asked.partition_index,
+                    code,
+                    max(0, asked.timestamp) if by_time else -1,
+                    -1 if by_time else offset,
+                    offset,
+                    -1 if partition is None else partition.leader_epoch,
+                )
+            )
+        return AnswerOffsets(reply_to, tuple(rows))
+
+    def offset_for_leader_epoch(self, reply_to: object, request: OffsetForLeaderEpochRequest) -> Effect:
+        """Where epochs end in our log (R80)."""
+        rows = tuple(self._epoch_row(asked) for asked in request.partitions)
+        return Respond(reply_to, OffsetForLeaderEpochResponse(ErrorCode.NONE, None, rows))
+
+    def _epoch_row(self, asked: EpochPartition) -> EpochPartitionResponse:
+        partition = self._partitions.get(TopicPartition(asked.topic_id, asked.partition_index))
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found: tuple[int, int] | None = None
+        if partition is not None:
+            code = partition.check_leader(asked.current_leader_epoch)
+            if code is ErrorCode.NONE:
+                found = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = found or (-1, -1)
+        return EpochPartitionResponse(asked.topic_id, asked.partition_index, code, epoch, end_offset)
+
+
+def _leader_row(partition: Partition, row: SessionRow[TopicPartition], max_bytes: int) -> ReadRow:
+    log = partition.log
+    return ReadRow(
+        row.key.topic_id,
+        row.key.partition_index,
+        0,
+        partition.high_watermark,
+        log.log_start_offset,
+        log.log_end_offset,
+        None,
+        partition.leader_id,
+        partition.leader_epoch,
+        row.fetch_offset,
+        log.log_end_offset,
+        max_bytes,
+    )
+
+
+def _error_row(key: TopicPartition, partition: Partition | None, code: ErrorCode) -> ReadRow:
+    leader_id, leader_epoch = (-1, -1) if partition is None else (partition.leader_id, partition.leader_epoch)
+    start_offset, end_offset = -1, -1
+    if code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
+        start_offset, end_offset = partition.log.log_start_offset, partition.log.log_end_offset
+    return ReadRow(
+        key.topic_id,
+        key.partition_index,
+        code,
+        -1,
+        start_offset,
+        end_offset,
+        None,
+        leader_id,
+        leader_epoch,
+        -1,
+        -1,
+        0,
+    )
+
+
+def _keys_of(request: FetchRequest) -> tuple[TopicPartition, ...] | None:
+    """The partitions, None when one is named twice: the work for a request, and what it keeps while it
+    waits, are bounded by what is here."""
+    keys = dict.fromkeys([TopicPartition(p.topic_id, p.partition_index) for p in request.partitions])
+    return tuple(keys) if len(keys) == len(request.partitions) else None
+
+
+def _refuse(reply_to: object, code: ErrorCode, text: str) -> Effect:
+    return Respond(reply_to, FetchResponse(code, text, ()))

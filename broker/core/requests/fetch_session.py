@@ -1,0 +1,208 @@
+"""The leader's memory of a follower's fetches: which rows it waits for, so that a request lists only changes.
+
+One session a follower. A row keeps the position that was listed last and is `open` until an answer carries
+records, a diverging epoch or an error; then the follower acts and lists it again (D-4: one outstanding
+fetch per partition). A new high watermark alone leaves the row open: it rides with the next answer, or
+makes one after `HIGH_WATERMARK_LINGER_MS`. Never touches a partition: it is told what changed and says
+which rows are due.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+from holdfast.broker.core.replicas.divergence import Refusal
+
+#: Longest time that a parked fetch keeps the news of a higher high watermark to itself.
+HIGH_WATERMARK_LINGER_MS = 50
+
+T = TypeVar("T", bound=Hashable)
+
+
+class SessionRow(Generic[T]):
+    """One partition of a session."""
+
+    __slots__ = (
+        "fetch_offset",
+        "is_open",
+        "key",
+        "leader_epoch",
+        "max_bytes",
+        "refusal",
+        "sent_high_watermark",
+        "session",
+    )
+
+    def __init__(self, session: "FollowerSession[T]", key: T) -> None:
+        self.session = session
+        self.key = key
+        self.fetch_offset = -1
+        #: leader epoch that the follower believes in
+        self.leader_epoch = -1
+        self.max_bytes = 0
+        #: why the row as listed gets no records, None when it may get some
+        self.refusal: Refusal | None = None
+        #: high watermark of the last answer for this row, -1 before the first and when that may not count
+        self.sent_high_watermark = -1
+        #: the follower waits for news of this row
+        self.is_open = False
+
+
+class FollowerSession(Generic[T]):
+    """What one follower, in one connection, fetches from here."""
+
+    __slots__ = (
+        "broker_epoch",
+        "due_ms",
+        "due_rows",
+        "max_bytes",
+        "next_epoch",
+        "parked",
+        "replica_id",
+        "rows",
+        "session_id",
+        "watermark_rows",
+    )
+
+    def __init__(self, replica_id: int, broker_epoch: int, session_id: int) -> None:
+        self.replica_id = replica_id
+        self.broker_epoch = broker_epoch
+        self.session_id = session_id
+        #: `session_epoch` that the next request must carry
+        self.next_epoch = 1
+        self.rows: dict[T, SessionRow[T]] = {}
+        #: open rows with records, a diverging epoch or an error for the follower
+        self.due_rows: dict[T, SessionRow[T]] = {}
+        #: open rows whose high watermark is news
+        self.watermark_rows: dict[T, SessionRow[T]] = {}
+        #: who waits for the answer, None when no request is unanswered
+        self.parked: object | None = None
+        self.max_bytes = 0
+        #: when the parked request is answered at the latest
+        self.due_ms = 0
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """(broker epoch, session id): rises with every session of a broker, over all its incarnations."""
+        return self.broker_epoch, self.session_id
+
+
+class FollowerSessions(Generic[T]):
+    """Sessions of all followers, and who waits for which partition."""
+
+    __slots__ = ("_by_key", "_sessions", "woken")
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, FollowerSession[T]] = {}
+        self._by_key: dict[T, dict[int, SessionRow[T]]] = {}
+        #: sessions with a parked request and something due, in order of waking; the caller answers and clears
+        self.woken: dict[FollowerSession[T], None] = {}
+
+    def get(self, replica_id: int) -> FollowerSession[T] | None:
+        """The follower's session, None when it has none."""
+        return self._sessions.get(replica_id)
+
+    def open(self, replica_id: int, broker_epoch: int, session_id: int) -> FollowerSession[T]:
+        """Start a session in place of the follower's former one."""
+        former = self._sessions.get(replica_id)
+        if former is not None:
+            for key in list(former.rows):
+                self.forget(former, key)
+            self.woken.pop(former, None)
+        session: FollowerSession[T] = FollowerSession(replica_id, broker_epoch, session_id)
+        self._sessions[replica_id] = session
+        return session
+
+    def list_row(
+        self, session: FollowerSession[T], key: T, fetch_offset: int, leader_epoch: int, max_bytes: int
+    ) -> SessionRow[T]:
+        """The follower waits for this row from here on."""
+        row = session.rows.get(key)
+        if row is None:
+            row = session.rows[key] = SessionRow(session, key)
+            self._by_key.setdefault(key, {})[session.replica_id] = row
+        if row.is_open:
+            # It had something else to do with the row, and has passed over what it was told meanwhile.
+            row.sent_high_watermark = -1
+        row.fetch_offset = fetch_offset
+        row.leader_epoch = leader_epoch
+        row.max_bytes = max_bytes
+        row.is_open = True
+        return row
+
+    def forget(self, session: FollowerSession[T], key: T) -> None:
+        """The follower does not fetch this partition here any more."""
+        if session.rows.pop(key, None) is None:
+            return
+        session.due_rows.pop(key, None)
+        session.watermark_rows.pop(key, None)
+        rows = self._by_key[key]
+        del rows[session.replica_id]
+        if not rows:
+            del self._by_key[key]
+
+    def rows_of(self, key: T) -> tuple[SessionRow[T], ...]:
+        """Rows of all followers of a partition."""
+        rows = self._by_key.get(key)
+        return tuple(rows.values()) if rows else ()
+
+    def close_row(self, row: SessionRow[T]) -> None:
+        """The row was answered with something to act upon."""
+        row.is_open = False
+        row.session.due_rows.pop(row.key, None)
+        row.session.watermark_rows.pop(row.key, None)
+
+    def log_grew(self, key: T, log_end_offset: int) -> None:
+        """There are records for every open row of this partition that stands below."""
+        rows = self._by_key.get(key)
+        if rows:
+            for row in rows.values():
+                if row.is_open and row.fetch_offset < log_end_offset:
+                    self.due(row)
+
+    def role_changed(self, key: T) -> None:
+        """Every open row of this partition gets an error or a new leader epoch to hear of."""
+        for row in self.rows_of(key):
+            if row.is_open:
+                self.due(row)
+
+    def due(self, row: SessionRow[T]) -> None:
+        """Answer this row as soon as a request of its session is there."""
+        session = row.session
+        session.due_rows[row.key] = row
+        if session.parked is not None:
+            self.woken[session] = None
+
+    def left_out(self, session: FollowerSession[T], keys: Iterable[T]) -> None:
+        """The answer had no room for these: they come first in the next one, so that each has its turn."""
+        if self._sessions.get(session.replica_id) is not session:
+            return
+        rows = [row for row in map(session.rows.get, keys) if row is not None and not row.is_open]
+        for row in rows:
+            row.is_open = True
+            row.sent_high_watermark = -1
+        session.due_rows = {row.key: row for row in rows} | session.due_rows
+        if rows and session.parked is not None:
+            self.woken[session] = None
+
+    def high_watermark_moved(self, key: T, high_watermark: int, now_ms: int) -> None:
+        """Tell it to the followers by the way."""
+        rows = self._by_key.get(key)
+        if not rows:
+            return
+        for row in rows.values():
+            if row.sent_high_watermark == high_watermark or not row.is_open:
+                continue
+            session = row.session
+            session.watermark_rows[key] = row
+            session.due_ms = min(session.due_ms, now_ms + HIGH_WATERMARK_LINGER_MS)
+
+    def expire(self, now_ms: int) -> None:
+        """Wake the sessions whose parked request has waited long enough."""
+        for session in self._sessions.values():
+            if session.parked is not None and session.due_ms <= now_ms:
+                self.woken[session] = None
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `expire` next."""
+        due = [session.due_ms for session in self._sessions.values() if session.parked is not None]
+        return min(due) if due else None

@@ -1,0 +1,114 @@
+"""GetReplicaLogInfo: what this broker says of its logs when somebody has to choose a leader without proof.
+
+Owns which row is fit to be compared (R62, B23): log and metadata are told as they are at this moment, a log
+that may still change, or that metadata has not placed here yet, is not ready and asked for again. Needs no
+role: a partition without a leader has followers only. Whether an answer counts is the asker's to judge.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.broker.core.replicas.divergence import LogView
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
+    LOG_INFO_ROWS_ASKED_MAX,
+    LOG_INFO_ROWS_MAX,
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    LogInfoTopicResult,
+    ReplicaLogInfo,
+)
+
+NOT_READY = "this broker is still loading its logs, or making this one; ask again"
+
+
+class Replica(NamedTuple):
+    """An open log on this broker and what is known of its partition."""
+
+    log: LogView
+    #: nothing that changes the log is under way
+    is_settled: bool
+    #: of the registration that its role comes from, -1 without a role
+    leader_epoch: int
+    #: the highest that is known, wherever the log ends; -1 when none is
+    high_watermark: int
+    #: what others were shown of the log stayed below, -1 when nothing is stored
+    ceiling: int
+
+
+def answer_log_info(
+    request: GetReplicaLogInfoRequest,
+    image: MetadataImage,
+    broker_id: int,
+    broker_epoch: int,
+    replica_of: Callable[[TopicPartition], Replica | None],
+) -> GetReplicaLogInfoResponse:
+    """The answer; `replica_of` gives what is open here, `broker_epoch` is -1 without a registration.
+
+    Rights are to be asked for by the caller: ClusterAction, or Describe on each topic (R77).
+    """
+    if request.broker_id != broker_id:
+        text = f"this is broker {broker_id}, not {request.broker_id}; look its address up again"
+        return GetReplicaLogInfoResponse(ErrorCode.BROKER_NOT_AVAILABLE, text, broker_epoch, False, ())
+    asked = sum(len(topic.partitions) for topic in request.topic_partitions)
+    if asked > LOG_INFO_ROWS_ASKED_MAX:
+        text = f"{asked} partitions asked for; ask for at most {LOG_INFO_ROWS_ASKED_MAX} at a time"
+        return GetReplicaLogInfoResponse(ErrorCode.INVALID_REQUEST, text, broker_epoch, False, ())
+    left = LOG_INFO_ROWS_MAX
+    topics: list[LogInfoTopicResult] = []
+    for topic in request.topic_partitions:
+        rows = tuple(
+            _row(image, broker_id, TopicPartition(topic.topic_id, index), replica_of)
+            for index in topic.partitions[:left]
+        )
+        beyond = tuple(_beyond_limit(index) for index in topic.partitions[left:])
+        left -= len(rows)
+        topics.append(LogInfoTopicResult(topic.topic_id, rows + beyond))
+    return GetReplicaLogInfoResponse(
+        ErrorCode.NONE, None, broker_epoch, asked > LOG_INFO_ROWS_MAX, tuple(topics)
+    )
+
+
+def _row(
+    image: MetadataImage,
+    broker_id: int,
+    key: TopicPartition,
+    replica_of: Callable[[TopicPartition], Replica | None],
+) -> ReplicaLogInfo:
+    topic = image.topics.get(key.topic_id)
+    registration = image.partition(*key)
+    index = key.partition_index
+    if topic is None:
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "this broker knows no such topic yet; ask again")
+    if registration is None:
+        text = f"topic {topic.name} has no such partition as far as this broker knows; ask again"
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if broker_id not in registration.replicas:
+        text = f"no replica here as far as this broker knows; the replicas are {registration.replicas}"
+        return _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, text, registration.leader_epoch)
+    replica = replica_of(key)
+    if replica is None or not replica.is_settled:
+        return _failed(index, ErrorCode.REPLICA_NOT_AVAILABLE, NOT_READY, registration.leader_epoch)
+    return ReplicaLogInfo(
+        partition=index,
+        last_written_leader_epoch=replica.log.last_epoch,
+        # the role may be ahead of the image by an AlterPartition answer
+        current_leader_epoch=max(registration.leader_epoch, replica.leader_epoch),
+        log_end_offset=replica.log.log_end_offset,
+        flushed_offset=replica.log.flushed_offset,
+        high_watermark=replica.high_watermark,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        ceiling=replica.ceiling,
+    )
+
+
+def _beyond_limit(index: int) -> ReplicaLogInfo:
+    text = f"{LOG_INFO_ROWS_MAX} partitions are looked up at a time; ask for this one again"
+    return _failed(index, ErrorCode.REQUEST_LIMIT_REACHED, text)
+
+
+def _failed(index: int, code: ErrorCode, text: str, leader_epoch: int = -1) -> ReplicaLogInfo:
+    return ReplicaLogInfo(index, -1, leader_epoch, -1, -1, -1, code, text)

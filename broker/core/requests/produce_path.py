@@ -1,0 +1,331 @@
+"""The way of a ProduceRequest: check, append, wait, answer (F5, R90-R92, D12, A-18).
+
+acks=all waits for the high watermark; acks=1 for the leader's own flush, where every write is flushed (D6).
+Owns the waiting requests and the rows of their answers. Looks at batch headers only, checks each crc once.
+Who leads and how far the high watermark is, `broker.core.replicas.partition` says; it is told here when that
+changes.
+"""
+
+from collections.abc import Mapping
+
+from holdfast.broker.core.events import Append, Appended, AppendResult, BatchToAppend, Drop, Effect, Respond
+from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from holdfast.protocol.record_batch import (
+    HEADER_SIZE,
+    NO_COMPRESSION,
+    RECORD_SIZE_MIN,
+    BatchHeader,
+    CorruptBatch,
+    check_batch,
+)
+
+#: Longest that a client may ask to wait.
+TIMEOUT_MS_MAX = 600_000
+
+_NO_ANSWER, _LEADER, _ALL = 0, 1, -1
+
+
+class ProduceContext:
+    """A request whose batches are being appended. Goes out with Append and comes back with Appended."""
+
+    __slots__ = ("acks", "deadline_ms", "index_of", "outstanding", "reply_to", "results", "rows")
+
+    def __init__(self, reply_to: object, acks: int, deadline_ms: int, row_count: int) -> None:
+        self.reply_to = reply_to
+        self.acks = acks
+        self.deadline_ms = deadline_ms
+        #: answers in the order of the request; None while not decided
+        self.rows: list[ProducePartitionResponse | None] = [None] * row_count
+        self.index_of: dict[TopicPartition, int] = {}
+        self.results: list[AppendResult] = []
+        #: batches whose result has not come yet
+        self.outstanding = 0
+
+
+class ProducePath:
+    """All produce requests of a broker. `max_message_bytes` is {partition: limit}, kept by the owner."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        max_message_bytes: Mapping[TopicPartition, int],
+        purgatory_limit: int,
+    ) -> None:
+        self._partitions = partitions
+        self._max_message_bytes = max_message_bytes
+        #: acks=all, by high watermark
+        self._replicating: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
+        #: acks=1, by flushed offset
+        self._flushing: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for the high watermark or for a flush."""
+        return self._replicating.size + self._flushing.size
+
+    # --- request -----------------------------------------------------------------------------------------
+
+    def request(self, reply_to: object, request: ProduceRequest, now_ms: int) -> list[Effect]:
+        """Check every row; the good ones are appended, the others are answered when all are decided."""
+        acks = request.required_acks
+        deadline_ms = now_ms + max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
+        context = ProduceContext(reply_to, acks, deadline_ms, len(request.partitions))
+        batches: list[BatchToAppend] = []
+        refusal: tuple[ErrorCode, str]
+        is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
+        for index, row in enumerate(request.partitions):
+            key = TopicPartition(row.topic_id, row.partition_index)
+            partition = self._partitions.get(key)
+            if is_full:
+                refusal = (
+                    ErrorCode.REQUEST_LIMIT_REACHED,
+                    "too many writes wait here; try again",
+                )
+            elif acks not in (_NO_ANSWER, _LEADER, _ALL):
+                refusal = (ErrorCode.INVALID_REQUIRED_ACKS, f"required_acks {acks}: use 0, 1 or -1 for all")
+            elif partition is None:
+                refusal = (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "this broker has no replica of it; refresh the metadata",
+                )
+            elif key in context.index_of:
+                refusal = (ErrorCode.INVALID_REQUEST, "send one batch a partition and request")
+            else:
+                context.index_of[key] = index
+                checked = self._check(partition, row, acks)
+                if isinstance(checked, BatchHeader):
+                    batches.append(BatchToAppend(key, partition.leader_epoch, checked, row.records))
+                    continue
+                refusal = checked
+            context.rows[index] = self._refused(key, *refusal)
+        if batches:
+            context.outstanding = len(batches)
+            return [Append(context, tuple(batches))]
+        return [_unanswered(context) if acks == _NO_ANSWER else self._answer(reply_to, context.rows)]
+
+    def _check(
+        self, partition: Partition, row: ProducePartition, acks: int
+    ) -> BatchHeader | tuple[ErrorCode, str]:
+        code = partition.check_produce(acks)
+        if code is not ErrorCode.NONE:
+            return code, _advice(partition, code)
+        limit = self._max_message_bytes[partition.key]
+        size_bytes = len(row.records)
+        if size_bytes > limit:
+            return (
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {size_bytes} bytes exceeds max.message.bytes {limit}; send smaller ones",
+            )
+        try:
+            header = check_batch(row.records)
+        except CorruptBatch as error:
+            return ErrorCode.CORRUPT_MESSAGE, str(error)
+        if header.size_bytes != size_bytes:
+            return ErrorCode.INVALID_RECORD, "send exactly one record batch a partition and request"
+        if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
+            return (
+                ErrorCode.INVALID_RECORD,
+                f"{header.record_count} records with last offset delta {header.last_offset_delta}; "
+                "number the records from 0 on without gap",
+            )
+        room = (size_bytes - HEADER_SIZE) // RECORD_SIZE_MIN
+        if header.record_count > room and header.compression == NO_COMPRESSION:
+            return (
+                ErrorCode.INVALID_RECORD,
+                f"{header.record_count} records in a batch of {size_bytes} bytes, which holds {room} at most",
+            )
+        if header.is_control or header.is_transactional:
+            return ErrorCode.INVALID_RECORD, "control batches and transactions are not accepted from clients"
+        return header
+
+    # --- appended ----------------------------------------------------------------------------------------
+
+    def appended(self, event: Appended, now_ms: int) -> list[Effect]:
+        """Take the results of an Append; with the last of them the request is answered or begins to wait."""
+        context = event.context
+        assert isinstance(context, ProduceContext)
+        context.results.extend(event.results)
+        context.outstanding -= len(event.results)
+        assert context.outstanding >= 0
+        if context.outstanding:
+            return []
+        if context.acks == _NO_ANSWER:
+            return [_unanswered(context)]
+        delayed: DelayedProduce[TopicPartition] | None = None
+        for result in context.results:
+            index = context.index_of[result.key]
+            partition = self._partitions.get(result.key)
+            if result.error_code is not ErrorCode.NONE or partition is None:
+                code = result.error_code
+                if code is ErrorCode.NONE:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                context.rows[index] = self._refused(
+                    result.key, code, result.error_message or "the topic is gone"
+                )
+                continue
+            code = partition.check_waiting(result.leader_epoch, context.acks)
+            if code is not ErrorCode.NONE:
+                context.rows[index] = self._refused(result.key, code, _advice(partition, code))
+            elif _reached(partition, context.acks) >= result.end_offset:
+                context.rows[index] = self._done(partition, result.base_offset, result.batch_epoch)
+            else:
+                if delayed is None:
+                    delayed = DelayedProduce(context.reply_to, context.rows)
+                delayed.wait_for(
+                    WaitingRow(
+                        delayed,
+                        index,
+                        result.key,
+                        result.base_offset,
+                        result.end_offset,
+                        result.leader_epoch,
+                        result.batch_epoch,
+                    )
+                )
+        if delayed is None:
+            return [self._answer(context.reply_to, context.rows)]
+        self._purgatory_for(context.acks).add(delayed, context.deadline_ms)
+        return []
+
+    def _purgatory_for(self, acks: int) -> ProducePurgatory[TopicPartition]:
+        return self._replicating if acks == _ALL else self._flushing
+
+    # --- waiting -----------------------------------------------------------------------------------------
+
+    def high_watermark_moved(self, partition: Partition) -> list[Effect]:
+        """Let go what the high watermark has passed. It passes only while the ISR has min ISR members
+        (I-16)."""
+        return self._release(partition, _ALL)
+
+    def flushed(self, partition: Partition) -> list[Effect]:
+        """Let go what is durable on the leader."""
+        return self._release(partition, _LEADER)
+
+    def _release(self, partition: Partition, acks: int) -> list[Effect]:
+        effects: list[Effect] = []
+        purgatory = self._purgatory_for(acks)
+        for row in purgatory.release(partition.key, _reached(partition, acks)):
+            code = partition.check_waiting(row.leader_epoch, acks)
+            if code is ErrorCode.NONE:
+                row.delayed.rows[row.index] = self._done(partition, row.base_offset, row.batch_epoch)
+            else:
+                row.delayed.rows[row.index] = self._refused(row.key, code, _advice(partition, code))
+            self._decided(purgatory, row, effects)
+        return effects
+
+    def state_changed(self, key: TopicPartition) -> list[Effect]:
+        """After a new registration: answer what cannot be acknowledged any more (A-18, KAFKA-15021)."""
+        partition = self._partitions.get(key)
+        if partition is None or partition.leadership is None:
+            return self._give_up(key, _LEADER) + self._give_up(key, _ALL)
+        # it may lead anew without ever having followed: one commit can bring both epochs
+        effects = self._give_up(key, _LEADER, only_former=True)
+        return effects + self._give_up(key, _ALL, only_former=not partition.is_under_min_isr)
+
+    def _give_up(self, key: TopicPartition, acks: int, *, only_former: bool = False) -> list[Effect]:
+        """Answer what waits; only what was appended in another leader epoch when asked so."""
+        effects: list[Effect] = []
+        partition = self._partitions.get(key)
+        purgatory = self._purgatory_for(acks)
+        rows = (
+            purgatory.release_former(key, partition.leader_epoch)
+            if only_former and partition is not None
+            else purgatory.release_all(key)
+        )
+        for row in rows:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if partition is not None and partition.leadership is not None:
+                code = partition.check_waiting(row.leader_epoch, acks)
+            row.delayed.rows[row.index] = self._refused(key, code, _advice(partition, code))
+            self._decided(purgatory, row, effects)
+        return effects
+
+    def expire(self, now_ms: int) -> list[Effect]:
+        """Answer the requests whose time is over. Their batches are in the log and may still commit."""
+        effects: list[Effect] = []
+        for purgatory in (self._replicating, self._flushing):
+            for row in purgatory.expire(now_ms):
+                row.delayed.rows[row.index] = self._refused(
+                    row.key,
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "not replicated or flushed in time; it is in the leader's log and may still be committed",
+                )
+                self._decided(purgatory, row, effects)
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `expire` next."""
+        deadlines = [purgatory.next_deadline_ms() for purgatory in (self._replicating, self._flushing)]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # --- answers -----------------------------------------------------------------------------------------
+
+    def _decided(
+        self,
+        purgatory: ProducePurgatory[TopicPartition],
+        row: WaitingRow[TopicPartition],
+        effects: list[Effect],
+    ) -> None:
+        if row.decide():
+            purgatory.finish(row.delayed)
+            effects.append(self._answer(row.delayed.reply_to, row.delayed.rows))
+
+    def _answer(self, reply_to: object, rows: list[ProducePartitionResponse | None]) -> Effect:
+        assert None not in rows
+        return Respond(reply_to, ProduceResponse(tuple(rows)))  # type: ignore[arg-type]  # checked above
+
+    def _done(self, partition: Partition, base_offset: int, leader_epoch: int) -> ProducePartitionResponse:
+        return ProducePartitionResponse(
+            partition.key.topic_id,
+            partition.key.partition_index,
+            0,
+            None,
+            base_offset,
+            partition.log.log_start_offset,
+            partition.broker_id,
+            leader_epoch,
+        )
+
+    def _refused(self, key: TopicPartition, code: ErrorCode, text: str) -> ProducePartitionResponse:
+        partition = self._partitions.get(key)
+        leader_id, leader_epoch = (
+            (-1, -1) if partition is None else (partition.leader_id, partition.leader_epoch)
+        )
+        return ProducePartitionResponse(
+            key.topic_id, key.partition_index, code, text, -1, -1, leader_id, leader_epoch
+        )
+
+
+def _unanswered(context: ProduceContext) -> Drop:
+    """The end of a request that nobody waits for. What was refused, at once or behind the wait for its log,
+    ends the connection."""
+    for row in (*context.rows, *context.results):
+        if row is not None and row.error_code != ErrorCode.NONE:
+            code = ErrorCode(row.error_code).name
+            return Drop(context.reply_to, f"a write with acks 0 was refused with {code}: {row.error_message}")
+    return Drop(context.reply_to)
+
+
+def _reached(partition: Partition, acks: int) -> int:
+    """Below this offset a write of these acks may be acknowledged."""
+    if acks == _ALL:
+        return partition.high_watermark
+    return partition.position
+
+
+def _advice(partition: Partition | None, code: ErrorCode) -> str:
+    registration = None if partition is None else partition.registration
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER or registration is None:
+        return "this broker does not lead the partition; refresh the metadata and send to its leader"
+    state = f"ISR {registration.isr} is smaller than min ISR {registration.min_isr}"
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return f"{state}; nothing was appended, try again when brokers are back"
+    return f"{state}; it is in the leader's log and may still be committed"

@@ -1,0 +1,189 @@
+"""What a broker reports about itself; names and labels are those that Kafka's users expect.
+
+One pass over the partitions of this broker a scrape. Series of partitions come from their leader here, as a
+cross-check of the controller's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from holdfast.broker.core.broker import Broker
+from holdfast.broker.core.registration.lifecycle import BrokerState
+from holdfast.broker.core.replicas.partition import Partition, Role
+from holdfast.runtime.stats import Labels, LazySamples, MetricFamily, MetricKind, Sample, counter, gauge
+
+
+def families(
+    core: Broker, bytes_out: dict[str, int], replication_bytes_out: dict[str, int]
+) -> list[MetricFamily]:
+    """Everything, as of now. `bytes_out` by topic is counted by the shell."""
+    partitions = sorted(core.partitions.values(), key=lambda p: (p.topic_name, p.key.partition_index))
+    counts = core.counts
+    return [
+        *_life(core),
+        *_traffic(
+            partitions,
+            ("messages_in", "Records appended for clients.", counts.messages_in),
+            ("bytes_in", "Bytes appended for clients.", counts.bytes_in),
+            ("bytes_out", "Bytes of records sent to consumers.", bytes_out),
+            ("replication_bytes_in", "Bytes appended as follower.", counts.replication_bytes_in),
+            ("replication_bytes_out", "Bytes of records sent to followers.", replication_bytes_out),
+        ),
+        *_leading(core, partitions),
+        gauge(
+            "kafka_server_delayed_produce_requests",
+            "Writes that wait for replication.",
+            core.produce_path.waiting_count,
+        ),
+        gauge(
+            "kafka_server_delayed_fetch_requests",
+            "Consumers' fetches that wait.",
+            core.fetch_path.waiting_count,
+        ),
+        counter(
+            "kafka_server_metadata_violations_total",
+            "Committed metadata records that did not fit.",
+            counts.metadata_violations,
+        ),
+        MetricFamily(
+            "kafka_server_truncated_records_total",
+            MetricKind.COUNTER,
+            "Records cut off as follower; below_hwm > 0 means committed data was dropped here.",
+            LazySamples(lambda: _truncated(core, partitions)),
+        ),
+        *(_partition_families(partitions) if core.config.has_partition_metrics else ()),
+    ]
+
+
+def _life(core: Broker) -> list[MetricFamily]:
+    lifecycle = core.lifecycle
+    return [
+        MetricFamily(
+            "kafka_server_broker_state",
+            MetricKind.GAUGE,
+            "1 for the state that the broker is in.",
+            tuple(Sample(int(lifecycle.state is s), (("state", s.value),)) for s in BrokerState),
+        ),
+        gauge(
+            "kafka_server_last_shutdown_clean",
+            "1 when the last stop was proven clean.",
+            lifecycle.was_clean or 0,
+        ),
+        gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
+        gauge("kafka_server_metadata_offset", "End of the applied metadata.", core.image.offset),
+    ]
+
+
+def _traffic(
+    partitions: Iterable[Partition], *counted: tuple[str, str, dict[str, int]]
+) -> Iterator[MetricFamily]:
+    """(name, help, {topic: total}) as counters; topics that are here begin at 0."""
+    topics = dict.fromkeys((partition.topic_name for partition in partitions), 0)
+    for name, help, values in counted:
+        samples = (
+            Sample(value, (("topic", topic),)) for topic, value in sorted({**topics, **values}.items())
+        )
+        yield MetricFamily(f"kafka_server_{name}_total", MetricKind.COUNTER, help, tuple(samples))
+
+
+def _leading(core: Broker, partitions: list[Partition]) -> list[MetricFamily]:
+    """The leader's view of the ISR."""
+    leading = [partition for partition in partitions if partition.role is Role.LEADER]
+    registered = [partition.registration for partition in leading if partition.registration is not None]
+    unfenced = {broker.broker_id for broker in core.image.sorted_brokers() if not broker.is_fenced}
+    counts = core.counts
+    return [
+        gauge("kafka_server_partitions", "Replicas on this broker.", len(partitions)),
+        gauge("kafka_server_leader_partitions", "Partitions led here.", len(leading)),
+        gauge(
+            "kafka_server_under_replicated_partitions",
+            "Partitions led here whose ISR lacks a replica.",
+            sum(len(p.isr) < len(p.replicas) for p in registered),
+        ),
+        gauge(
+            "kafka_server_under_min_isr_partitions",
+            "Partitions led here whose ISR is below min ISR.",
+            sum(p.is_under_min_isr for p in leading),
+        ),
+        gauge(
+            "kafka_server_at_min_isr_partitions",
+            "Partitions led here whose ISR is just min ISR.",
+            sum(len(p.isr) == p.min_isr for p in registered),
+        ),
+        gauge(
+            "kafka_server_offline_replicas",
+            "Replicas, of partitions led here, on fenced brokers or in failed log dirs.",
+            sum(
+                replica not in unfenced or core.image.offline_among((replica,), p.key) != ()
+                for p in leading
+                if p.registration is not None
+                for replica in p.registration.replicas
+            ),
+        ),
+        counter("kafka_server_isr_shrinks_total", "ISR shrinks proposed.", counts.isr_shrinks),
+        counter("kafka_server_isr_expands_total", "ISR expands proposed.", counts.isr_expands),
+        counter("kafka_server_failed_isr_updates_total", "ISR proposals refused.", counts.failed_isr_updates),
+    ]
+
+
+def replica_body(partition: Partition) -> dict[str, Any]:
+    """What this broker has of a partition, for /v1/partitions."""
+    log, leadership = partition.log, partition.leadership
+    body: dict[str, Any] = {
+        "role": partition.role.value,
+        "leader_epoch": partition.leader_epoch,
+        "log_start_offset": log.log_start_offset,
+        "high_watermark": partition.high_watermark,
+        "flushed_offset": log.flushed_offset,
+        "log_end_offset": log.log_end_offset,
+    }
+    if leadership is not None:
+        body["maximal_isr"] = list(leadership.maximal_isr)
+        # what each follower is known to have: the end of its log, or of what it has flushed (D6)
+        body["followers"] = [
+            {"id": progress.replica_id, "position": progress.position}
+            for progress in leadership.progress.values()
+        ]
+    return body
+
+
+def _truncated(core: Broker, partitions: Iterable[Partition]) -> Iterator[Sample]:
+    """By partition, also those where nothing was cut: a series that begins above 0 shows no increase."""
+    truncated = core.fetchers.truncated
+    rows = {(p.topic_name, p.key.partition_index): (0, 0) for p in partitions}
+    rows.update((name, (above, below)) for name, (above, below) in truncated.items())
+    if not core.config.has_partition_metrics:
+        above, below = (sum(row[column] for row in rows.values()) for column in (0, 1))
+        yield Sample(above, (("range", "above_hwm"),))
+        yield Sample(below, (("range", "below_hwm"),))
+        return
+    for (topic, index), (above, below) in sorted(rows.items()):
+        labels = (("topic", topic), ("partition", str(index)))
+        yield Sample(above, (*labels, ("range", "above_hwm")))
+        yield Sample(below, (*labels, ("range", "below_hwm")))
+
+
+def _partition_families(partitions: Iterable[Partition]) -> list[MetricFamily]:
+    def family(name: str, help: str, value: Callable[[Partition], int]) -> MetricFamily:
+        return MetricFamily(
+            f"kafka_server_partition_{name}",
+            MetricKind.GAUGE,
+            help,
+            LazySamples(lambda: (Sample(value(p), _labels(p)) for p in partitions)),
+        )
+
+    return [
+        family("high_watermark", "End of the committed part.", lambda p: p.high_watermark),
+        family("log_end_offset", "Next offset.", lambda p: p.log.log_end_offset),
+        family("log_start_offset", "First offset kept.", lambda p: p.log.log_start_offset),
+        family("flushed_offset", "End of the durable part.", lambda p: p.log.flushed_offset),
+        family(
+            "hwm_blocked_records",
+            "Records that wait for the ISR to reach min ISR.",
+            lambda p: p.log.log_end_offset - p.high_watermark if p.is_under_min_isr else 0,
+        ),
+    ]
+
+
+def _labels(partition: Partition) -> Labels:
+    return (("topic", partition.topic_name), ("partition", str(partition.key.partition_index)))

@@ -1,0 +1,1 @@
+"""What `holdfast topics --describe --durability` asks and says."""

@@ -1,0 +1,1 @@
+"""Commands that look into logs: `explain` and `dump-log`."""

@@ -1,0 +1,1 @@
+"""`holdfast sim`: whole clusters out of a seed."""

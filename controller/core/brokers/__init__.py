@@ -1,0 +1,1 @@
+"""Decisions about brokers: registration, heartbeats, fencing, and what a stop would cost."""

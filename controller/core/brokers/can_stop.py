@@ -1,0 +1,66 @@
+"""Whether a broker may stop: what a clean stop would take from the partitions that it has.
+
+Owns the verdict of `holdfast check can-stop`; what a stop does to a partition is the controller's own rule
+(`controller.core.brokers.what_if`). Says nothing about how long the broker may stay away.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from holdfast.controller.core.brokers.what_if import after_stops, registration_of, situation_of
+from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+
+
+class Severity(IntEnum):
+    """Nagios' exit codes."""
+
+    OK = 0
+    WARN = 1
+    CRIT = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Partitions by name, `topic-0`, in order."""
+
+    severity: Severity
+    #: partitions with a replica on the broker
+    hosted: int
+    #: have a leader now and would have none
+    goes_offline: tuple[str, ...] = ()
+    #: have min ISR members now and would have fewer
+    loses_writes: tuple[str, ...] = ()
+    #: have no leader, or too few members, already, and the broker is one of those who can help
+    needs_broker: tuple[str, ...] = ()
+
+
+def can_stop(broker_id: int, topics: Iterable[DescribedTopic], is_active: Callable[[int], bool]) -> Verdict:
+    """CRIT when a partition would go offline, WARN when one would refuse writes or does already."""
+    offline: list[str] = []
+    writes: list[str] = []
+    needy: list[str] = []
+    hosted = 0
+    for topic in sorted(topics, key=lambda found: found.name):
+        for row in topic.partitions:
+            hosted += broker_id in row.replicas
+            name = f"{topic.name}-{row.partition_index}"
+            if not _matters(broker_id, row):
+                continue
+            before = registration_of(row)
+            after = after_stops(before, (broker_id,), situation_of(row, is_active))
+            if before.leader is not None and after.leader is None:
+                offline.append(name)
+            elif before.leader is None or len(before.isr) < before.min_isr:
+                needy.append(name)
+            elif len(after.isr) < after.min_isr:
+                writes.append(name)
+    severity = Severity.CRIT if offline else Severity.WARN if writes or needy else Severity.OK
+    return Verdict(severity, hosted, tuple(offline), tuple(writes), tuple(needy))
+
+
+def _matters(broker_id: int, row: DescribedPartition) -> bool:
+    """The broker holds a seat: without one its stop changes nothing."""
+    seats = (row.isr, row.eligible_leader_replicas or (), row.last_known_elr or (), (row.leader_id,))
+    return any(broker_id in ids for ids in seats)

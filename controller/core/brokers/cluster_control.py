@@ -1,0 +1,464 @@
+"""Brokers: registration (R30-R32), heartbeats (R23-R25), fencing and controlled shutdown (R20-R22).
+
+Owns the sessions, which are soft state: a new active controller gives every unfenced broker a whole new one
+(R26). What a broker's coming and going does to partitions is the matter of `replication_control`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, Severity
+from holdfast.controller.core.operators.operations import DONE, Outcome
+from holdfast.controller.core.partitions.offline_replicas import take_offline
+from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
+from holdfast.metadata.broker import BrokerRegistration, levels_of
+from holdfast.metadata.configs import endpoint_problem
+from holdfast.metadata.image import MetadataImage
+from holdfast.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    encode_record,
+)
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+#: The check of sessions may run late by this share of a session before the lateness counts as ours (D7).
+CHECK_PERIODS_PER_SESSION = 8
+#: A check of sessions that has changed so much leaves the rest of the fencing to the next event.
+CHECK_RECORDS_MAX = 1_000
+#: Pauses before the probes of a vanished broker's listener. A dying process may close its connections before
+#: its listener, so the first probe may still be let in.
+PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
+#: Directory ids up to this number are reserved, as in Kafka.
+RESERVED_DIRECTORY_ID_MAX = 99
+#: Bytes of what a broker tells of itself: a batch of records has a limit, and each node keeps it in memory.
+REGISTRATION_BYTES_MAX = 64 << 10
+
+
+@dataclass(slots=True)
+class Session:
+    """What the active controller knows of a broker beyond its registration."""
+
+    #: when it was last heard of
+    last_contact_ms: int
+    #: the connection of its last heartbeat; None before the first
+    connection_id: int | None = None
+    #: end of what it has applied, exclusive, as it last said
+    metadata_offset: int = -1
+    #: what the others must have applied before it may go: the log's end when its controlled shutdown began,
+    #: or when this controller took over from the one that began it; None while it does not shut down
+    shutdown_offset: int | None = None
+
+
+class _NextState(Enum):
+    """Where a heartbeat leads (R23)."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+class ClusterControl:
+    """Decisions about brokers, and their sessions."""
+
+    def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
+        self._config = config
+        self._replication = replication
+        #: by broker id; every unfenced broker has one, a fenced one may
+        self._sessions: dict[int, Session] = {}
+        #: when sessions are looked at next; not later than the earliest end of one
+        self._next_check_ms: int | None = None
+        #: registrations whose previous shutdown was not clean, by broker id
+        self.unclean_registrations: dict[int, int] = {}
+
+    def start(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin as the active controller: whole new sessions for the unfenced (R26).
+
+        A controlled shutdown goes on: nobody knows any more when it began, but not after the end of this log.
+        """
+        self._sessions = {
+            broker.broker_id: Session(
+                now_ms, shutdown_offset=image.offset if broker.in_controlled_shutdown else None
+            )
+            for broker in image.sorted_brokers()
+            if not broker.is_fenced
+        }
+        self._next_check_ms = now_ms + self._config.session_timeout_ms if self._sessions else None
+
+    def take_over(self, draft: Draft) -> None:
+        """Go on with controlled shutdowns of which another controller has written the first part only (K21).
+
+        Nothing else would take from such a broker what it still leads (R22). A fence that was cut needs no
+        help: its own record is the last, and the new session of that broker ends too.
+        """
+        for broker in draft.image.sorted_brokers():
+            if broker.is_fenced or not broker.in_controlled_shutdown:
+                continue
+            begin_offset = draft.next_offset
+            cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, broker.broker_id)
+            self._replication.take_out(draft, broker.broker_id, Departure.CLEAN, cause)
+            if draft.next_offset > begin_offset:
+                self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
+
+    def stop(self) -> None:
+        """Forget all soft state (K23)."""
+        self._sessions = {}
+        self._next_check_ms = None
+
+    def next_deadline_ms(self) -> int | None:
+        """When `check_sessions` wants to run."""
+        return self._next_check_ms
+
+    def waits_for_progress(self, image: MetadataImage, offset: int) -> bool:
+        """True while some broker has not yet shown that it applied everything below `offset`."""
+        return any(
+            session.metadata_offset < offset
+            for broker_id, session in sorted(self._sessions.items())
+            if broker_id in image.brokers
+        )
+
+    # --- registration ------------------------------------------------------------------------------------
+
+    def register(
+        self, draft: Draft, request: BrokerRegistrationRequest, now_ms: int
+    ) -> BrokerRegistrationResponse:
+        """Take a new incarnation in, or an old one again. Errors in the order of R30."""
+        image = draft.image
+        old = image.brokers.get(request.broker_id)
+        is_same = old is not None and old.incarnation_id == request.incarnation_id
+        is_clean_restart = (
+            old is not None
+            and request.previous_broker_epoch == old.broker_epoch
+            # The proof is of all logs there were: in a log dir that was left behind may be some of them.
+            and set(old.log_dirs) <= set(request.log_dirs)
+        )
+        error, text = self._registration_error(image, request)
+        if error is not ErrorCode.NONE:
+            return BrokerRegistrationResponse(error, text, -1, False)
+        if old is not None and is_same:
+            self._amend(draft, old, request)
+            return BrokerRegistrationResponse(ErrorCode.NONE, None, old.broker_epoch, old.clean_shutdown)
+        is_clean = is_clean_restart or (old is None and request.previous_broker_epoch == -1)
+        name = f"broker {request.broker_id}"
+        if old is not None and not old.is_fenced:
+            # a clean restart that is faster than its old session: that incarnation leaves first (D14)
+            cause = Cause(CauseKind.CLEAN_RESTART, old.broker_id)
+            self._replication.take_out(draft, old.broker_id, Departure.CLEAN, cause)
+        if not is_clean:
+            self.unclean_registrations[request.broker_id] = (
+                self.unclean_registrations.get(request.broker_id, 0) + 1
+            )
+        if image.elr_enabled and (not is_clean or old is None):
+            # R32: equal epochs are the proof, and whom nobody knows has none
+            self._replication.take_out(
+                draft,
+                request.broker_id,
+                Departure.UNCLEAN,
+                Cause(CauseKind.UNCLEAN_REGISTRATION, request.broker_id),
+            )
+        broker_epoch = draft.next_offset
+        draft.write(_register_record(request, broker_epoch, is_clean))
+        kind = "for the first time" if old is None else "after a clean shutdown"
+        if not is_clean:
+            kind = f"after an unclean shutdown (previous epoch {request.previous_broker_epoch})"
+        draft.note(
+            f"{name} registered {kind}, epoch {broker_epoch}",
+            Severity.INFO if is_clean else Severity.WARNING,
+        )
+        self._sessions.pop(request.broker_id, None)
+        return BrokerRegistrationResponse(ErrorCode.NONE, None, broker_epoch, is_clean)
+
+    def _registration_error(
+        self, image: MetadataImage, request: BrokerRegistrationRequest
+    ) -> tuple[ErrorCode, str | None]:
+        if request.cluster_id != self._config.cluster_id:
+            return (
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster {self._config.cluster_id}, not {request.cluster_id}; correct "
+                "holdfast.cluster.id or controller.quorum.voters",
+            )
+        old = image.brokers.get(request.broker_id)
+        if (
+            old is not None
+            and not old.is_fenced
+            and old.incarnation_id != request.incarnation_id
+            and old.broker_epoch != request.previous_broker_epoch  # the proof of a clean stop (§4.3 item 14)
+        ):
+            return (
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {request.broker_id} is registered by another process whose session lives; "
+                "stop that one, or try again when its session has ended",
+            )
+        problem = None
+        if request.broker_id < 0 or request.broker_id in self._config.voters:
+            problem = f"node.id {request.broker_id} belongs to a controller or is negative; choose another"
+        elif not request.listeners:
+            problem = "a broker needs at least one listener"
+        elif wrong := [text for listener in request.listeners if (text := endpoint_problem(listener))]:
+            problem = f"{wrong[0]}; correct advertised.listeners"  # all nodes of the cluster would ask for it
+        elif not request.log_dirs or len(set(request.log_dirs)) != len(request.log_dirs):
+            problem = "log dirs must be at least one, each with its own directory.id"
+        elif any(
+            int.from_bytes(directory, "big") <= RESERVED_DIRECTORY_ID_MAX for directory in request.log_dirs
+        ):
+            problem = "a directory.id is reserved; delete meta.properties of an empty log dir to get another"
+        elif len(encode_record(_register_record(request, -1, False))) > REGISTRATION_BYTES_MAX:
+            problem = f"a registration takes at most {REGISTRATION_BYTES_MAX} bytes; name fewer listeners"
+        else:
+            for other in image.sorted_brokers():
+                shared = set(other.log_dirs).intersection(request.log_dirs)
+                if shared and other.broker_id != request.broker_id:
+                    problem = f"log dir {min(shared).hex()} belongs to broker {other.broker_id}"
+        if problem is not None:
+            return ErrorCode.INVALID_REGISTRATION, problem
+        for name, level in sorted(image.features.items()):
+            low, high = levels_of(request.features, name)
+            if not low <= level <= high:
+                text = f"feature {name} is at level {level}, this broker supports [{low}, {high}]; upgrade it"
+                return ErrorCode.UNSUPPORTED_VERSION, text
+        return ErrorCode.NONE, None
+
+    def _amend(self, draft: Draft, old: BrokerRegistration, request: BrokerRegistrationRequest) -> None:
+        """R31: the same process keeps its epoch and its state; what it tells of itself may change."""
+        record = BrokerRegistrationChangeRecord(
+            broker_id=old.broker_id,
+            broker_epoch=old.broker_epoch,
+            in_controlled_shutdown=old.in_controlled_shutdown,
+            listeners=request.listeners,
+            rack=request.rack,
+            features=request.features,
+            log_dirs=request.log_dirs,
+        )
+        if record != _change_record(old, old.in_controlled_shutdown):
+            draft.write(record)
+            draft.note(f"broker {old.broker_id} amended its registration, epoch {old.broker_epoch}")
+
+    def unregister(self, draft: Draft, broker_id: int) -> Outcome:
+        """Take a broker out for good (R28, B10). Errors: BROKER_ID_NOT_REGISTERED."""
+        broker = draft.image.brokers.get(broker_id)
+        if broker is None:
+            return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
+        cause = Cause(CauseKind.UNREGISTRATION, broker_id)
+        self._replication.take_out(draft, broker_id, Departure.UNREGISTERED, cause)
+        draft.write(UnregisterBrokerRecord(broker_id, broker.broker_epoch))
+        draft.note(f"broker {broker_id} unregistered")
+        self._sessions.pop(broker_id, None)
+        return DONE
+
+    # --- heartbeats --------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, draft: Draft, request: BrokerHeartbeatRequest, connection_id: int, now_ms: int
+    ) -> BrokerHeartbeatResponse:
+        """Keep the session and do what the broker wishes, if the time has come (R23).
+
+        Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH (R24).
+        """
+        broker = draft.image.brokers.get(request.broker_id)
+        if broker is None:
+            text = f"broker {request.broker_id} is not registered; register first"
+            return BrokerHeartbeatResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, text, False, True, False)
+        if broker.broker_epoch != request.broker_epoch:
+            text = f"broker {request.broker_id} is registered with epoch {broker.broker_epoch}; register anew"
+            return BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, text, False, True, False)
+        session = self._sessions.get(request.broker_id)
+        if session is None:
+            session = self._sessions[request.broker_id] = Session(now_ms)
+        session.last_contact_ms = now_ms
+        session.connection_id = connection_id
+        session.metadata_offset = request.current_metadata_offset
+        session_end_ms = now_ms + self._config.session_timeout_ms
+        if self._next_check_ms is None or session_end_ms < self._next_check_ms:
+            self._next_check_ms = session_end_ms
+        if request.offline:  # before it may be unfenced by this very heartbeat
+            take_offline(draft, self._replication, broker, request.offline)
+        next_state = self._next_state(draft.image, broker, session, request)
+        if next_state is _NextState.UNFENCED and broker.is_fenced:
+            draft.write(UnfenceBrokerRecord(broker.broker_id, broker.broker_epoch))
+            draft.note(f"broker {broker.broker_id} unfenced, epoch {broker.broker_epoch}")
+            self._replication.elect_leaderless(draft, Cause(CauseKind.UNFENCING, broker.broker_id))
+        elif next_state is _NextState.FENCED and not broker.is_fenced:
+            self.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, severity=Severity.INFO)
+        elif next_state is _NextState.SHUTDOWN_NOW and not broker.is_fenced:
+            self.fence(draft, broker.broker_id, CauseKind.SHUTDOWN_COMPLETED, severity=Severity.INFO)
+        elif next_state is _NextState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
+            draft.write(_change_record(broker, in_controlled_shutdown=True))
+            draft.note(f"broker {broker.broker_id} began a controlled shutdown, epoch {broker.broker_epoch}")
+            cause = Cause(CauseKind.CONTROLLED_SHUTDOWN, broker.broker_id)
+            self._replication.take_out(draft, broker.broker_id, Departure.CLEAN, cause)
+            session.shutdown_offset = draft.next_offset
+        return BrokerHeartbeatResponse(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            is_caught_up=request.current_metadata_offset > broker.broker_epoch,
+            is_fenced=next_state in (_NextState.FENCED, _NextState.SHUTDOWN_NOW),
+            should_shut_down=next_state is _NextState.SHUTDOWN_NOW,
+        )
+
+    def _next_state(
+        self,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        session: Session,
+        request: BrokerHeartbeatRequest,
+    ) -> _NextState:
+        if broker.is_fenced:
+            if request.want_shutdown:
+                return _NextState.SHUTDOWN_NOW
+            # the record at offset broker_epoch must be applied, D-2
+            if not request.want_fence and request.current_metadata_offset > broker.broker_epoch:
+                return _NextState.UNFENCED
+            return _NextState.FENCED
+        if broker.in_controlled_shutdown:
+            if image.leads_anything(broker.broker_id):
+                return _NextState.CONTROLLED_SHUTDOWN
+            others = [
+                other.metadata_offset
+                for broker_id, other in sorted(self._sessions.items())
+                if image.is_active(broker_id)
+            ]
+            # the new leaders must have learned of it, also when another controller began it (R26)
+            if session.shutdown_offset is not None and others and session.shutdown_offset > min(others):
+                return _NextState.CONTROLLED_SHUTDOWN
+            return _NextState.SHUTDOWN_NOW
+        if request.want_shutdown and not request.want_fence and image.leads_anything(broker.broker_id):
+            return _NextState.CONTROLLED_SHUTDOWN
+        if request.want_shutdown:
+            return _NextState.SHUTDOWN_NOW
+        return _NextState.FENCED if request.want_fence else _NextState.UNFENCED
+
+    # --- fencing -----------------------------------------------------------------------------------------
+
+    def fence(
+        self,
+        draft: Draft,
+        broker_id: int,
+        kind: CauseKind,
+        detail: str = "",
+        severity: Severity = Severity.WARNING,
+    ) -> None:
+        """Take an unfenced broker out of all ISRs, then fence it (R20)."""
+        broker = draft.image.brokers[broker_id]
+        assert not broker.is_fenced
+        cause = Cause(kind, broker_id)
+        self._replication.take_out(draft, broker_id, Departure.CLEAN, cause)
+        draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
+        story = f"{cause}, {detail}" if detail else str(cause)
+        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", severity)
+
+    def check_sessions(self, draft: Draft, now_ms: int) -> None:
+        """Fence every broker whose session has ended, the one heard of longest ago first (B13).
+
+        Behind one with many partitions the check goes on in the next event, at once: while several are fenced
+        in one go no voter is answered, the controller is deposed for it, and the next one begins anew.
+        """
+        scheduled_ms = self._next_check_ms
+        if scheduled_ms is None or now_ms < scheduled_ms:
+            return
+        timeout_ms = self._config.session_timeout_ms
+        lateness_ms = now_ms - scheduled_ms
+        if lateness_ms > timeout_ms // CHECK_PERIODS_PER_SESSION:
+            # this process stood still: heartbeats may wait in the sockets (D7)
+            for _, session in sorted(self._sessions.items()):
+                session.last_contact_ms += lateness_ms
+            self._next_check_ms = now_ms
+            draft.note(
+                f"session check ran {lateness_ms} ms late; sessions extended by that", Severity.WARNING
+            )
+            return
+        by_contact = sorted(
+            (session.last_contact_ms, broker_id) for broker_id, session in self._sessions.items()
+        )
+        for last_contact_ms, broker_id in by_contact:
+            if last_contact_ms + timeout_ms > now_ms:
+                self._next_check_ms = last_contact_ms + timeout_ms
+                return
+            broker = draft.image.brokers.get(broker_id)
+            if broker is not None and not broker.is_fenced:
+                silence = f"not heard of for {now_ms - last_contact_ms} ms"
+                self.fence(draft, broker_id, CauseKind.SESSION_ENDED, silence)
+            del self._sessions[broker_id]
+            if len(draft.records) >= CHECK_RECORDS_MAX:
+                self._next_check_ms = now_ms
+                return
+        self._next_check_ms = None
+
+    def on_connection_closed(self, image: MetadataImage, event: ConnectionClosed) -> list[Probe]:
+        """Ask whether the broker behind a lost connection is gone (D9)."""
+        probes: list[Probe] = []
+        for broker_id, session in sorted(self._sessions.items()):
+            broker = image.brokers.get(broker_id)
+            if session.connection_id == event.connection_id and broker is not None and not broker.is_fenced:
+                session.connection_id = None
+                probes.append(self._probe(broker, 0))
+        return probes
+
+    def on_probed(self, draft: Draft, event: Probed) -> Probe | None:
+        """Fence at once when nobody listens any more; ask a few times, then wait for the session (D9)."""
+        broker = draft.image.brokers.get(event.broker_id)
+        session = self._sessions.get(event.broker_id)
+        if (
+            broker is None
+            or broker.is_fenced
+            or broker.broker_epoch != event.broker_epoch
+            or session is None
+            or session.connection_id is not None  # it has been heard of on another connection since
+        ):
+            return None
+        if event.is_refused:
+            self.fence(draft, event.broker_id, CauseKind.CONNECTION_REFUSED)
+            return None
+        attempt = event.attempt + 1
+        return self._probe(broker, attempt) if attempt < len(PROBE_DELAYS_MS) else None
+
+    def _probe(self, broker: BrokerRegistration, attempt: int) -> Probe:
+        endpoint = broker.reachable_at(self._config.inter_broker_listener_name)
+        return Probe(
+            broker.broker_id,
+            broker.broker_epoch,
+            attempt,
+            PROBE_DELAYS_MS[attempt],
+            endpoint.host,
+            endpoint.port,
+        )
+
+
+def _register_record(
+    request: BrokerRegistrationRequest, broker_epoch: int, is_clean: bool
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=broker_epoch,
+        listeners=request.listeners,
+        rack=request.rack,
+        features=request.features,
+        log_dirs=request.log_dirs,
+        clean_shutdown=is_clean,
+    )
+
+
+def _change_record(
+    broker: BrokerRegistration, in_controlled_shutdown: bool
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        in_controlled_shutdown=in_controlled_shutdown,
+        listeners=broker.listeners,
+        rack=broker.rack,
+        features=broker.features,
+        log_dirs=broker.log_dirs,
+    )

@@ -1,0 +1,101 @@
+"""What would become of a partition if brokers stopped: the controller's own rules, tried on a copy.
+
+Owns the translation of a described partition back into a registration, and the questions that tools ask about
+the future. Every answer comes out of `partition_change`, so no tool has a second opinion on who leads next.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from holdfast.controller.core.partitions.election import ElectionMode, ElectionReason
+from holdfast.controller.core.partitions.partition_change import (
+    PartitionChange,
+    Situation,
+    Wish,
+    change_partition,
+)
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import NO_LEADER
+from holdfast.protocol.messages.topics import DescribedPartition
+
+_ANY_TOPIC = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class NextLeader:
+    """Who leads when the present leader fails; without a leader, who leads as soon as it is back."""
+
+    leader: int | None
+    #: why that one, None when nobody would lead
+    reason: ElectionReason | None
+    #: complete replicas that may lead once they are unfenced, in order of assignment
+    waits_for: tuple[int, ...]
+
+
+def registration_of(described: DescribedPartition) -> PartitionRegistration:
+    """The registration that DescribeTopicPartitions shows; a reassignment is not part of it."""
+    return PartitionRegistration(
+        replicas=described.replicas,
+        isr=described.isr,
+        leader=None if described.leader_id == NO_LEADER else described.leader_id,
+        leader_epoch=described.leader_epoch,
+        partition_epoch=described.partition_epoch,
+        min_isr=described.min_isr,
+        elr=described.eligible_leader_replicas or (),
+        last_known_elr=described.last_known_elr or (),
+        last_known_leader=None if described.last_known_leader == NO_LEADER else described.last_known_leader,
+        leader_recovery_state=described.leader_recovery_state,
+    )
+
+
+def situation_of(
+    described: DescribedPartition,
+    is_active: Callable[[int], bool],
+    *,
+    elects_uncleanly: bool = False,
+    compares_logs: bool = False,
+) -> Situation:
+    """The cluster around a described partition; the flags are what is configured for its topic."""
+    return Situation(
+        is_active=lambda broker_id: is_active(broker_id) and broker_id not in described.offline_replicas,
+        elr_enabled=described.eligible_leader_replicas is not None,
+        min_insync_replicas=described.min_isr,
+        mode=ElectionMode.UNCLEAN if elects_uncleanly and not compares_logs else ElectionMode.ONLINE,
+        compares_logs=compares_logs,
+    )
+
+
+def after_stops(
+    partition: PartitionRegistration, stopped: Collection[int], situation: Situation
+) -> PartitionRegistration:
+    """The partition once these brokers have stopped cleanly, all at the same time (R20)."""
+    changed = trial(partition, Wish(_without(partition.isr, stopped)), _without_brokers(situation, stopped))
+    return partition if changed is None else changed.after
+
+
+def next_leader(partition: PartitionRegistration, situation: Situation) -> NextLeader:
+    """Who would lead next (R11-R13)."""
+    gone = () if partition.leader is None else (partition.leader,)
+    around = _without_brokers(situation, gone)
+    changed = trial(partition, Wish(_without(partition.isr, gone)), around)
+    after = partition if changed is None else changed.after
+    if after.leader is not None:
+        assert changed is not None
+        return NextLeader(after.leader, changed.reason, ())
+    # the one that fails is no help: who else is complete?
+    waits_for = tuple(r for r in after.replicas if r in after.electable and r not in gone)
+    return NextLeader(None, None, waits_for)
+
+
+def trial(partition: PartitionRegistration, wish: Wish, situation: Situation) -> PartitionChange | None:
+    """What the controller would change if that was wished now, None when nothing."""
+    return change_partition(_ANY_TOPIC, 0, partition, wish, situation)
+
+
+def _without(ids: tuple[int, ...], gone: Collection[int]) -> tuple[int, ...]:
+    return tuple(replica for replica in ids if replica not in gone)
+
+
+def _without_brokers(situation: Situation, gone: Collection[int]) -> Situation:
+    is_active = situation.is_active
+    return replace(situation, is_active=lambda broker_id: broker_id not in gone and is_active(broker_id))

@@ -1,0 +1,129 @@
+"""ControllerConfig: everything that a controller may be told, checked once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.metadata.configs import (
+    CONTROLLER_FILE_KEYS,
+    ConfigError,
+    parse_address,
+    parse_listeners,
+    parse_voters,
+    read_keys,
+)
+from holdfast.protocol.messages.broker_registration import ListenerEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Named as the keys, units last. `validate` has run on every value that `from_properties` returns."""
+
+    node_id: int
+    cluster_id: str
+    #: where this controller listens; its name is the first of controller.listener.names
+    listener: ListenerEndpoint
+    #: {voter_id: (host, port)}, by id
+    voters: Mapping[int, tuple[str, int]]
+    metadata_log_dir: str
+    #: listener of brokers that is probed when one of them vanishes (D9); None: their first
+    inter_broker_listener_name: str | None = None
+    #: (host, port) of the admin endpoint, or None
+    http_listener: tuple[str, int] | None = None
+    session_timeout_ms: int = 9000
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    min_insync_replicas: int = 1
+    elr_enabled: bool = True
+    unclean_election_interval_ms: int = 300_000
+    #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
+    recovery_manager_enabled: bool = True
+    recovery_timeout_ms: int = 300_000
+    #: a broker that says nothing about its logs for so long is asked again
+    recovery_request_timeout_ms: int = 2_000
+    #: before a broker is asked for its logs again; doubles while its answers bring nothing
+    recovery_retry_backoff_ms: int = 50
+    #: leaderships go back to preferred replicas from time to time (R16)
+    rebalances_leaders: bool = True
+    rebalance_interval_ms: int = 300_000
+    #: share of its leaderships that a broker may miss, percent
+    imbalance_percentage: int = 10
+    max_idle_interval_ms: int = 500
+    #: requests that may wait for their commit
+    waiting_requests_max: int = 4096
+    partition_size_limit: int = 2000
+    partition_metrics: bool = True
+    request_max_bytes: int = 64 << 20
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    quorum_request_timeout_ms: int = 2000
+    quorum_retry_backoff_ms: int = 20
+    #: values of the file by key, for topic keys that fall back to them
+    static: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], environment: Mapping[str, str]
+    ) -> tuple["ControllerConfig", list[str]]:
+        """The checked configuration and warnings. Raises: ConfigError."""
+        values, warnings = read_keys(CONTROLLER_FILE_KEYS, properties, environment)
+        names = values["controller.listener.names"]
+        listeners = parse_listeners("listeners", values["listeners"])
+        listener = next((one for one in listeners if names and one.name == names[0]), None)
+        if listener is None:
+            raise ConfigError(
+                f"listeners={','.join(values['listeners'])}: expected one that is called as in "
+                f"controller.listener.names={','.join(names)}"
+            )
+        folders = values["log.dirs"] or ((values["log.dir"],) if values["log.dir"] else ())
+        folder = values["metadata.log.dir"] or (folders[0] if folders else None)
+        if folder is None:
+            raise ConfigError("metadata.log.dir or log.dirs must be set: the metadata log needs a folder")
+        http = values["holdfast.http.listener"]
+        config = cls(
+            node_id=values["node.id"],
+            cluster_id=values["holdfast.cluster.id"],
+            listener=listener,
+            voters=parse_voters("controller.quorum.voters", values["controller.quorum.voters"]),
+            metadata_log_dir=folder,
+            inter_broker_listener_name=values["inter.broker.listener.name"],
+            http_listener=parse_address("holdfast.http.listener", http) if http else None,
+            session_timeout_ms=values["broker.session.timeout.ms"],
+            num_partitions=values["num.partitions"],
+            default_replication_factor=values["default.replication.factor"],
+            min_insync_replicas=values["min.insync.replicas"],
+            elr_enabled=values["eligible.leader.replicas.enabled"],
+            unclean_election_interval_ms=values["unclean.leader.election.interval.ms"],
+            recovery_manager_enabled=values["unclean.recovery.manager.enabled"],
+            recovery_timeout_ms=values["unclean.recovery.timeout.ms"],
+            recovery_request_timeout_ms=values["unclean.recovery.request.timeout.ms"],
+            recovery_retry_backoff_ms=values["unclean.recovery.retry.backoff.ms"],
+            rebalances_leaders=values["auto.leader.rebalance.enable"],
+            rebalance_interval_ms=values["leader.imbalance.check.interval.seconds"] * 1000,
+            imbalance_percentage=values["leader.imbalance.per.broker.percentage"],
+            max_idle_interval_ms=values["metadata.max.idle.interval.ms"],
+            waiting_requests_max=values["queued.max.requests"],
+            partition_size_limit=values["max.request.partition.size.limit"],
+            partition_metrics=values["holdfast.metrics.partition.level"],
+            request_max_bytes=values["socket.request.max.bytes"],
+            election_timeout_ms=values["controller.quorum.election.timeout.ms"],
+            fetch_timeout_ms=values["controller.quorum.fetch.timeout.ms"],
+            election_backoff_max_ms=values["controller.quorum.election.backoff.max.ms"],
+            quorum_request_timeout_ms=values["controller.quorum.request.timeout.ms"],
+            quorum_retry_backoff_ms=values["controller.quorum.retry.backoff.ms"],
+            static=values,
+        )
+        config.validate(values)
+        return config, warnings
+
+    def validate(self, values: Mapping[str, Any]) -> None:
+        """Refuse what single keys cannot know. Raises: ConfigError."""
+        roles = values["process.roles"]
+        if roles != ("controller",):
+            raise ConfigError(f"process.roles={','.join(roles)}: a controller runs with controller alone")
+        if self.node_id not in self.voters:
+            raise ConfigError(
+                f"node.id={self.node_id}: expected one of the ids in controller.quorum.voters, "
+                f"{', '.join(map(str, self.voters))}"
+            )

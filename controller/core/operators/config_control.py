@@ -1,0 +1,132 @@
+"""Dynamic configuration and feature levels: what may be set, and what becomes of the partitions.
+
+Owns the checks of IncrementalAlterConfigs and UpdateFeatures. A value of min.insync.replicas and the
+partition records that follow from it stand in one batch: all nodes switch at the same offset (R109).
+"""
+
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.operators.operations import DONE, AlterConfig, Outcome, UpdateFeature
+from holdfast.controller.core.partitions.election import ElectionMode
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.metadata.broker import SUPPORTED_FEATURES
+from holdfast.metadata.configs import unknown_key_problem, value_problem
+from holdfast.metadata.describe import supported_levels
+from holdfast.metadata.describe_configs import keys_of, resource_problem
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_BROKER, ConfigResource, MetadataImage
+from holdfast.metadata.records import ELR_FEATURE, ConfigRecord, FeatureLevelRecord
+from holdfast.protocol.errors import ErrorCode
+
+MIN_ISR = "min.insync.replicas"
+
+
+class ConfigControl:
+    """Decisions over drafts; keeps no state."""
+
+    def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
+        self._config = config
+        self._replication = replication
+
+    def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> Outcome | None:
+        """Why nothing can be set there, or None. Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        problem = resource_problem(image, resource)
+        return None if problem is None else Outcome(*problem)
+
+    def problem(self, image: MetadataImage, request: AlterConfig) -> Outcome | None:
+        """Why `alter` would refuse, or None.
+
+        Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+        """
+        kind, owner = request.resource
+        if kind == RESOURCE_BROKER and owner and request.name == MIN_ISR and image.elr_enabled:
+            # F14: the promise of the ELR needs one value for all
+            refused = f"{MIN_ISR} of one broker cannot be set while {ELR_FEATURE} is on; set the cluster's"
+            return Outcome(ErrorCode.INVALID_CONFIG, refused)
+        problem = self.resource_problem(image, request.resource)
+        if problem is not None:
+            return problem
+        keys = keys_of(request.resource)
+        key = keys.get(request.name)
+        text: str | None = None
+        if key is None:
+            text = unknown_key_problem(request.name, keys)
+        elif request.value is not None:
+            text = value_problem(key, request.value)
+        elif request.resource == CLUSTER_RESOURCE and request.name == MIN_ISR and image.elr_enabled:
+            # brokers' own files may differ, and the promise of the ELR needs one value (F14)
+            text = f"{MIN_ISR} of the cluster cannot be removed while {ELR_FEATURE} is on; set it"
+        return None if text is None else Outcome(ErrorCode.INVALID_CONFIG, text)
+
+    def alter(self, draft: Draft, request: AlterConfig) -> Outcome:
+        """Set or take away one key; to the value that it has already is a success that changes nothing.
+
+        Errors: those of `problem`.
+        """
+        image = draft.image
+        kind, owner = request.resource
+        is_cluster = request.resource == CLUSTER_RESOURCE
+        problem = self.problem(image, request)
+        if problem is not None:
+            return problem
+        resource = image.configs.get(request.resource)
+        if (None if resource is None else resource.get(request.name)) == request.value:
+            return DONE
+        draft.write(ConfigRecord(kind, owner, request.name, request.value))
+        change = f"{request.name}={'' if request.value is None else request.value}"
+        draft.note(f"{'cluster' if is_cluster else f'topic {owner}'} configured: {change}")
+        if self._replication.compares_logs(image) and not self._replication.compares_logs(draft.image):
+            # what no comparison decides any more: a last known leader that is back (F40); the unclean pass
+            # sees to the rest at its time (F38)
+            cause = Cause(CauseKind.MANAGER_SWITCHED_OFF)
+            self._replication.elect_leaderless(draft, cause, mode=ElectionMode.ONLINE)
+        if request.name == MIN_ISR:
+            cause = Cause(CauseKind.MIN_ISR_CONFIGURED)
+            self._replication.refresh(draft, cause, None if is_cluster else owner)
+        return DONE
+
+    def feature_problem(self, image: MetadataImage, name: str, level: int) -> Outcome | None:
+        """Why `update_feature` would refuse, or None. Errors: INVALID_UPDATE_VERSION (R108)."""
+        known = next((feature for feature in SUPPORTED_FEATURES if feature.name == name), None)
+        text = None
+        if known is None:
+            names = ", ".join(feature.name for feature in SUPPORTED_FEATURES)
+            text = f"there is no feature {name}; this version knows {names}"
+        else:
+            low, high = supported_levels(image, known)
+            if not low <= level <= high:
+                text = f"{name} has the levels {low} to {high} on all brokers, not {level}"
+            elif not level and (partition := _partition_without_isr(image)) is not None:
+                # without ELR nobody could ever lead it again (B8)
+                text = f"{partition} has nobody in its ISR; {name} can be switched off once it has a leader"
+        return None if text is None else Outcome(ErrorCode.INVALID_UPDATE_VERSION, text)
+
+    def update_feature(self, draft: Draft, request: UpdateFeature) -> Outcome:
+        """Switch ELR on or off (R108). Errors: INVALID_UPDATE_VERSION."""
+        image = draft.image
+        problem = self.feature_problem(image, request.name, request.level)
+        if problem is not None:
+            return problem
+        if int(image.elr_enabled) == request.level:
+            return DONE
+        draft.write(FeatureLevelRecord(ELR_FEATURE, request.level))
+        draft.note(f"{ELR_FEATURE} is {'on' if request.level else 'off'}")
+        cluster = image.configs.get(CLUSTER_RESOURCE)
+        if request.level and (cluster is None or MIN_ISR not in cluster):
+            draft.write(ConfigRecord(*CLUSTER_RESOURCE, MIN_ISR, str(self._config.min_insync_replicas)))
+            # partitions have the value of this node's file, or of another's that was active when they changed
+            self._replication.refresh(draft, Cause(CauseKind.MIN_ISR_CONFIGURED))
+        if request.level:
+            # without ELR the last member has stayed (F7), also one that is no broker any more
+            self._replication.forget_unregistered(draft)
+        if not request.level:
+            self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))
+        return DONE
+
+
+def _partition_without_isr(image: MetadataImage) -> str | None:
+    for topic in image.sorted_topics():
+        for index, partition in topic.sorted_partitions():
+            if not partition.isr:
+                return f"{topic.name}-{index}"
+    return None

@@ -1,0 +1,88 @@
+"""Giving leaderships back: now and then to the preferred replicas that could lead and do not (R16).
+
+Owns when it is looked, which brokers miss enough of their leaderships, and how many move at once. A broker
+that restarts leads nothing afterwards; without this the others carry its load for ever. Nothing is lost by
+it: only an active member of the ISR is elected, by the same table as everybody else (R12, mode preferred).
+"""
+
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.partitions.election import ElectionMode
+from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.partition import PartitionRegistration
+
+#: Elections of one pass, as in Kafka; when more are wanted the next pass comes soon.
+PASS_MAX = 1000
+#: Pause before a pass that goes on, ms: clients meet moved leaders a thousand at a time.
+NEXT_PART_AFTER_MS = 1000
+
+_Row = tuple[TopicImage, int, PartitionRegistration]
+
+
+class LeaderBalance:
+    """The timer of one active controller, and what it does when it fires."""
+
+    def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
+        self._config = config
+        self._replication = replication
+        self._next_pass_ms: int | None = None
+
+    def start(self, now_ms: int) -> None:
+        """Begin as the active controller: the first look comes one interval later."""
+        self._next_pass_ms = (
+            now_ms + self._config.rebalance_interval_ms if self._config.rebalances_leaders else None
+        )
+
+    def stop(self) -> None:
+        """Look no more (K23)."""
+        self._next_pass_ms = None
+
+    def next_deadline_ms(self) -> int | None:
+        """When `is_due` becomes true."""
+        return self._next_pass_ms
+
+    def is_due(self, now_ms: int) -> bool:
+        """True when `run` is wanted."""
+        return self._next_pass_ms is not None and now_ms >= self._next_pass_ms
+
+    def run(self, draft: Draft, now_ms: int) -> None:
+        """Elect preferred replicas for the brokers that miss too many of their leaderships."""
+        image = draft.image
+        wanted = self._wanted(image)
+        pause_ms = self._config.rebalance_interval_ms
+        if len(wanted) > PASS_MAX:
+            pause_ms = min(pause_ms, NEXT_PART_AFTER_MS)
+        self._next_pass_ms = now_ms + pause_ms
+        for topic, index, partition in wanted[:PASS_MAX]:
+            situation = self._replication.situation(
+                image, topic.name, image.is_active, mode=ElectionMode.PREFERRED
+            )
+            cause = Cause(CauseKind.LEADER_BALANCE)
+            self._replication.change(draft, topic, index, partition, Wish(), situation, cause)
+
+    def _wanted(self, image: MetadataImage) -> list[_Row]:
+        """Partitions whose preferred replica shall lead now, by that replica, topic name and index."""
+        #: by broker: partitions that prefer it, those that it does not lead, those of them that it could lead
+        preferring: dict[int, int] = {}
+        missed: dict[int, int] = {}
+        possible: dict[int, list[_Row]] = {}
+        for topic in image.sorted_topics():
+            for index, partition in topic.sorted_partitions():
+                preferred = partition.replicas[0]
+                preferring[preferred] = preferring.get(preferred, 0) + 1
+                if partition.leader == preferred:
+                    continue
+                missed[preferred] = missed.get(preferred, 0) + 1
+                # a move that is under way ends with an election of its own (R102)
+                if preferred in partition.isr and image.is_active(preferred) and not partition.is_reassigning:
+                    possible.setdefault(preferred, []).append((topic, index, partition))
+        percentage = self._config.imbalance_percentage
+        return [
+            row
+            for broker_id in sorted(possible)
+            if missed[broker_id] * 100 > percentage * preferring[broker_id]
+            for row in possible[broker_id]
+        ]

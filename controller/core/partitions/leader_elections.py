@@ -1,0 +1,123 @@
+"""ElectLeaders: elections that an operator asks for (R17-R19).
+
+Owns who may be asked for and which error speaks; who is elected then is decided in `election`, and in
+`unclean_recovery` where logs are compared.
+"""
+
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.operators.operations import DONE, ElectionType, ElectLeader, Outcome
+from holdfast.controller.core.partitions.election import ElectionMode
+from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.controller.core.partitions.unclean_recovery import Strategy, UncleanRecovery
+from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.protocol.errors import ErrorCode
+
+_STRATEGIES = {
+    ElectionType.LONGEST_LOG_AGGRESSIVE: Strategy.AGGRESSIVE,
+    ElectionType.LONGEST_LOG_BALANCED: Strategy.BALANCED,
+}
+
+
+def elect_leader(
+    draft: Draft, request: ElectLeader, replication: ReplicationControl, recovery: UncleanRecovery
+) -> Outcome:
+    """Elect as asked.
+
+    Errors: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, INVALID_REQUEST, PREFERRED_LEADER_NOT_AVAILABLE,
+    ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    topic = draft.image.topic(request.topic_name)
+    partition = None if topic is None else topic.partitions.get(request.partition_index)
+    if topic is None or partition is None:
+        text = f"there is no partition {request.topic_name}-{request.partition_index}"
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if request.election_type is ElectionType.PREFERRED:
+        return _elect_preferred(draft, topic, request.partition_index, partition, replication)
+    if partition.leader is not None:
+        text = f"broker {partition.leader} leads {request.topic_name}-{request.partition_index}"
+        return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
+    if request.election_type is ElectionType.UNCLEAN:
+        return _elect_unclean(draft, topic, request.partition_index, partition, replication)
+    if request.election_type is ElectionType.DESIGNATED:
+        return _elect_designated(draft, topic, request, partition, replication)
+    if not replication.compares_logs(draft.image):
+        text = "logs are compared with the recovery manager and ELR on only; use DESIGNATED or UNCLEAN"
+        return Outcome(ErrorCode.INVALID_REQUEST, text)
+    strategy = _STRATEGIES[request.election_type]
+    recovery.force(draft.image, topic, request.partition_index, strategy)
+    return DONE
+
+
+def is_under_way(image: MetadataImage, request: ElectLeader, recovery: UncleanRecovery) -> bool:
+    """The same comparison of logs was asked for before, and still waits for somebody."""
+    strategy = _STRATEGIES.get(request.election_type)
+    topic = image.topic(request.topic_name)
+    if strategy is None or topic is None:
+        return False
+    return recovery.is_forced(image, topic, request.partition_index, strategy)
+
+
+def _elect_preferred(
+    draft: Draft,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+) -> Outcome:
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        text = f"the preferred replica {preferred} leads already"
+        return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
+    # nobody else is elected instead (B15)
+    key = (topic.topic_id, index)
+    if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
+        text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
+        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+    situation = replication.situation(
+        draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED
+    )
+    cause = Cause(CauseKind.PREFERRED_ASKED)
+    replication.change(draft, topic, index, partition, Wish(), situation, cause)
+    return DONE
+
+
+def _elect_unclean(
+    draft: Draft,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+) -> Outcome:
+    key = (topic.topic_id, index)
+    if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
+        text = "no replica is on a broker that is ready; start one of them"
+        return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    situation = replication.situation(
+        draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN
+    )
+    cause = Cause(CauseKind.UNCLEAN_ASKED)
+    replication.change(draft, topic, index, partition, Wish(), situation, cause)
+    return DONE
+
+
+def _elect_designated(
+    draft: Draft,
+    topic: TopicImage,
+    request: ElectLeader,
+    partition: PartitionRegistration,
+    replication: ReplicationControl,
+) -> Outcome:
+    if request.leader is None or request.leader not in partition.replicas:
+        text = f"name one of the replicas {', '.join(map(str, partition.replicas))}, not {request.leader}"
+        return Outcome(ErrorCode.INVALID_REQUEST, text)
+    if not draft.image.is_active_replica(request.leader, (topic.topic_id, request.partition_index)):
+        text = f"the replica on {request.leader} is not ready; start that broker, or name another replica"
+        return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+    situation = replication.situation(draft.image, topic.name, draft.image.is_active)
+    wish = Wish(designated=request.leader)
+    cause = Cause(CauseKind.DESIGNATED, request.leader)
+    replication.change(draft, topic, request.partition_index, partition, wish, situation, cause)
+    return DONE

@@ -1,0 +1,221 @@
+"""Questions to brokers for their logs: who is asked for which, when, and again until the answer counts.
+
+Owns batches, one request in flight a broker, and back-off (R61, R62). What is wanted comes from
+`unclean_recovery`, which also judges the answers; here nothing is compared and nobody elected. Soft state of
+the active controller. Costs grow with what is asked, one request for up to 1000 partitions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.events import AskBroker, LogInfoAnswered, LogInfoArrived, LogInfoFailed
+from holdfast.controller.core.partitions.unclean_recovery import Verdict
+from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.replica_log_info import (
+    LOG_INFO_ROWS_MAX,
+    GetReplicaLogInfoRequest,
+    LogInfoTopic,
+    ReplicaLogInfo,
+)
+
+#: The back-off doubles with every answer in a row that brought nothing, up to so many times.
+BACKOFF_DOUBLINGS_MAX = 4
+#: No answer came; the label of the replies metric, beside those of verdicts.
+NO_ANSWER = "timeout"
+#: Verdicts that are counted, and as what.
+_RESULTS = {
+    Verdict.OK: "ok",
+    Verdict.ERROR: "error",
+    Verdict.STALE_BROKER_EPOCH: "stale_broker_epoch",
+    Verdict.STALE_LEADER_EPOCH: "stale_leader_epoch",
+    Verdict.SUPERSEDED: "stale_leader_epoch",
+}
+
+
+@dataclass(slots=True)
+class _Broker:
+    """What one broker is to be asked. Every wanted key is in exactly one of ready, paused, in_flight."""
+
+    wanted: dict[PartitionKey, None] = field(default_factory=dict)
+    ready: dict[PartitionKey, None] = field(default_factory=dict)
+    #: asked in vain; ready again at `resume_ms`
+    paused: dict[PartitionKey, None] = field(default_factory=dict)
+    resume_ms: int = 0
+    #: answers in a row that brought nothing
+    fruitless: int = 0
+    #: of the request under way, 0 for none
+    question_id: int = 0
+    #: some of it may not be wanted any more
+    in_flight: dict[PartitionKey, None] = field(default_factory=dict)
+
+
+class LogQuestions:
+    """All questions of one active controller."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self._config = config
+        self._brokers: dict[int, _Broker] = {}
+        self._asked_of: dict[PartitionKey, tuple[int, ...]] = {}
+        #: never used twice, so an answer to an earlier tenure matches nothing
+        self._questions_asked = 0
+        #: {(broker, result): answers} since the process started
+        self.replies: dict[tuple[int, str], int] = {}
+
+    def stop(self) -> None:
+        """Forget all questions (R60). Answers that are on their way are dropped."""
+        self._brokers = {}
+        self._asked_of = {}
+
+    # --- what is wanted ----------------------------------------------------------------------------------
+
+    def want(self, key: PartitionKey, broker_ids: tuple[int, ...]) -> None:
+        """Exactly these brokers are to be asked for the partition from now on."""
+        for broker_id in self._asked_of.pop(key, ()):
+            if broker_id not in broker_ids:
+                broker = self._brokers[broker_id]
+                broker.wanted.pop(key, None)
+                broker.ready.pop(key, None)
+                broker.paused.pop(key, None)
+        if broker_ids:
+            self._asked_of[key] = broker_ids
+        for broker_id in broker_ids:
+            broker = self._brokers.setdefault(broker_id, _Broker())
+            if key not in broker.wanted:
+                broker.wanted[key] = None
+                if key not in broker.in_flight:
+                    broker.ready[key] = None
+
+    # --- what came back ----------------------------------------------------------------------------------
+
+    def answered(
+        self, event: LogInfoAnswered, now_ms: int, judge: Callable[[LogInfoArrived], Verdict]
+    ) -> None:
+        """Hand every row to `judge`; what did not count is asked for again, so is what has no row."""
+        broker = self._awaiting(event.broker_id, event.question_id)
+        if broker is None:
+            return
+        response = event.response
+        if response.error_code != ErrorCode.NONE:
+            self._count(event.broker_id, _RESULTS[Verdict.ERROR])
+            self._pause(broker, broker.in_flight, now_ms)
+            return
+        again: dict[PartitionKey, None] = {}
+        at_once: dict[PartitionKey, None] = {}
+        judged: dict[PartitionKey, Verdict] = {}
+        for topic in response.topics:
+            for row in topic.partitions:
+                key = (topic.topic_id, row.partition)
+                # a row that this question did not name is no answer to it
+                if key in broker.in_flight and key not in judged:
+                    judged[key] = judge(_arrived(event.broker_id, response.broker_epoch, key, row))
+        is_fruitful = False
+        for key in broker.in_flight:
+            verdict = judged.get(key, Verdict.ERROR)
+            if verdict in _RESULTS:
+                self._count(event.broker_id, _RESULTS[verdict])
+            is_fruitful |= verdict is Verdict.OK
+            if verdict in (Verdict.OK, Verdict.SUPERSEDED):
+                broker.wanted.pop(key, None)
+            elif verdict is Verdict.LATER:
+                at_once[key] = None
+            else:
+                again[key] = None
+        broker.question_id, broker.in_flight = 0, {}
+        broker.ready.update((key, None) for key in at_once if key in broker.wanted)
+        if is_fruitful:
+            broker.fruitless = 0
+        self._pause(broker, again, now_ms)
+
+    def failed(self, event: LogInfoFailed, now_ms: int) -> None:
+        """There will be no answer to that question."""
+        broker = self._awaiting(event.broker_id, event.question_id)
+        if broker is not None:
+            self._count(event.broker_id, NO_ANSWER)
+            self._pause(broker, broker.in_flight, now_ms)
+
+    def _awaiting(self, broker_id: int, question_id: int) -> _Broker | None:
+        broker = self._brokers.get(broker_id)
+        return broker if broker is not None and broker.question_id == question_id else None
+
+    def _pause(self, broker: _Broker, keys: dict[PartitionKey, None], now_ms: int) -> None:
+        """Put these off, and end the request under way."""
+        broker.question_id, broker.in_flight = 0, {}
+        wanted = {key: None for key in keys if key in broker.wanted}
+        if not wanted:
+            return
+        pause_ms = self._config.recovery_retry_backoff_ms << min(broker.fruitless, BACKOFF_DOUBLINGS_MAX)
+        broker.fruitless += 1
+        broker.paused.update(wanted)
+        broker.resume_ms = now_ms + pause_ms
+
+    def _count(self, broker_id: int, result: str) -> None:
+        self.replies[broker_id, result] = self.replies.get((broker_id, result), 0) + 1
+
+    # --- what is asked now -------------------------------------------------------------------------------
+
+    def requests(self, image: MetadataImage, now_ms: int) -> list[AskBroker]:
+        """The questions that may go out now, by broker."""
+        found: list[AskBroker] = []
+        for broker_id in sorted(self._brokers):
+            broker = self._brokers[broker_id]
+            if broker.paused and broker.resume_ms <= now_ms:
+                broker.ready.update(broker.paused)
+                broker.paused = {}
+            registration = image.brokers.get(broker_id)
+            if not broker.ready or broker.question_id or registration is None:
+                continue
+            keys = list(broker.ready)[:LOG_INFO_ROWS_MAX]
+            for key in keys:
+                del broker.ready[key]
+            self._questions_asked += 1
+            broker.question_id, broker.in_flight = self._questions_asked, dict.fromkeys(keys)
+            endpoint = registration.reachable_at(self._config.inter_broker_listener_name)
+            found.append(
+                AskBroker(
+                    broker_id,
+                    broker.question_id,
+                    endpoint.host,
+                    endpoint.port,
+                    _request(broker_id, keys),
+                    self._config.recovery_request_timeout_ms,
+                )
+            )
+        return found
+
+    def next_deadline_ms(self) -> int | None:
+        """When some broker may be asked again."""
+        return min(
+            (
+                broker.resume_ms
+                for broker in self._brokers.values()
+                if broker.paused and not broker.question_id
+            ),
+            default=None,
+        )
+
+
+def _request(broker_id: int, keys: list[PartitionKey]) -> GetReplicaLogInfoRequest:
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, index in keys:
+        topics.setdefault(topic_id, []).append(index)
+    return GetReplicaLogInfoRequest(
+        broker_id, tuple(LogInfoTopic(topic_id, tuple(found)) for topic_id, found in topics.items())
+    )
+
+
+def _arrived(broker_id: int, broker_epoch: int, key: PartitionKey, row: ReplicaLogInfo) -> LogInfoArrived:
+    return LogInfoArrived(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        topic_id=key[0],
+        partition_index=key[1],
+        leader_epoch=row.current_leader_epoch,
+        last_epoch=row.last_written_leader_epoch,
+        end_offset=row.log_end_offset,
+        error_code=row.error_code,
+        flushed_offset=row.flushed_offset,
+        high_watermark=row.high_watermark,
+        ceiling=row.ceiling,
+    )

@@ -1,0 +1,59 @@
+"""Replicas whose log dir has failed while their broker goes on (R27, B24; Kafka's KIP-858, by partition).
+
+Owns what a report of such replicas does to partitions, and the view in which they are not active. A log dir
+that failed is never trusted again by that process, and its clean-shutdown mark is never written: what R32
+would do at the next registration is done at once, so that nobody is shown as eligible who cannot be elected.
+The next incarnation of the broker has no offline replicas until it says so.
+"""
+
+from collections.abc import Iterable
+
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.events import Severity
+from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.records import ReplicasOfflineRecord
+from holdfast.protocol.messages.broker_registration import OfflineTopic
+
+
+def take_offline(
+    draft: Draft,
+    replication: ReplicationControl,
+    broker: BrokerRegistration,
+    reported: Iterable[OfflineTopic],
+) -> None:
+    """Take the broker's replicas of these partitions out of leadership, ISR and ELR, and note them.
+
+    What is noted already, or was never assigned to the broker, is passed over: a report may come again, and
+    name a partition twice.
+    """
+    image, broker_id = draft.image, broker.broker_id
+    cause = Cause(CauseKind.LOG_DIR_FAILED, broker_id)
+    by_topic: dict[bytes, set[int]] = {}
+    for row in reported:
+        by_topic.setdefault(row.topic_id, set()).update(row.partitions)
+    for topic_id, indexes in by_topic.items():
+        topic = image.topics.get(topic_id)
+        if topic is None:
+            continue
+        new = tuple(
+            index
+            for index in sorted(indexes)
+            if (topic_id, index) not in broker.offline_replicas
+            and (partition := topic.partitions.get(index)) is not None
+            and broker_id in partition.replicas
+        )
+        if not new:
+            continue
+        # its own record follows, as when a whole broker leaves (F26)
+        situation = replication.situation(image, topic.name, image.is_active).without((broker_id,))
+        for index in new:
+            partition = topic.partitions[index]
+            if broker_id in partition.isr + partition.elr:
+                wish = Wish(tuple(r for r in partition.isr if r != broker_id), unclean=(broker_id,))
+                replication.change(draft, topic, index, partition, wish, situation, cause)
+        draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, topic_id, new))
+        text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
+        draft.note(text, Severity.WARNING)

@@ -1,0 +1,321 @@
+"""The only maker of PartitionChangeRecord: from a registration and a wish to the next registration, whole.
+
+Owns the order of the steps (R4), when epochs grow (R2, R3), the last known leader (R7) and what an unclean
+election wipes (R10). The new value is computed first and the record is its difference, so no step sees the
+half-written output of another. The decision beside it is what these steps found, not a second look. Decides
+nothing about who may ask for a change.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from holdfast.controller.core.decisions import UNSTATED, Cause, Decision
+from holdfast.controller.core.partitions.election import (
+    Candidates,
+    Elected,
+    ElectionMode,
+    ElectionReason,
+    Rejection,
+    elect,
+)
+from holdfast.controller.core.partitions.elr import EligibleSets, SetsRule, next_eligible
+from holdfast.metadata.partition import PartitionRegistration, effective_min_isr, leader_number
+from holdfast.metadata.records import RECOVERING, PartitionChangeRecord
+
+
+class InvariantBroken(AssertionError):
+    """A change would break what must always hold: our own bug, met before anything was written (D7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a change must know of the rest of the cluster."""
+
+    #: registered, unfenced, not in controlled shutdown, seen from after the event
+    is_active: Callable[[int], bool]
+    elr_enabled: bool
+    #: configured for the topic; the effective value follows from it (R109)
+    min_insync_replicas: int
+    #: ONLINE, or UNCLEAN where the topic allows that
+    mode: ElectionMode = ElectionMode.ONLINE
+    #: the recovery manager is on: no last known leader is trusted, no unclean election forgets (D8 Q1, Q4)
+    compares_logs: bool = False
+    #: what is the matter with a broker that is not active
+    why_inactive: Callable[[int], Rejection] = lambda broker_id: Rejection.FENCED
+
+    def without(self, offline: tuple[int, ...]) -> "Situation":
+        """As seen by a partition of which these brokers' replicas lie in failed log dirs (R27)."""
+        is_active, why_inactive = self.is_active, self.why_inactive
+
+        def why(broker_id: int) -> Rejection:
+            if broker_id in offline and is_active(broker_id):
+                return Rejection.LOG_DIR_FAILED
+            return why_inactive(broker_id)
+
+        return replace(
+            self,
+            is_active=lambda broker_id: broker_id not in offline and is_active(broker_id),
+            why_inactive=why,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Replica lists; `original` is None when no reassignment runs (R100, R105)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    original: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for; None leaves a thing as it is."""
+
+    isr: tuple[int, ...] | None = None
+    #: replicas whose log may have lost its tail: never eligible, remembered in last_known_elr (R5, R6)
+    unclean: tuple[int, ...] = ()
+    #: replicas that are no brokers any more (B10)
+    forgotten: tuple[int, ...] = ()
+    leader_recovery_state: int | None = None
+    assignment: Assignment | None = None
+    #: for a partition without a leader: who shall lead it, and nobody else (R18)
+    designated: int | None = None
+    #: why that one, unless it is complete
+    designation: ElectionReason = ElectionReason.DESIGNATED
+    #: R9's third clause must hold: AlterPartition, fencing and unfencing (D7)
+    keeps_candidates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """One record and the two values that it joins."""
+
+    before: PartitionRegistration
+    after: PartitionRegistration
+    record: PartitionChangeRecord
+    decision: Decision
+    #: members of ELR and last_known_elr that an unclean election passed over (R10, D8 Q4)
+    dropped: tuple[int, ...] = ()
+
+    @property
+    def reason(self) -> ElectionReason | None:
+        """Why the leader changed to somebody, None when it did not."""
+        return self.decision.reason
+
+
+def change_partition(
+    topic_id: bytes,
+    partition_index: int,
+    before: PartitionRegistration,
+    wish: Wish,
+    situation: Situation,
+    cause: Cause = UNSTATED,
+) -> PartitionChange | None:
+    """The change that grants the wish, or None when nothing changes (R3). Raises: InvariantBroken."""
+    assignment, isr = _assignment_and_isr(before, wish, situation)
+    replicas = assignment.replicas
+    counted = replicas if assignment.original is None else assignment.original
+    min_isr = effective_min_isr(situation.min_insync_replicas, len(counted))
+    sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
+    known = before.last_known_leader if before.last_known_leader in replicas else None
+    candidates = Candidates(
+        replicas,
+        isr,
+        sets.elr,
+        before.leader,
+        known,
+        situation.is_active,
+        situation.why_inactive,
+        trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
+        designated=None if wish.designated is None else (wish.designated, wish.designation),
+        last_known_elr=sets.last_known_elr,
+    )
+    election = elect(candidates, situation.mode)
+    recovery_state = before.leader_recovery_state
+    if wish.leader_recovery_state is not None:
+        recovery_state = wish.leader_recovery_state
+    dropped: tuple[int, ...] = ()
+    leader: int | None = None
+    takes_over = False
+    if isinstance(election, Elected):
+        leader = election.leader
+        takes_over = leader not in isr
+        if takes_over and election.reason.is_unclean:
+            dropped = tuple(r for r in sorted(sets.elr + sets.last_known_elr) if r != leader)
+            sets, sets_rule = _after_unclean_election(isr, sets, leader, min_isr, situation)
+            isr, recovery_state = (leader,), RECOVERING
+        elif takes_over:
+            isr = (leader,)
+            sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
+        known = None
+    else:
+        if not situation.elr_enabled and not isr:
+            # without ELR the last member stays, though it is fenced (F7)
+            isr = tuple(r for r in before.isr if r in replicas)
+        if before.leader is not None and situation.elr_enabled:
+            known = before.leader if before.leader in replicas else None
+        if not situation.elr_enabled:
+            known = None
+    lost_replica = not set(before.replicas).issubset(replicas)
+    # R2: any decision about the leader counts, also the one for nobody; R4 step 4: a lost replica forces one
+    decides = leader != before.leader or takes_over or lost_replica
+    after = PartitionRegistration(
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=before.leader_epoch + decides,
+        partition_epoch=before.partition_epoch,
+        min_isr=min_isr,
+        elr=sets.elr,
+        last_known_elr=sets.last_known_elr,
+        last_known_leader=known,
+        leader_recovery_state=recovery_state,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+        original_replicas=assignment.original,
+    )
+    if after == before:
+        return None
+    reason = election.reason if isinstance(election, Elected) and leader != before.leader else None
+    decision = Decision(cause, reason, election.rejected, sets_rule)
+    record = _difference(topic_id, partition_index, before, after, decision)
+    change = PartitionChange(before, before.merge(record), record, decision, dropped)
+    _check(change, after, wish, situation)
+    return change
+
+
+def _after_unclean_election(
+    isr: tuple[int, ...], sets: EligibleSets, leader: int, min_isr: int, situation: Situation
+) -> tuple[EligibleSets, SetsRule]:
+    """R10: all is forgotten, as in Kafka; where logs are compared the seats are kept for another time."""
+    if not situation.compares_logs or min_isr <= 1:
+        return EligibleSets(), SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION
+    seats = set(isr).union(sets.elr, sets.last_known_elr).difference((leader,))
+    return EligibleSets((), tuple(sorted(seats))), SetsRule.SEATS_AFTER_UNCLEAN_ELECTION
+
+
+def _eligible(
+    before: PartitionRegistration,
+    isr: tuple[int, ...],
+    min_isr: int,
+    replicas: tuple[int, ...],
+    wish: Wish,
+    situation: Situation,
+) -> tuple[EligibleSets, SetsRule]:
+    if not situation.elr_enabled:
+        return EligibleSets(), SetsRule.ELR_OFF
+    rule = SetsRule.CLEARED_AT_MIN_ISR if len(isr) >= min_isr else SetsRule.KEPT_BELOW_MIN_ISR
+    sets = next_eligible(
+        EligibleSets(before.elr, before.last_known_elr),
+        old_isr=before.isr,
+        new_isr=isr,
+        min_isr=min_isr,
+        replicas=replicas,
+        unclean=wish.unclean,
+        forgotten=wish.forgotten,
+    )
+    return sets, rule
+
+
+def _assignment_and_isr(
+    before: PartitionRegistration, wish: Wish, situation: Situation
+) -> tuple[Assignment, tuple[int, ...]]:
+    """Step 1 of R4: replica lists and ISR, with a reassignment completed if it can be (R101, R102)."""
+    assignment = wish.assignment or Assignment(
+        before.replicas, before.adding_replicas, before.removing_replicas, before.original_replicas
+    )
+    isr = before.isr if wish.isr is None else tuple(sorted(wish.isr))
+    if assignment.original is not None:
+        final = tuple(r for r in assignment.replicas if r not in assignment.removing)
+        staying = tuple(r for r in isr if r in final)
+        if (
+            set(staying).issuperset(assignment.adding)
+            and len(staying) >= effective_min_isr(situation.min_insync_replicas, len(final))
+            and not _needs_leaver(assignment.removing, staying, wish, situation)
+        ):
+            return Assignment(final), staying
+    return assignment, isr
+
+
+def _needs_leaver(
+    removing: tuple[int, ...], staying: tuple[int, ...], wish: Wish, situation: Situation
+) -> bool:
+    """Without ELR the last member of the ISR stays though it is fenced (F7): a reassignment may be complete
+    while only replicas that leave are there. Who is elected now must not be dropped by the same record."""
+    if wish.designated is not None:
+        return wish.designated in removing
+    return (
+        situation.mode is ElectionMode.UNCLEAN
+        and not any(map(situation.is_active, staying))
+        and any(map(situation.is_active, removing))
+    )
+
+
+def _difference(
+    topic_id: bytes,
+    partition_index: int,
+    before: PartitionRegistration,
+    after: PartitionRegistration,
+    decision: Decision,
+) -> PartitionChangeRecord:
+    def changed(name: str) -> tuple[int, ...] | None:
+        new: tuple[int, ...] = getattr(after, name)
+        return None if new == getattr(before, name) else new
+
+    def changed_number(name: str) -> int | None:
+        new: int = getattr(after, name)
+        return None if new == getattr(before, name) else new
+
+    return PartitionChangeRecord(
+        topic_id=topic_id,
+        partition_index=partition_index,
+        isr=changed("isr"),
+        leader=None if after.leader_epoch == before.leader_epoch else leader_number(after.leader),
+        replicas=changed("replicas"),
+        removing_replicas=changed("removing_replicas"),
+        adding_replicas=changed("adding_replicas"),
+        original_replicas=(
+            None if after.original_replicas == before.original_replicas else after.original_replicas or ()
+        ),
+        elr=changed("elr"),
+        last_known_elr=changed("last_known_elr"),
+        last_known_leader=(
+            None
+            if after.last_known_leader == before.last_known_leader
+            else leader_number(after.last_known_leader)
+        ),
+        leader_recovery_state=changed_number("leader_recovery_state"),
+        min_isr=changed_number("min_isr"),
+        decision=decision.stored(),
+    )
+
+
+def _check(change: PartitionChange, meant: PartitionRegistration, wish: Wish, situation: Situation) -> None:
+    """Raise InvariantBroken when the record does not do what is meant, or must not be made (R9).
+
+    What can be seen in the value alone is checked when the record is replayed.
+    """
+    before, after = change.before, change.after
+    broken: list[str] = []
+    if (after.leader, after.isr, after.elr, after.last_known_elr, after.leader_epoch) != (
+        meant.leader,
+        meant.isr,
+        meant.elr,
+        meant.last_known_elr,
+        meant.leader_epoch,
+    ):
+        broken.append(f"{change.record} does not lead to {meant}")
+    if after.leader is not None and after.leader != before.leader and not situation.is_active(after.leader):
+        broken.append(f"elected {after.leader}, which is not active")
+    counts_candidates = (
+        wish.keeps_candidates
+        and situation.elr_enabled
+        and len(after.isr) < after.min_isr == before.min_isr
+        and (change.reason is None or not change.reason.is_unclean)
+    )
+    if counts_candidates and len(after.isr + after.elr) < len(before.isr + before.elr):
+        broken.append("isr and elr lost a member below min_isr (R9)")
+    if broken:
+        raise InvariantBroken(f"{before} -> {after}: {'; '.join(broken)}")

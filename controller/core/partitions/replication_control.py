@@ -1,0 +1,395 @@
+"""Partitions: what the leaders' requests, and the comings and goings of brokers, do to them.
+
+Owns AlterPartition (R40-R43) and the passes over all partitions when a broker leaves or returns (R20-R22,
+R32). Keeps no state of its own; all changes go through `partition_change`.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.decisions import Cause, CauseKind, DecisionEntry
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.events import Severity
+from holdfast.controller.core.partitions.election import ElectionMode, Rejection
+from holdfast.controller.core.partitions.partition_change import (
+    PartitionChange,
+    Situation,
+    Wish,
+    change_partition,
+)
+from holdfast.metadata.image import MetadataImage, TopicImage
+from holdfast.metadata.partition import PartitionRegistration, ids_text, leader_number
+from holdfast.metadata.records import RECOVERED, RECOVERING
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+
+#: Cluster key that switches the recovery manager.
+RECOVERY_MANAGER_KEY = "unclean.recovery.manager.enabled"
+#: Elections of one unclean pass (F38); the next pass goes on.
+UNCLEAN_PASS_MAX = 1000
+
+
+class Departure(Enum):
+    """How a broker leaves its partitions."""
+
+    #: its replicas stay complete as far as they are
+    CLEAN = "clean"
+    #: its replicas may have lost their tails (R32)
+    UNCLEAN = "unclean"
+    #: it is no broker any more (B10)
+    UNREGISTERED = "unregistered"
+
+
+class ReplicationControl:
+    """Pure functions over drafts, with the configuration at hand."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self._config = config
+
+    # --- brokers that leave and return -------------------------------------------------------------------
+
+    def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: Cause) -> None:
+        """Take the broker out of every ISR, and out of the ELR too when its log is not to be trusted.
+
+        A replica in a log dir that failed is not, however the broker leaves (B24). The broker counts as
+        inactive, whatever the image says, because its own record follows (R20, F26).
+        """
+        image = draft.image
+
+        def is_active(other: int) -> bool:
+            return other != broker_id and image.is_active(other)
+
+        def why_inactive(other: int) -> Rejection:
+            return _why_inactive(image, other) if other != broker_id else _state_after(departure, cause)
+
+        situations: dict[str, Situation] = {}
+        for topic, index, partition in image.partitions_of(broker_id):
+            seats = partition.isr
+            if departure is not Departure.CLEAN:
+                seats += partition.elr
+            if departure is Departure.UNREGISTERED:
+                seats += partition.last_known_elr
+            if broker_id not in seats:
+                continue
+            if topic.name not in situations:
+                situations[topic.name] = self.situation(
+                    image, topic.name, is_active, why_inactive=why_inactive
+                )
+            # without ELR the last member has stayed, its dir failed or not (F7)
+            is_offline = bool(image.offline_among((broker_id,), (topic.topic_id, index)))
+            wish = Wish(
+                tuple(r for r in partition.isr if r != broker_id),
+                unclean=(broker_id,) if departure is Departure.UNCLEAN or is_offline else (),
+                forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
+                keeps_candidates=departure is Departure.CLEAN and not is_offline,
+            )
+            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
+
+    def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
+        """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
+        image = draft.image
+        situations: dict[str, Situation] = {}
+        for topic, index, partition in image.leaderless_partitions():
+            # a reassignment may be complete though nobody of it is there (R101)
+            if not partition.is_reassigning and not any(map(image.is_active, partition.replicas)):
+                continue
+            if topic.name not in situations:
+                situations[topic.name] = self.situation(image, topic.name, image.is_active, mode=mode)
+            situation = situations[topic.name]
+            if situation.compares_logs and not partition.electable and not partition.is_reassigning:
+                continue  # a comparison of logs decides; ten thousand of these are no reason to stand still
+            self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
+
+    def take_over(self, draft: Draft) -> None:
+        """Make the elections that another controller has not made: an unfencing was cut behind its first part
+        (K21, R21), or its file had the recovery manager on and this one's has not (F40).
+
+        Of unclean elections only those of last known leaders: the others are for the pass (F38).
+        """
+        image = draft.image
+        cause = Cause(CauseKind.TAKEOVER)
+        situations: dict[str, Situation] = {}
+        for topic, index, partition in image.leaderless_partitions():
+            key = (topic.topic_id, index)
+            candidates = partition.electable or self._trusted(image, partition)
+            if not any(image.is_active_replica(replica, key) for replica in candidates):
+                continue
+            if topic.name not in situations:
+                situations[topic.name] = self.situation(
+                    image, topic.name, image.is_active, mode=ElectionMode.ONLINE
+                )
+            wish = Wish(keeps_candidates=True)
+            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
+
+    def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
+        """The last known leader, where it may lead with nobody eligible left (D8 Q8)."""
+        known = partition.last_known_leader
+        if known not in partition.replicas or not image.elr_enabled or self.compares_logs(image):
+            return ()
+        return (known,)
+
+    def elect_unclean(self, draft: Draft) -> None:
+        """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
+        image = draft.image
+        elected = 0
+        for topic, index, partition in image.leaderless_partitions():
+            situation = self.situation(image, topic.name, image.is_active)
+            if situation.mode is not ElectionMode.UNCLEAN:
+                continue
+            cause = Cause(CauseKind.UNCLEAN_PASS)
+            if self.change(draft, topic, index, partition, Wish(), situation, cause):
+                elected += 1
+            if elected == UNCLEAN_PASS_MAX:
+                return
+
+    def refresh(self, draft: Draft, cause: Cause, topic_name: str | None = None) -> None:
+        """Bring the partitions of a topic, or all, in line with what is configured now (R109, B8).
+
+        Nobody is elected uncleanly by it: that is for fencing, unfencing and the pass (F38).
+        """
+        image = draft.image
+        named = None if topic_name is None else image.topic(topic_name)
+        topics = image.sorted_topics() if topic_name is None else [] if named is None else [named]
+        for topic in topics:
+            situation = self.situation(image, topic.name, image.is_active, mode=ElectionMode.ONLINE)
+            for index, partition in topic.sorted_partitions():
+                self.change(draft, topic, index, partition, Wish(), situation, cause)
+
+    def forget_unregistered(self, draft: Draft) -> None:
+        """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8 Q9)."""
+        image = draft.image
+        for topic, index, partition in image.leaderless_partitions():
+            gone = tuple(replica for replica in partition.isr if replica not in image.brokers)
+            if gone:
+                wish = Wish(tuple(r for r in partition.isr if r not in gone), forgotten=gone)
+                situation = self.situation(image, topic.name, image.is_active)
+                cause = Cause(CauseKind.UNREGISTRATION, gone[0])
+                self.change(draft, topic, index, partition, wish, situation, cause)
+
+    def situation(
+        self,
+        image: MetadataImage,
+        topic_name: str,
+        is_active: Callable[[int], bool],
+        *,
+        mode: ElectionMode | None = None,
+        why_inactive: Callable[[int], Rejection] | None = None,
+    ) -> Situation:
+        """What a change of the topic's partitions must know; `mode` is the topic's own unless given."""
+        static = self._config.static
+        compares_logs = self.compares_logs(image)
+        if mode is None:
+            unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
+            mode = ElectionMode.UNCLEAN if unclean and not compares_logs else ElectionMode.ONLINE
+        return Situation(
+            is_active=is_active,
+            elr_enabled=image.elr_enabled,
+            min_insync_replicas=image.topic_config(topic_name, "min.insync.replicas", static),
+            mode=mode,
+            compares_logs=compares_logs,
+            why_inactive=why_inactive or (lambda broker_id: _why_inactive(image, broker_id)),
+        )
+
+    def waits_for_operator(
+        self, image: MetadataImage, topic_name: str, partition: PartitionRegistration
+    ) -> bool:
+        """No replica that returns is elected by itself, unless by a comparison of logs."""
+        if partition.leader is not None or partition.electable:
+            return False
+        situation = self.situation(image, topic_name, image.is_active)
+        if situation.compares_logs:
+            return True
+        trusts = situation.elr_enabled and partition.last_known_leader in partition.replicas
+        return situation.mode is not ElectionMode.UNCLEAN and not trusts
+
+    def compares_logs(self, image: MetadataImage) -> bool:
+        """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69).
+
+        What the metadata log says at this offset counts, else this node's file: the baseline of a comparison
+        is one `configs` call away, while the cluster runs.
+        """
+        enabled = image.cluster_config(RECOVERY_MANAGER_KEY)
+        return (
+            bool(self._config.recovery_manager_enabled if enabled is None else enabled) and image.elr_enabled
+        )
+
+    def change(
+        self,
+        draft: Draft,
+        topic: TopicImage,
+        index: int,
+        before: PartitionRegistration,
+        wish: Wish,
+        situation: Situation,
+        cause: Cause,
+    ) -> PartitionChange | None:
+        """Write the record that grants the wish, and tell why; None when nothing changes."""
+        replicas = before.replicas if wish.assignment is None else wish.assignment.replicas
+        offline = draft.image.offline_among(replicas, (topic.topic_id, index))
+        if offline:  # R27: whatever asks, a replica in a failed log dir is not active
+            situation = situation.without(offline)
+        change = change_partition(topic.topic_id, index, before, wish, situation, cause)
+        if change is None:
+            return None
+        draft.decisions.append(
+            DecisionEntry(
+                draft.next_offset,
+                topic.topic_id,
+                topic.name,
+                index,
+                change.before,
+                change.after,
+                change.decision,
+            )
+        )
+        draft.write(change.record)
+        is_unclean = change.reason is not None and change.reason.is_unclean
+        if is_unclean or draft.has_room_for_note():
+            draft.note(*_line(f"{topic.name}-{index}", change))
+        return change
+
+    # --- AlterPartition ----------------------------------------------------------------------------------
+
+    def alter_partition(self, draft: Draft, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Grant or refuse each proposed ISR. Errors of the whole request: STALE_BROKER_EPOCH (R40)."""
+        broker = draft.image.brokers.get(request.broker_id)
+        if broker is None or broker.broker_epoch != request.broker_epoch:
+            text = f"broker {request.broker_id} is not registered with epoch {request.broker_epoch}"
+            return AlterPartitionResponse(ErrorCode.STALE_BROKER_EPOCH, text, ())
+        rows = tuple(self._alter_one(draft, request.broker_id, row) for row in request.partitions)
+        return AlterPartitionResponse(ErrorCode.NONE, None, rows)
+
+    def _alter_one(
+        self, draft: Draft, sender_id: int, proposal: AlterPartitionPartition
+    ) -> AlterPartitionPartitionResponse:
+        image = draft.image
+        topic = image.topics.get(proposal.topic_id)
+        if topic is None:
+            return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = topic.partitions.get(proposal.partition_index)
+        if partition is None:
+            return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = _proposal_error(image, partition, sender_id, proposal)
+        if error is not ErrorCode.NONE:
+            return _refused(proposal, error)
+        wish = Wish(
+            tuple(member.broker_id for member in proposal.new_isr),
+            leader_recovery_state=proposal.leader_recovery_state,
+            keeps_candidates=True,
+        )
+        change = self.change(
+            draft,
+            topic,
+            proposal.partition_index,
+            partition,
+            wish,
+            self.situation(image, topic.name, image.is_active),
+            Cause(CauseKind.ALTER_PARTITION, sender_id),
+        )
+        after = partition if change is None else change.after
+        if after.leader != sender_id:
+            # R42: the record that completes a reassignment is kept, and the old leader is told
+            return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED)
+        return AlterPartitionPartitionResponse(
+            topic_id=proposal.topic_id,
+            partition_index=proposal.partition_index,
+            error_code=ErrorCode.NONE,
+            leader_id=leader_number(after.leader),
+            leader_epoch=after.leader_epoch,
+            isr=after.isr,
+            leader_recovery_state=after.leader_recovery_state,
+            partition_epoch=after.partition_epoch,
+            min_isr=after.min_isr,
+        )
+
+
+def _why_inactive(image: MetadataImage, broker_id: int) -> Rejection:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return Rejection.UNREGISTERED
+    return Rejection.FENCED if broker.is_fenced else Rejection.IN_CONTROLLED_SHUTDOWN
+
+
+def _state_after(departure: Departure, cause: Cause) -> Rejection:
+    """What will be the matter with a broker that leaves: its own record comes after the partitions' (F26)."""
+    if departure is Departure.UNREGISTERED:
+        return Rejection.UNREGISTERED
+    if cause.kind is CauseKind.CONTROLLED_SHUTDOWN:
+        return Rejection.IN_CONTROLLED_SHUTDOWN
+    return Rejection.FENCED
+
+
+def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
+    """What happened to a partition and why, for the log."""
+    text = f"{name}: {change.after.diff(change.before)} ({change.decision.cause}"
+    if change.decision.rejected and change.before.leader != change.after.leader:
+        passed = (f"{replica} {why.name.lower()}" for replica, why in change.decision.rejected)
+        text += f"; rejected: {', '.join(passed)}"
+    if change.reason is not None and change.reason.is_unclean:
+        # R10, R68: every unclean election is told as a possible loss
+        passed_over = ids_text(change.dropped)
+        text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over}"
+        cause = change.decision.cause
+        loss = cause.loss_text(change.after.leader)
+        if loss is not None:
+            text += f"; predicted loss: {loss}"
+            silent = cause.silent(change.dropped)
+            if silent:
+                text += f", not counting what {ids_text(silent)} alone may hold"
+        return f"{text})", Severity.WARNING
+    if change.reason is not None:
+        return f"{text}; elected as {change.reason.value})", Severity.INFO
+    if change.after.leader is None and change.before.leader is not None:
+        return f"{text}; nobody may lead now)", Severity.WARNING
+    return f"{text})", Severity.INFO
+
+
+def _proposal_error(
+    image: MetadataImage, partition: PartitionRegistration, sender_id: int, proposal: AlterPartitionPartition
+) -> ErrorCode:
+    """The first check of R41 that fails, in its order."""
+    isr = [member.broker_id for member in proposal.new_isr]
+    recovering = proposal.leader_recovery_state == RECOVERING
+    if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
+        # the leader knows more than this controller: it must be asking a stale one
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if len(set(isr)) != len(isr) or not set(isr).issubset(partition.replicas) or sender_id not in isr:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
+        return ErrorCode.INVALID_REQUEST
+    if recovering and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    key = (proposal.topic_id, proposal.partition_index)
+    for member in proposal.new_isr:
+        broker = image.brokers.get(member.broker_id)
+        if broker is None or not image.is_active_replica(member.broker_id, key):
+            return ErrorCode.INELIGIBLE_REPLICA
+        if member.broker_epoch not in (-1, broker.broker_epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _refused(proposal: AlterPartitionPartition, error: ErrorCode) -> AlterPartitionPartitionResponse:
+    return AlterPartitionPartitionResponse(
+        topic_id=proposal.topic_id,
+        partition_index=proposal.partition_index,
+        error_code=error,
+        leader_id=-1,
+        leader_epoch=-1,
+        isr=(),
+        leader_recovery_state=RECOVERED,
+        partition_epoch=-1,
+        min_isr=-1,
+    )

@@ -1,0 +1,554 @@
+"""The controller's core: one door for events, two images, and answers that wait for their commit.
+
+Owns activation and renouncing (K22, K23), the routing of requests and the order of writes. State changes only
+by replay: `latest` is what this active controller has appended, `committed` what the quorum has agreed on;
+losing the leadership is `latest = committed` (D7, K20). The decisions themselves are in `cluster_control`,
+`replication_control` and `topics`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.controller.core import producer_ids
+from holdfast.controller.core.answers import WRITES, refusal, undecided
+from holdfast.controller.core.brokers.cluster_control import ClusterControl
+from holdfast.controller.core.config import ControllerConfig
+from holdfast.controller.core.decisions import DecisionRing
+from holdfast.controller.core.draft import Draft
+from holdfast.controller.core.durations import Durations
+from holdfast.controller.core.events import (
+    AppendRecords,
+    ConnectionClosed,
+    Effect,
+    EntriesCommitted,
+    Entry,
+    Event,
+    LeaderChanged,
+    LogInfoAnswered,
+    LogInfoArrived,
+    LogInfoFailed,
+    Note,
+    Probed,
+    RecoveryElected,
+    RecoveryStated,
+    RequestArrived,
+    Resign,
+    Respond,
+    Severity,
+    TimerFired,
+)
+from holdfast.controller.core.operators import topics
+from holdfast.controller.core.operators.requests import OperatorRequests
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.controller.core.partitions.leader_balance import LeaderBalance
+from holdfast.controller.core.partitions.log_questions import LogQuestions
+from holdfast.controller.core.partitions.partition_change import InvariantBroken
+from holdfast.controller.core.partitions.proposal_order import ProposalOrder
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery, Verdict
+from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
+from holdfast.metadata.questions import Asked, answer_question
+from holdfast.metadata.records import (
+    ELR_FEATURE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    decode_record,
+    encode_record,
+)
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest
+from holdfast.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from holdfast.raft.core.config import BATCH_MAX_BYTES
+from holdfast.runtime.api import Random
+
+#: Bytes of records in one atomic batch; raft takes twice as many.
+APPEND_BYTES_MAX = 4 << 20
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Records that were appended but not committed, and what may happen once they are."""
+
+    #: of the last record, exclusive
+    end_offset: int
+    #: state after them
+    image: MetadataImage
+    drafted_ms: int
+    #: leaders elected by them
+    elections: int
+    #: answers with the requests that they belong to
+    answers: list[tuple[RequestArrived, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Running totals since the process started."""
+
+    elections: dict[ElectionReason, int] = field(default_factory=lambda: dict.fromkeys(ElectionReason, 0))
+    events: int = 0
+    records_appended: int = 0
+    #: committed records that did not fit the state (D7): the simulator fails the seed on one
+    replay_violations: int = 0
+    #: partitions that the recovery manager gave a leader
+    recoveries: int = 0
+
+
+class QuorumController:
+    """One controller, active or standby. Synchronous: `handle` runs to its end and returns effects."""
+
+    def __init__(self, config: ControllerConfig, random: Random) -> None:
+        self._config = config
+        self._random = random
+        replication = ReplicationControl(config)
+        self._replication = replication
+        self._cluster = ClusterControl(config, replication)
+        self._recovery = UncleanRecovery(config, replication)
+        self._questions = LogQuestions(config)
+        self._balance = LeaderBalance(config, replication)
+        self._proposal_order = ProposalOrder()
+        self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
+        #: what the quorum has agreed on; served to readers
+        self._committed = MetadataImage()
+        #: what this active controller has appended on top; the same object as `_committed` on a standby
+        self._latest = self._committed
+        self._is_active = False
+        self._leader_id: int | None = None
+        self._raft_epoch = 0
+        #: end of the log that must be applied before this leader may claim; None when it does not lead
+        self._claim_offset: int | None = None
+        #: offset of the next record that this active controller appends
+        self._next_offset = 0
+        self._pending: deque[_Pending] = deque()
+        self._waiting_answers = 0
+        #: own records that are committed but end inside a pending batch
+        self._unapplied: list[Entry] = []
+        #: end of the last record that was not a NoOp
+        self._change_offset = 0
+        self._next_noop_ms: int | None = None
+        self._next_unclean_pass_ms: int | None = None
+        self._counts = Counts()
+        self._decisions = DecisionRing()
+        self._durations = Durations()
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> ControllerConfig:
+        return self._config
+
+    @property
+    def committed(self) -> MetadataImage:
+        """What the quorum has agreed on."""
+        return self._committed
+
+    @property
+    def latest(self) -> MetadataImage:
+        """With what this active controller has appended; equals `committed` on a standby."""
+        return self._latest
+
+    @property
+    def is_active(self) -> bool:
+        """Leads the quorum, has applied all of its log and takes requests."""
+        return self._is_active
+
+    @property
+    def leader_id(self) -> int | None:
+        """The quorum's leader as known here."""
+        return self._leader_id
+
+    @property
+    def raft_epoch(self) -> int:
+        """The quorum's epoch as known here."""
+        return self._raft_epoch
+
+    @property
+    def counts(self) -> Counts:
+        """Running totals, not to be written by others."""
+        return self._counts
+
+    @property
+    def decisions(self) -> DecisionRing:
+        """Why partitions changed lately: of this active controller only, not to be written by others."""
+        return self._decisions
+
+    @property
+    def durations(self) -> Durations:
+        """How long things took, not to be written by others."""
+        return self._durations
+
+    @property
+    def unclean_registrations(self) -> dict[int, int]:
+        """Registrations after an unclean shutdown that this process took in, by broker."""
+        return self._cluster.unclean_registrations
+
+    @property
+    def recovery(self) -> UncleanRecovery:
+        """The recoveries under way: of the active controller only, not to be changed by others."""
+        return self._recovery
+
+    @property
+    def log_replies(self) -> dict[tuple[int, str], int]:
+        """Answers about logs that this process took in, by broker and result."""
+        return self._questions.replies
+
+    def next_deadline_ms(self) -> int | None:
+        """When TimerFired is wanted next."""
+        deadlines = (
+            self._cluster.next_deadline_ms(),
+            self._recovery.next_deadline_ms(),
+            self._questions.next_deadline_ms(),
+            self._balance.next_deadline_ms(),
+            self._next_noop_ms,
+            self._next_unclean_pass_ms,
+        )
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # --- the door ----------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in; the effects are to be carried out in order."""
+        self._counts.events += 1
+        effects = self._take(event, now_ms)
+        if self._is_active and self._recovery.is_due(now_ms):
+            effects += self._recover(now_ms)
+        if self._is_active:
+            effects += self._questions.requests(self._latest, now_ms)
+        return effects
+
+    def _recover(self, now_ms: int) -> list[Effect]:
+        """Let recoveries go on; who is asked for logs follows from what is stated about them."""
+        stated: list[RecoveryStated] = []
+        effects = self._write(lambda draft: stated.extend(self._recovery.run(draft, now_ms)), now_ms)
+        if not self._is_active:
+            return effects
+        for one in stated:
+            key = (one.topic_id, one.partition_index)
+            self._questions.want(key, self._recovery.unanswered(self._latest, key))
+            self._counts.recoveries += isinstance(one.statement, RecoveryElected)
+            self._durations.stated(one, now_ms)
+        return [*effects, *stated]
+
+    def _take(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case RequestArrived():
+                return self._on_request(event, now_ms)
+            case EntriesCommitted():
+                return self._on_committed(event, now_ms)
+            case LeaderChanged():
+                return self._on_leader_changed(event, now_ms)
+            case TimerFired():
+                return self._on_timer(now_ms)
+            case ConnectionClosed():
+                return (
+                    list(self._cluster.on_connection_closed(self._latest, event)) if self._is_active else []
+                )
+            case Probed():
+                return self._on_probed(event, now_ms)
+            case LogInfoArrived():
+                if self._is_active:
+                    self._recovery.take_log_info(self._latest, event)
+                return []
+            case LogInfoAnswered():
+                return self._on_logs_told(event, now_ms)
+            case LogInfoFailed():
+                self._questions.failed(event, now_ms)
+                return []
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def _on_request(self, event: RequestArrived, now_ms: int) -> list[Effect]:
+        message = event.message
+        if not isinstance(message, WRITES):
+            return [Respond(event.request_id, self._read(event))]
+        if not self._is_active:
+            return [Respond(event.request_id, refusal(message, ErrorCode.NOT_CONTROLLER, self._who_leads()))]
+        if self._waiting_answers >= self._config.waiting_requests_max:
+            text = f"{self._waiting_answers} requests wait for the quorum; try again later"
+            return [Respond(event.request_id, refusal(message, ErrorCode.REQUEST_LIMIT_REACHED, text))]
+        return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
+
+    def _answer(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
+        """The answer to a write, its records in the draft.
+
+        What is said to be so has a record whose commit is waited for, also when nothing changes (K20): a
+        deposed controller that does not know it yet would confirm what another one has changed. Records that
+        wait already are no proof: their acknowledgements may be older than the request.
+        """
+        answer = self._decide(draft, event, now_ms)
+        if draft.confirms and not draft.records:
+            draft.write(NoOpRecord())
+        return answer
+
+    def _decide(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
+        message = event.message
+        match message:
+            case BrokerHeartbeatRequest():
+                return self._cluster.heartbeat(draft, message, event.connection_id, now_ms)
+            case AlterPartitionRequest():
+                late = self._proposal_order.refusal(message)
+                return late or self._replication.alter_partition(draft, message)
+            case BrokerRegistrationRequest():
+                return self._cluster.register(draft, message, now_ms)
+            case CreateTopicsRequest():
+                return topics.create_topics(draft, message, self._config, self._random)
+            case DeleteTopicsRequest():
+                return topics.delete_topics(draft, message)
+            case AllocateProducerIdsRequest():
+                return producer_ids.allocate(draft, message)
+        return self._operators.answer(draft, message)
+
+    def _read(self, event: RequestArrived) -> Any:
+        """The answer to a question, from the committed image; standby controllers may answer it too."""
+        asked = Asked(
+            listener_name=event.listener_name,
+            cluster_id=self._config.cluster_id,
+            controller_id=self._leader_id,
+            controller_epoch=self._raft_epoch,
+            partition_limit=self._config.partition_size_limit,
+            static=self._config.static,
+        )
+        return answer_question(self._committed, event.message, asked)
+
+    def _who_leads(self) -> str:
+        if self._leader_id is None:
+            return "no active controller is known here; try another controller, or again later"
+        if self._leader_id == self._config.node_id:
+            return f"controller {self._leader_id} was just elected and is not ready yet; try again"
+        return f"controller {self._leader_id} is active; ask it"
+
+    # --- writing -----------------------------------------------------------------------------------------
+
+    def _write(
+        self, decide: Callable[[Draft], Any], now_ms: int, request: RequestArrived | None = None
+    ) -> list[Effect]:
+        """Let `decide` draft records, append them as one atomic batch, hold its answer until they commit."""
+        if not self._is_active:
+            return []
+        draft = Draft(self._latest, self._next_offset, self._raft_epoch)
+        try:
+            answer = decide(draft)
+        except InvariantBroken as broken:
+            return self._fail(broken, request)
+        parts = [list(map(encode_record, part)) for part in draft.parts()]
+        largest = max((sum(map(len, part)) for part in parts), default=0)
+        if largest > BATCH_MAX_BYTES:
+            assert request is not None, "only requests write what must not be cut"
+            text = f"it takes {largest} bytes of metadata that must be written at once, at most "
+            text += f"{BATCH_MAX_BYTES} can be; change less with one request (topics instead of the cluster)"
+            refused = refusal(request.message, ErrorCode.POLICY_VIOLATION, text)
+            return [Respond(request.request_id, refused)]
+        effects: list[Effect] = list(draft.all_notes())
+        if draft.records:
+            effects += self._appends(draft.base_offset, parts)
+            self._recovery.observe(self._latest, draft.image, draft.changed_partitions)
+            self._durations.changed(draft.image, draft.changed_partitions, now_ms)
+            self._latest = draft.image
+            self._next_offset = draft.next_offset
+            reasons = [entry.decision.reason for entry in draft.decisions]
+            elected = [reason for reason in reasons if reason is not None]
+            self._pending.append(_Pending(draft.next_offset, draft.image, now_ms, len(elected)))
+            self._counts.records_appended += len(draft.records)
+            for reason in elected:
+                self._counts.elections[reason] += 1
+            self._decisions.extend(draft.decisions)
+            if any(type(record) is not NoOpRecord for record in draft.records):
+                self._change_offset = draft.next_offset
+            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+            if not self._config.max_idle_interval_ms:
+                self._next_noop_ms = None
+        if request is not None:
+            if self._pending:
+                # it was decided on uncommitted state, so it may be told only when that is committed (K20)
+                self._pending[-1].answers.append((request, answer))
+                self._waiting_answers += 1
+            else:
+                effects.append(Respond(request.request_id, answer))
+        return effects
+
+    def _appends(self, base_offset: int, parts: Sequence[Sequence[bytes]]) -> list[AppendRecords]:
+        """One atomic batch; more only when it would be too large, cut between parts (F26, K21): the next
+        leader may have the first ones only."""
+        appends: list[AppendRecords] = []
+        values: list[bytes] = []
+        size_bytes = 0
+        for part in parts:
+            part_bytes = sum(map(len, part))
+            if values and size_bytes + part_bytes > APPEND_BYTES_MAX:
+                appends.append(AppendRecords(tuple(values), self._raft_epoch, base_offset))
+                base_offset += len(values)
+                values, size_bytes = [], 0
+            values += part
+            size_bytes += part_bytes
+        return [*appends, AppendRecords(tuple(values), self._raft_epoch, base_offset)]
+
+    def _fail(self, broken: InvariantBroken, request: RequestArrived | None) -> list[Effect]:
+        """D7: nothing is written, the request gets an error, and another controller shall try."""
+        story = f"invariant broken while handling {request.message if request else 'a timer'}: {broken}"
+        effects: list[Effect] = [Note(Severity.ERROR, story)]
+        if request is not None:
+            text = "the controller met its own bug and resigned; nothing was changed"
+            effects.append(
+                Respond(request.request_id, refusal(request.message, ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            )
+        effects += self._renounce()
+        effects.append(Resign(f"invariant broken: {broken}"))
+        return effects
+
+    # --- timers ------------------------------------------------------------------------------------------
+
+    def _on_timer(self, now_ms: int) -> list[Effect]:
+        if not self._is_active:
+            return []
+        effects = self._write(lambda draft: self._cluster.check_sessions(draft, now_ms), now_ms)
+        if self._next_unclean_pass_ms is not None and now_ms >= self._next_unclean_pass_ms:
+            self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
+            effects += self._write(self._replication.elect_unclean, now_ms)
+        if self._balance.is_due(now_ms):
+            effects += self._write(lambda draft: self._balance.run(draft, now_ms), now_ms)
+        if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
+            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+            # only while somebody has yet to show that it applied the last change: an idle log does not grow
+            if self._cluster.waits_for_progress(self._latest, self._change_offset):
+                effects += self._write(lambda draft: draft.write(NoOpRecord()), now_ms)
+        return effects
+
+    def _on_probed(self, event: Probed, now_ms: int) -> list[Effect]:
+        further: list[Effect] = []
+
+        def decide(draft: Draft) -> None:
+            probe = self._cluster.on_probed(draft, event)
+            if probe is not None:
+                further.append(probe)
+
+        return self._write(decide, now_ms) + further
+
+    def _on_logs_told(self, event: LogInfoAnswered, now_ms: int) -> list[Effect]:
+        superseded = 0
+
+        def judge(row: LogInfoArrived) -> Verdict:
+            nonlocal superseded
+            verdict = self._recovery.take_log_info(self._latest, row)
+            superseded += verdict is Verdict.SUPERSEDED
+            return verdict
+
+        self._questions.answered(event, now_ms, judge)
+        if not superseded:
+            return []
+        # R62. No reason to resign: what a deposed controller appends is never committed, and one broker with
+        # wrong metadata must not depose those that are not.
+        text = (
+            f"broker {event.broker_id} knows later leader epochs of {superseded} partitions than this "
+            "controller; another one must be active, so these answers elect nobody here"
+        )
+        return [Note(Severity.WARNING, text)]
+
+    def _unclean_pass_after(self, now_ms: int) -> int:
+        """The next multiple of the interval (F38)."""
+        interval_ms = self._config.unclean_election_interval_ms
+        return (now_ms // interval_ms + 1) * interval_ms
+
+    # --- the quorum --------------------------------------------------------------------------------------
+
+    def _on_committed(self, event: EntriesCommitted, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if not self._is_active:
+            effects += self._replay(list(event.entries), event.committed_offset)
+            self._latest = self._committed
+            return effects + self._claim_if_ready(now_ms)
+        # own records: the images that they lead to are known
+        self._unapplied += event.entries
+        while self._pending and self._pending[0].end_offset <= event.committed_offset:
+            pending = self._pending.popleft()
+            self._committed = pending.image
+            self._waiting_answers -= len(pending.answers)
+            self._durations.elected(pending.elections, pending.drafted_ms, now_ms)
+            effects += [Respond(request.request_id, answer) for request, answer in pending.answers]
+        self._unapplied = [entry for entry in self._unapplied if entry.offset >= self._committed.offset]
+        return effects
+
+    def _replay(self, entries: list[Entry], committed_offset: int) -> list[Effect]:
+        """Apply committed entries. What does not fit is told and counted, and never stops the node (D7)."""
+        delta = MetadataDelta(self._committed)
+        for entry in entries:
+            delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
+        self._committed = delta.apply(committed_offset)
+        self._counts.replay_violations += len(delta.violations)
+        return [Note(Severity.ERROR, f"committed record does not fit: {text}") for text in delta.violations]
+
+    def _on_leader_changed(self, event: LeaderChanged, now_ms: int) -> list[Effect]:
+        effects = self._renounce()
+        self._leader_id = event.leader_id
+        self._raft_epoch = event.raft_epoch
+        self._claim_offset = event.log_end_offset if event.leader_id == self._config.node_id else None
+        return effects + self._claim_if_ready(now_ms)
+
+    def _claim_if_ready(self, now_ms: int) -> list[Effect]:
+        """Become active once everything that was in the log at the election is applied (K22)."""
+        if self._claim_offset is None or self._committed.offset < self._claim_offset:
+            return []
+        self._next_offset = self._claim_offset
+        self._claim_offset = None
+        self._is_active = True
+        self._change_offset = self._next_offset
+        self._cluster.start(self._latest, now_ms)
+        self._proposal_order.start(self._raft_epoch)
+        self._recovery.start(self._latest)
+        self._durations.start(self._latest, now_ms)
+        self._balance.start(now_ms)
+        self._next_unclean_pass_ms = self._unclean_pass_after(now_ms)
+        if self._config.max_idle_interval_ms:
+            self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
+        text = f"active controller, raft epoch {self._raft_epoch}, metadata offset {self._next_offset}"
+        return [Note(Severity.INFO, text), *self._write(self._take_over, now_ms)]
+
+    def _take_over(self, draft: Draft) -> None:
+        """What must be so before anything else; what another controller has left half done (K21)."""
+        self._bootstrap(draft)
+        self._cluster.take_over(draft)
+        self._replication.take_over(draft)
+
+    def _bootstrap(self, draft: Draft) -> None:
+        """What every cluster must have agreed on before its first broker: features, and one min ISR (F14)."""
+        if ELR_FEATURE in draft.image.features:
+            return  # not the first: a value that is missing was taken away by an operator, without ELR
+        draft.write(FeatureLevelRecord(ELR_FEATURE, int(self._config.elr_enabled)))
+        draft.note(f"{ELR_FEATURE} is {'on' if self._config.elr_enabled else 'off'}")
+        cluster = draft.image.configs.get(CLUSTER_RESOURCE)
+        if cluster is None or "min.insync.replicas" not in cluster:
+            value = str(self._config.min_insync_replicas)
+            draft.write(ConfigRecord(*CLUSTER_RESOURCE, "min.insync.replicas", value))
+            draft.note(f"min.insync.replicas of the cluster is {value}")
+
+    def _renounce(self) -> list[Effect]:
+        """K23: refuse everything that waits, go back to what is committed, drop soft state."""
+        if not self._is_active:
+            return []
+        self._is_active = False
+        effects: list[Effect] = [
+            Note(Severity.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
+        ]
+        for pending in self._pending:
+            for request, _ in pending.answers:
+                effects.append(Respond(request.request_id, undecided(request.message)))
+        self._pending.clear()
+        self._waiting_answers = 0
+        if self._unapplied:
+            unapplied, self._unapplied = self._unapplied, []
+            effects += self._replay(unapplied, unapplied[-1].offset + 1)
+        self._latest = self._committed
+        self._cluster.stop()
+        self._recovery.stop()
+        self._durations.stop()
+        self._questions.stop()
+        self._balance.stop()
+        self._decisions.clear()
+        self._claim_offset = None
+        self._next_noop_ms = None
+        self._next_unclean_pass_ms = None
+        return effects

@@ -1,0 +1,1 @@
+"""The demo: producers write while processes are killed; Spark says what survived."""

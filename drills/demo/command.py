@@ -1,0 +1,240 @@
+"""`holdfast demo`: producers write while processes are killed; Spark says what survived.
+
+Owns the order of events and what is printed. The cluster is local processes or containers, the producers are
+`holdfast verifiable-producer` processes with ledgers, the verdict is `holdfast validate`.
+"""
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from holdfast.drills.demo.producers import Producers
+from holdfast.drills.demo.watch import ClusterWatch, describe_wait
+from holdfast.localcluster.compose import ComposeCluster
+from holdfast.localcluster.nodes import ClusterError, Node
+from holdfast.localcluster.processes import LocalCluster
+
+TOPIC = "demo"
+PRODUCERS = 4
+#: The records are spread over so long, because a container takes longer to be healthy again than a process.
+SECONDS = {"local": 40, "compose": 60}
+#: What is killed, in this order: a leader is the broker that leads most, a follower the one that leads least.
+KILLS = ("leader", "follower", "controller", "leader")
+
+
+class Cluster(Protocol):
+    """What the demo needs of a cluster, whichever way its nodes run."""
+
+    @property
+    def brokers(self) -> tuple[Node, ...]: ...
+    @property
+    def controllers(self) -> tuple[Node, ...]: ...
+    @property
+    def bootstrap_servers(self) -> str: ...
+    def up(self, timeout_s: float = ...) -> None: ...
+    def start(self, node: Node) -> None: ...
+    def kill(self, nodes: tuple[Node, ...]) -> None: ...
+    def wait_ready(self, nodes: tuple[Node, ...], timeout_s: float = ...) -> None: ...
+    def down(self, timeout_s: float = ...) -> None: ...
+    def data_folder(self, node: Node) -> Path | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the producers write."""
+
+    records: int
+    record_size: int
+    partitions: int
+    #: 0: as fast as they can
+    seconds: int
+
+
+@click.command()
+@click.option(
+    "--records", type=click.IntRange(PRODUCERS), default=200_000, show_default=True, help="Records at least."
+)
+@click.option(
+    "--record-size", type=click.IntRange(64, 900_000), default=1024, show_default=True, help="Bytes each."
+)
+@click.option("--partitions", type=click.IntRange(1, 200), default=6, show_default=True)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1),
+    help="Spread the records over so long; default 40, with containers 60.",
+)
+@click.option("--no-kill", is_flag=True, help="Only produce, as fast as it goes, and validate.")
+@click.option("--seed", type=int, help="Fixes the times of the kills; printed at the start.")
+@click.option("--driver", type=click.Choice(["local", "compose"]), default="local", show_default=True)
+@click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
+)
+def command(
+    records: int,
+    record_size: int,
+    partitions: int,
+    seconds: int | None,
+    no_kill: bool,
+    seed: int | None,
+    driver: str,
+    keep: Path | None,
+) -> None:
+    """Kill brokers and the active controller under load, then prove what survived. Exit 0: nothing lost."""
+    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
+    folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    story = Story()
+    story.say(f"seed {seed}, data in {folder}")
+    code = 1
+    try:
+        cluster: Cluster
+        if driver == "compose":
+            cluster = ComposeCluster.create(Path.cwd())
+        else:
+            cluster = LocalCluster.create(folder / "cluster", 3, 3)
+        with _running(cluster, story):
+            demo = Demo(cluster, folder, story, random.Random(seed))
+            demo.produce(
+                Load(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
+                kills=() if no_kill else KILLS,
+            )
+            verdict = demo.verdict()
+        code = verdict  # only now: a cluster that could not be stopped still needs its folder
+    except ClusterError as error:
+        story.say(f"FAILED: {error}")
+    finally:
+        if keep is None and code == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            story.say(f"kept: {folder}")
+    sys.exit(code)
+
+
+class Story:
+    """Lines of what happens, with seconds since the start."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        click.echo(f"[{time.monotonic() - self._start:6.1f}s] {text}")
+
+
+@contextmanager
+def _running(cluster: Cluster, story: Story) -> Iterator[None]:
+    story.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
+    try:
+        cluster.up()
+        story.say(f"cluster is up: {cluster.bootstrap_servers}")
+        yield
+    finally:
+        story.say("stopping the cluster")
+        cluster.down()
+
+
+class Demo:
+    """One run: produce, kill, judge."""
+
+    def __init__(self, cluster: Cluster, folder: Path, story: Story, chance: random.Random) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._say = story.say
+        self._chance = chance
+        self._watch = ClusterWatch(cluster.bootstrap_servers)
+
+    def produce(self, load: Load, kills: tuple[str, ...]) -> None:
+        """Write the load while nodes are killed. Raises: ClusterError when a producer fails."""
+        self._watch.create_topic(TOPIC, load.partitions, replication_factor=3, min_isr=2)
+        self._say(f"topic {TOPIC}: {load.partitions} partitions, replication factor 3, min.insync.replicas 2")
+        producers = Producers(
+            self._cluster.bootstrap_servers,
+            self._folder / "ledger",
+            TOPIC,
+            count=PRODUCERS,
+            records=load.records,
+            record_size=load.record_size,
+            records_per_second=load.records // load.seconds if load.seconds else 0,
+        )
+        self._say(
+            f"{PRODUCERS} idempotent acks=all producers write {load.records} x {load.record_size} B or more"
+        )
+        try:
+            producers.start()
+            producers.wait_acked(1)
+            for victim in kills:
+                time.sleep(self._chance.uniform(0.5, 3.0))
+                self._say(producers.progress())
+                node = (
+                    self._kill_controller(producers)
+                    if victim == "controller"
+                    else self._kill_broker(producers, victim)
+                )
+                time.sleep(self._chance.uniform(0.2, 2.0))
+                self._cluster.start(node)
+                self._cluster.wait_ready((node,))
+                self._say(
+                    f"  {node.name} is back; full ISR after {self._watch.wait_full_isr(TOPIC):.1f} s more"
+                )
+            producers.release()
+            while not producers.wait_done(2.0):
+                self._say(producers.progress())
+            self._say(producers.progress())
+            for line in producers.failures():
+                raise ClusterError(line)
+        finally:
+            producers.stop()
+
+    def _kill_controller(self, producers: Producers) -> Node:
+        controller_id = self._watch.active_controller()
+        node = next(n for n in self._cluster.controllers if n.node_id == controller_id)
+        killed_ns = time.monotonic_ns()
+        self._cluster.kill((node,))
+        self._say(f"kill -9 {node.name} (active controller)")
+        waited = self._watch.wait_other_controller(controller_id, killed_ns)
+        self._say(f"  new active controller after {waited:.2f} s")
+        self._say(f"  longest wait of a record meanwhile {producers.longest_wait_ms(killed_ns)} ms")
+        return node
+
+    def _kill_broker(self, producers: Producers, victim: str) -> Node:
+        leads = self._watch.led_by_broker(TOPIC)
+        order = sorted(self._cluster.brokers, key=lambda n: (-len(leads.get(n.node_id, {})), n.node_id))
+        node = order[0] if victim == "leader" else order[-1]
+        led = leads.get(node.node_id, {})
+        killed_ns = time.monotonic_ns()
+        self._cluster.kill((node,))
+        self._say(f"kill -9 {node.name} (leader of {len(led)} partitions)")
+        if led:
+            self._say("  " + describe_wait(producers.wait_new_leaders(led, killed_ns)))
+        return node
+
+    def verdict(self) -> int:
+        """Print what Spark says; the exit code of `holdfast validate`."""
+        from holdfast.durability.validate import ValidateOptions, run
+
+        self._say("Spark compares the ledgers with what the cluster serves")
+        folders = {node.node_id: self._cluster.data_folder(node) for node in self._cluster.brokers}
+        verdict = run(
+            ValidateOptions(
+                ledger=str(self._folder / "ledger"),
+                bootstrap_servers=self._cluster.bootstrap_servers,
+                log_dirs={
+                    broker_id: str(folder) for broker_id, folder in folders.items() if folder is not None
+                },
+            )
+        )
+        click.echo(verdict.as_text())
+        good = verdict.exit_code == 0
+        self._say("nothing acknowledged was lost, duplicated or reordered" if good else "NOT GOOD: see above")
+        return verdict.exit_code

@@ -1,0 +1,1 @@
+"""Holdfast: a replicated log cluster that keeps what it acknowledged."""

@@ -1,0 +1,113 @@
+"""The cluster of docker-compose.yml behind the same methods as `localcluster.processes.LocalCluster`."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.localcluster.health import probe
+from holdfast.localcluster.nodes import ClusterError, Node, Nodes
+
+#: (service, role, node id, port published on the host or 0, HTTP port published on the host or 0)
+SERVICES = (
+    ("controller-1", "controller", 101, 0, 0),
+    ("controller-2", "controller", 102, 0, 0),
+    ("controller-3", "controller", 103, 0, 0),
+    ("broker-1", "broker", 1, 19_092, 19_404),
+    ("broker-2", "broker", 2, 29_092, 29_404),
+    ("broker-3", "broker", 3, 39_092, 39_404),
+)
+#: Not `holdfast`: that is what Compose calls the project of a user whose clone is a folder of this name.
+PROJECT = "holdfast-demo"
+
+
+class ComposeCluster(Nodes):
+    """Containers of a Compose project of our own; kills are `docker kill`."""
+
+    def __init__(self, project_folder: Path) -> None:
+        super().__init__([Node(role, node_id, port, http) for _, role, node_id, port, http in SERVICES])
+        self.folder = project_folder
+        self._environment = {**os.environ, "COMPOSE_PROJECT_NAME": PROJECT}
+        self._services = {node_id: service for service, _, node_id, _, _ in SERVICES}
+
+    @classmethod
+    def create(cls, project_folder: Path) -> "ComposeCluster":
+        """A cluster that is not there yet. Raises: ClusterError when it is; `down` would delete its data."""
+        cluster = cls(project_folder)
+        ours = ("-q", "--filter", f"label=com.docker.compose.project={PROJECT}")
+        if cluster._docker("ps", "-a", *ours) or cluster._docker("volume", "ls", *ours):
+            raise ClusterError(
+                f"the Compose project {PROJECT} has containers or volumes already: if nothing in them is "
+                f"needed, `docker compose -p {PROJECT} down -v` removes them"
+            )
+        return cluster
+
+    def data_folder(self, node: Node) -> Path | None:
+        """None: the segment files are inside a volume, not readable from here without privileges."""
+        return None
+
+    def up(self, timeout_s: float = 180.0) -> None:
+        """Build the image if needed, start all containers, wait until they are healthy."""
+        self._compose("up", "-d", "--build", timeout_s=timeout_s)
+        self.wait_ready(self.nodes, timeout_s)
+
+    def start(self, node: Node) -> None:
+        self._compose("start", self._services[node.node_id])
+
+    def kill(self, nodes: Sequence[Node]) -> None:
+        """SIGKILL the containers of `nodes`."""
+        for node in nodes:
+            self._docker("kill", "-s", "KILL", self._container(node))
+
+    def is_ready(self, node: Node) -> bool:
+        """True when /readyz says yes: asked from the host if published, else by the healthcheck."""
+        if node.http_port:
+            return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
+        try:
+            state = json.loads(self._docker("inspect", "-f", "{{json .State}}", self._container(node)))
+        except ClusterError:
+            return False
+        return bool(state["Running"] and state.get("Health", {}).get("Status") == "healthy")
+
+    def wait_ready(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
+        """Wait until all of `nodes` are ready. Raises: ClusterError."""
+        deadline = time.monotonic() + timeout_s
+        while waiting := [self._services[node.node_id] for node in nodes if not self.is_ready(node)]:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"not ready after {timeout_s:.0f} s: {waiting}; see `docker compose logs`")
+            time.sleep(0.2)
+
+    def down(self, timeout_s: float = 120.0) -> None:
+        """Stop all containers cleanly and remove them with their volumes."""
+        self._compose("down", "-v", timeout_s=timeout_s)
+
+    def _container(self, node: Node) -> str:
+        found = self._compose("ps", "-a", "-q", self._services[node.node_id]).strip()
+        if not found:
+            raise ClusterError(f"no container for {self._services[node.node_id]}: is the project up?")
+        return found
+
+    def _compose(self, *arguments: str, timeout_s: float = 60.0) -> str:
+        return self._docker("compose", *arguments, timeout_s=timeout_s)
+
+    def _docker(self, *arguments: str, timeout_s: float = 60.0) -> str:
+        command = ["docker", *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise ClusterError("docker is not installed here; `make demo` needs no containers") from None
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"`{' '.join(command)}` took longer than {timeout_s:.0f} s") from None
+        if done.returncode != 0:
+            raise ClusterError(f"`{' '.join(command)}` failed:\n{done.stderr.strip()[-2000:]}")
+        return done.stdout

@@ -1,0 +1,1 @@
+"""Ways to take the power from a node's disk."""

@@ -1,0 +1,439 @@
+"""A cluster of local processes in one folder: start, stop, kill, pause, cut the power, look.
+
+Owns the processes and the files `cluster.json`, `<node>/server.properties`, `node.log` and `node.pid`; knows
+nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
+Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL: the page cache
+lives), `power_loss` (what was not synced is gone). `pause` (SIGSTOP) makes a node silent.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from holdfast.localcluster.health import probe
+from holdfast.localcluster.nodes import ClusterError, Node, Nodes
+from holdfast.localcluster.power import drivers
+from holdfast.localcluster.power.disks import PowerLoss
+
+#: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free.
+PORTS = range(20_000, 31_000)
+STATE_FILE = "cluster.json"
+#: A power loss that has begun: whoever finds it ends what an interrupted command left half done.
+POWER_LOSS_FILE = "power-loss.json"
+#: Ids of controllers start here, those of brokers at 1.
+FIRST_CONTROLLER_ID = 101
+
+
+class LocalCluster(Nodes):
+    """The nodes of one folder. Processes are found by their pid files, whoever started them."""
+
+    def __init__(
+        self, folder: Path, cluster_id: str, nodes: Sequence[Node], power_loss: str | None = None
+    ) -> None:
+        """`power_loss`: driver of `localcluster.power.drivers`; None: the nodes keep their data in plain
+        folders."""
+        super().__init__(nodes)
+        #: without links and `..`: nodes are known by it, and live on when a link or a working directory goes
+        self.folder = Path(os.path.realpath(folder))
+        self.cluster_id = cluster_id
+        self.power_loss_driver = power_loss
+        self._disks = drivers.disks(power_loss)
+        #: what a role does not understand of the properties that `create` was given
+        self.warnings: dict[str, list[str]] = {}
+        #: children of this very process: they must be reaped, or a dead one looks alive
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    # --- making and finding ---------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        brokers: int,
+        controllers: int,
+        *,
+        base_port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        power_loss: str | None = None,
+    ) -> "LocalCluster":
+        """Choose ports and write the configuration of every node. Nothing is started.
+
+        `power_loss`: "auto" or a driver of `power_losses_available()`, for clusters that will lose power.
+        """
+        if (folder / STATE_FILE).exists():
+            raise ClusterError(
+                f"{folder} holds a cluster already: `holdfast cluster up --dir {folder}` resumes it"
+            )
+        ports = _free_ports(2 * (brokers + controllers), base_port)
+        nodes = [
+            Node(role, first + index, ports.pop(0), ports.pop(0))
+            for role, first, count in (
+                ("controller", FIRST_CONTROLLER_ID, controllers),
+                ("broker", 1, brokers),
+            )
+            for index in range(count)
+        ]
+        driver = drivers.choose(power_loss) if power_loss is not None else None
+        for key in ("log.dirs", "log.dir", "metadata.log.dir"):
+            if driver is not None and key in (properties or {}):
+                raise ClusterError(f"{key} cannot be chosen here: data is on the disk whose power is cut")
+        cluster = cls(folder, secrets.token_urlsafe(16), nodes, driver)
+        written = {node: {**cluster._properties(node), **(properties or {})} for node in nodes}
+        for node, keys in written.items():
+            cluster._check_properties(node, keys)
+            if cluster.home(node).exists():
+                raise ClusterError(
+                    f"{cluster.home(node)} exists already: remove it if nothing in it is needed"
+                )
+        for node, keys in written.items():
+            cluster.home(node).mkdir(parents=True, exist_ok=True)
+            text = "".join(f"{key}={value}\n" for key, value in keys.items())
+            cluster.properties_file(node).write_text(text, encoding="utf-8")
+            cluster._disks.make(cluster.home(node))
+        state = {
+            "version": 1,
+            "cluster_id": cluster.cluster_id,
+            "power_loss": driver,
+            "nodes": [asdict(node) for node in nodes],
+        }
+        (folder / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        return cluster
+
+    @classmethod
+    def load(cls, folder: Path) -> "LocalCluster":
+        """The cluster that an earlier `create` left in the folder."""
+        try:
+            state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+            nodes = [Node(**node) for node in state["nodes"]]
+            return cls(folder, state["cluster_id"], nodes, state.get("power_loss"))
+        except FileNotFoundError:
+            raise ClusterError(
+                f"no cluster in {folder}: `holdfast cluster up --dir {folder}` makes one"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClusterError(f"{folder / STATE_FILE} cannot be read: {error}") from error
+
+    def _check_properties(self, node: Node, keys: Mapping[str, str]) -> None:
+        from holdfast.broker.core.config import BrokerConfig
+        from holdfast.controller.core.config import ControllerConfig
+        from holdfast.metadata.configs import ConfigError
+
+        config = ControllerConfig if node.role == "controller" else BrokerConfig
+        try:
+            _, self.warnings[node.role] = config.from_properties(keys, {})
+        except ConfigError as error:
+            raise ClusterError(str(error)) from error
+
+    def _properties(self, node: Node) -> dict[str, str]:
+        disk = self._disks.data_home(self.home(node))
+        voters = ",".join(f"{n.node_id}@127.0.0.1:{n.port}" for n in self.nodes if n.role == "controller")
+        if not voters:
+            raise ClusterError("a cluster needs at least one controller")
+        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        keys = {
+            "process.roles": node.role,
+            "node.id": str(node.node_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listener}://127.0.0.1:{node.port}",
+            "log.dirs": str(disk / "data"),
+            "metadata.log.dir": str(disk / "metadata"),
+            "holdfast.cluster.id": self.cluster_id,
+            "holdfast.http.listener": f"127.0.0.1:{node.http_port}",
+        }
+        replicas = min(3, sum(n.role == "broker" for n in self.nodes))
+        keys["default.replication.factor"] = str(max(1, replicas))
+        keys["min.insync.replicas"] = str(max(1, replicas - 1))
+        if node.role == "broker":
+            keys["inter.broker.listener.name"] = "PLAINTEXT"
+        return keys
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    def home(self, node: Node) -> Path:
+        return self.folder / node.name
+
+    def data_folder(self, node: Node) -> Path:
+        """Where the segment files are; on a disk of its own (ext4, xfs) only while the cluster is up."""
+        return self._disks.data_home(self.home(node)) / "data"
+
+    def properties_file(self, node: Node) -> Path:
+        return self.home(node) / "server.properties"
+
+    def log_file(self, node: Node) -> Path:
+        return self.home(node) / "node.log"
+
+    def pid(self, node: Node) -> int | None:
+        """Pid of the running process of a node, None when it does not run."""
+        child = self._children.get(node.name)
+        if child is not None and child.poll() is None:
+            return child.pid  # its command line is not to be seen yet while it is being started
+        self._children.pop(node.name, None)
+        try:
+            pid = int((self.home(node) / "node.pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return pid if _runs(pid, self.properties_file(node)) else None
+
+    def is_paused(self, node: Node) -> bool:
+        """True when the process of a node is stopped (SIGSTOP); unknown, so False, without /proc."""
+        try:
+            status = Path(f"/proc/{self.pid(node)}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
+            return False
+        return status.rpartition(") ")[2].startswith("T")
+
+    def is_ready(self, node: Node) -> bool:
+        """True when the node answers /readyz with yes."""
+        return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
+
+    # --- acting ---------------------------------------------------------------------------------------
+
+    def start(self, node: Node) -> None:
+        """Start the process of one node; fine when it runs already."""
+        with self._alone():
+            self._end_power_loss(node)
+            if self.pid(node) is not None:
+                return
+            self._disks.attach(self.home(node))
+            command = [
+                sys.executable,
+                "-m",
+                "holdfast.cli",
+                node.role,
+                "--config",
+                str(self.properties_file(node)),
+            ]
+            with self.log_file(node).open("ab") as log:
+                child = subprocess.Popen(
+                    [*command, *self._disks.options(self.home(node))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            self._children[node.name] = child
+            (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
+
+    def up(self, timeout_s: float = 60.0) -> None:
+        """Start what does not run, wake what is paused and wait until every node is ready."""
+        for node in self.nodes:
+            self.resume(node)
+            self.start(node)
+        self.wait_ready(self.nodes, timeout_s)
+
+    def wait_ready(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
+        """Wait until all of `nodes` are ready. Raises: ClusterError naming the log of one that is not."""
+        deadline = time.monotonic() + timeout_s
+        waiting = list(nodes)
+        while waiting:
+            waiting = [node for node in waiting if not self.is_ready(node)]
+            for node in waiting:
+                if self.pid(node) is None:
+                    raise ClusterError(f"{node.name} has ended; its last words:\n{self.last_words(node)}")
+            if waiting and time.monotonic() > deadline:
+                names = ", ".join(node.name for node in waiting)
+                raise ClusterError(
+                    f"not ready after {timeout_s:.0f} s: {names}; see {self.log_file(waiting[0])}"
+                )
+            if waiting:
+                time.sleep(0.05)
+
+    def stop(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
+        """Ask for a clean stop and wait for it. Raises: ClusterError when one does not end in time."""
+        for node in nodes:
+            self.signal(node, signal.SIGTERM)
+        self._wait_gone(nodes, timeout_s)
+
+    def kill(self, nodes: Sequence[Node]) -> None:
+        """SIGKILL all of `nodes` at once and wait until they are gone. The page cache lives on."""
+        for node in nodes:
+            self.signal(node, signal.SIGKILL)
+        self._wait_gone(nodes, 10.0)
+
+    def pause(self, node: Node) -> None:
+        self.signal(node, signal.SIGSTOP)
+
+    def resume(self, node: Node) -> None:
+        """Let a paused node go on; one whose power loss was interrupted halfway loses it now."""
+        with self._alone():
+            self._end_power_loss(node)
+            self.signal(node, signal.SIGCONT)
+
+    def signal(self, node: Node, number: signal.Signals) -> None:
+        """Send a signal to a node; nothing happens when it does not run."""
+        pid = self.pid(node)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def down(self, timeout_s: float = 60.0) -> None:
+        """Stop cleanly: brokers first, since their controlled shutdown needs the controllers."""
+        for node in self.nodes:
+            self.resume(node)
+        self.stop(self.brokers, timeout_s)
+        self.stop(self.controllers, timeout_s)
+        self._detach()
+
+    def destroy(self) -> None:
+        """SIGKILL every node and leave nothing behind in the machine; the folder stays."""
+        for node in self.nodes:
+            self.signal(node, signal.SIGCONT)
+        self.kill(self.nodes)
+        self._detach()
+
+    def delete(self) -> None:
+        """Remove the folders of the nodes, which are down, and the cluster's when nothing else is in it."""
+        for node in self.nodes:
+            if self.home(node).is_symlink():
+                self.home(node).unlink()
+            elif self.home(node).exists():
+                shutil.rmtree(self.home(node))
+        (self.folder / STATE_FILE).unlink()  # last: who was interrupted can do it again
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def _detach(self) -> None:
+        with self._alone():
+            for node in self.nodes:
+                self._disks.detach(self.home(node))
+
+    # --- power loss -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def power_losses_available() -> tuple[str, ...]:
+        """The drivers that this machine can run, preferred one first; finds out by trying (0.1 s)."""
+        return drivers.available()
+
+    def power_loss(self, nodes: Sequence[Node], *, seed: int | None = None) -> list[PowerLoss]:
+        """Cut the power of all of `nodes` at the same moment; running or dead, they are down afterwards.
+
+        Their disks are usable again: start them with `start` or `up`. The driver `tracked` draws what is lost
+        of what was not synced from `seed`. Raises: ClusterError when the cluster was made without a driver.
+        """
+        seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
+        with self._alone():
+            if self.power_loss_driver is None:
+                raise ClusterError(
+                    "this cluster cannot lose power: make it with `holdfast cluster up --power-loss auto`"
+                )
+            for node in nodes:
+                self._power_loss_file(node).write_text(json.dumps({"seed": seed}) + "\n", encoding="utf-8")
+            return self._lose_power(nodes, seed)
+
+    def _lose_power(self, nodes: Sequence[Node], seed: int) -> list[PowerLoss]:
+        for node in nodes:
+            self.pause(node)
+        self._wait_paused(nodes)
+        for node in nodes:
+            self._disks.look(self.home(node))
+        for node in nodes:
+            self._disks.cut(self.home(node))
+        self.kill(nodes)
+        losses = []
+        for node in nodes:
+            losses.append(self._disks.restore(self.home(node), seed))
+            self._power_loss_file(node).unlink()
+        return losses
+
+    def _end_power_loss(self, node: Node) -> None:
+        """End the power loss of a node that an interrupted command has begun."""
+        try:
+            seed = json.loads(self._power_loss_file(node).read_text(encoding="utf-8"))["seed"]
+        except FileNotFoundError:
+            return
+        except (ValueError, KeyError):
+            seed = 0  # interrupted while it was written
+        self._lose_power([node], seed)
+
+    def _power_loss_file(self, node: Node) -> Path:
+        return self.home(node) / POWER_LOSS_FILE
+
+    def _wait_paused(self, nodes: Sequence[Node], timeout_s: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while left := [n.name for n in nodes if self.pid(n) is not None and not self.is_paused(n)]:
+            if not Path("/proc/self").exists():
+                return  # unknown there, and next to immediate
+            if time.monotonic() > deadline:
+                raise ClusterError(f"not paused after {timeout_s:.0f} s: {', '.join(left)}")
+            time.sleep(0.001)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else starts nodes of this cluster or cuts their power meanwhile, whoever it is."""
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def last_words(self, node: Node, lines: int = 5) -> str:
+        """The end of a node's log."""
+        try:
+            return "\n".join(self.log_file(node).read_text(errors="replace").splitlines()[-lines:])
+        except FileNotFoundError:
+            return "(no log)"
+
+    def _wait_gone(self, nodes: Sequence[Node], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while left := [node.name for node in nodes if self.pid(node) is not None]:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"still running after {timeout_s:.0f} s: {', '.join(left)}")
+            time.sleep(0.01)
+
+
+def _runs(pid: int, properties_file: Path) -> bool:
+    """True when the pid is a live process started with this configuration (pids are used again).
+
+    Whoever started it may have spelled the folder in another way.
+    """
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):  # the latter when it ends between open and read
+        return False if Path("/proc/self").exists() else _answers(pid)
+    name = os.fsencode(properties_file.name)
+    files = [os.path.realpath(word) for word in command if os.path.basename(word) == name]
+    return os.path.realpath(os.fsencode(properties_file)) in files
+
+
+def _answers(pid: int) -> bool:
+    # without /proc (macOS) a pid that takes signal 0 has to do
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _free_ports(count: int, base_port: int | None) -> list[int]:
+    """`count` ports that nobody listens on: consecutive from `base_port`, else anywhere in PORTS."""
+    candidates = (
+        range(base_port, base_port + count) if base_port is not None else random.sample(PORTS, len(PORTS))
+    )
+    free: list[int] = []
+    for port in candidates:
+        with socket.socket() as probe_socket:
+            probe_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe_socket.bind(("127.0.0.1", port))
+            except OSError as error:
+                if base_port is not None:
+                    raise ClusterError(f"port {port} is taken: choose another --base-port") from error
+                continue
+        free.append(port)
+        if len(free) == count:
+            return free
+    raise ClusterError("no free ports found")

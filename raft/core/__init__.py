@@ -1,0 +1,1 @@
+"""What a member of the quorum decides: pure, fed by `raft.driver`."""

@@ -1,0 +1,253 @@
+"""The quorum's messages: checks of requests, and the answers and requests as the wire wants them.
+
+Owns no state and makes no decision about roles. Each refusal is an ErrorCode and a sentence that says what to
+do. Rules K6, K10, K16.
+"""
+
+from typing import TypeAlias
+
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    METADATA_TOPIC_ID,
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    QuorumReplica,
+    VoteRequest,
+)
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.quorum import QuorumState
+
+Refusal: TypeAlias = tuple[ErrorCode, str]
+
+_NO_RECORDS = memoryview(b"")
+
+
+# --- checks --------------------------------------------------------------------------------------------
+
+
+def check_vote(request: VoteRequest, config: RaftConfig, raft_epoch: int) -> Refusal | None:
+    """Why a vote request gets no hearing (K6)."""
+    refusal = _check_cluster(request.cluster_id, config) or _check_voter_key(request.voter_id, config)
+    if refusal is not None:
+        return refusal
+    if request.candidate_id not in config.other_voters:
+        return ErrorCode.INVALID_REQUEST, (
+            f"node {request.candidate_id} is no other voter of {sorted(config.voters)}: "
+            "give all voters the same controller.quorum.voters"
+        )
+    last_possible = request.raft_epoch if request.pre_vote else request.raft_epoch - 1
+    if not 0 <= request.last_epoch <= last_possible or request.last_epoch_end_offset < 0:
+        return ErrorCode.INVALID_REQUEST, (
+            f"a log that ends in epoch {request.last_epoch} at {request.last_epoch_end_offset} cannot run "
+            f"for epoch {request.raft_epoch}: this is a bug of the candidate, update it"
+        )
+    return _check_epoch(request.raft_epoch, raft_epoch)
+
+
+def check_begin(request: BeginQuorumEpochRequest, config: RaftConfig, state: QuorumState) -> Refusal | None:
+    """Why a leader is not accepted."""
+    return _check_cluster(request.cluster_id, config) or (
+        _check_voter_key(request.voter_id, config)
+        or _check_leader(request.leader_id, request.raft_epoch, config, state)
+    )
+
+
+def check_end(request: EndQuorumEpochRequest, config: RaftConfig, state: QuorumState) -> Refusal | None:
+    """Why a resignation is not accepted."""
+    return _check_cluster(request.cluster_id, config) or (
+        _check_leader(request.leader_id, request.raft_epoch, config, state)
+    )
+
+
+def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
+    """Why a fetch of the metadata log is refused as a whole."""
+    refusal = _check_cluster(request.cluster_id, config)
+    if refusal is not None:
+        return refusal
+    is_reader = request.replica_id == CONSUMER_REPLICA_ID
+    if not is_reader and (request.replica_id < 0 or request.replica_id == config.node_id):
+        return ErrorCode.INVALID_REQUEST, (
+            f"replica {request.replica_id} cannot fetch the metadata log here: send your own node.id"
+        )
+    if request.voter_ids is not None and set(request.voter_ids) != set(config.voters):
+        # Two quorums with a node in common would each commit records of its own.
+        return ErrorCode.INVALID_REQUEST, (
+            f"node {request.replica_id} is configured with the voters {sorted(request.voter_ids)}, node "
+            f"{config.node_id} with {sorted(config.voters)}: give all nodes the same controller.quorum.voters"
+        )
+    if len(request.partitions) != 1:
+        return ErrorCode.INVALID_REQUEST, "the metadata log is fetched alone: send exactly one partition"
+    row = request.partitions[0]
+    if row.topic_id != METADATA_TOPIC_ID or row.partition_index != 0:
+        return ErrorCode.UNKNOWN_TOPIC_ID, "controllers serve the metadata log only: ask a broker for topics"
+    if row.fetch_offset < 0 or (row.fetch_offset > 0 and row.last_fetched_epoch < 0):
+        return ErrorCode.INVALID_REQUEST, (
+            f"fetch offset {row.fetch_offset} without the epoch of the batch before it: send both"
+        )
+    return None
+
+
+def _check_cluster(cluster_id: str | None, config: RaftConfig) -> Refusal | None:
+    if cluster_id == config.cluster_id:
+        return None
+    return ErrorCode.INCONSISTENT_CLUSTER_ID, (
+        f"this is cluster {config.cluster_id}, the request is for {cluster_id}: "
+        "correct cluster.id or the addresses"
+    )
+
+
+def _check_voter_key(voter_id: int, config: RaftConfig) -> Refusal | None:
+    if config.is_voter and voter_id == config.node_id:
+        return None
+    return ErrorCode.INVALID_VOTER_KEY, (
+        f"this is node {config.node_id}, not voter {voter_id}: correct controller.quorum.voters"
+    )
+
+
+def _check_leader(leader_id: int, raft_epoch: int, config: RaftConfig, state: QuorumState) -> Refusal | None:
+    refusal = _check_epoch(raft_epoch, state.raft_epoch)
+    if refusal is not None:
+        return refusal
+    if leader_id not in config.other_voters:
+        return ErrorCode.INVALID_REQUEST, (
+            f"node {leader_id} is no other voter of {sorted(config.voters)}: "
+            "give all voters the same controller.quorum.voters"
+        )
+    if raft_epoch == state.raft_epoch and state.leader_id not in (None, leader_id):
+        return ErrorCode.INVALID_REQUEST, (
+            f"epoch {raft_epoch} is led by {state.leader_id}, not by {leader_id}: step down"
+        )
+    return None
+
+
+def _check_epoch(asked_epoch: int, raft_epoch: int) -> Refusal | None:
+    if asked_epoch >= raft_epoch:
+        return None
+    return ErrorCode.FENCED_LEADER_EPOCH, f"epoch {asked_epoch} is over, this is {raft_epoch}: follow it"
+
+
+# --- answers -------------------------------------------------------------------------------------------
+
+
+def data(leader_id: int, raft_epoch: int, shape: LogShape, high_watermark: int) -> FetchResponse:
+    """The leader's answer without records; the shell puts them in."""
+    return _one_row(
+        FetchPartitionResponse(
+            METADATA_TOPIC_ID,
+            0,
+            ErrorCode.NONE,
+            high_watermark,
+            0,
+            shape.log_end_offset,
+            None,
+            leader_id,
+            raft_epoch,
+            _NO_RECORDS,
+        )
+    )
+
+
+def diverging(leader_id: int, raft_epoch: int, shape: LogShape, point: tuple[int, int]) -> FetchResponse:
+    """The replica's log is no prefix of the leader's: where to cut it (R80). No high watermark (R82)."""
+    return _one_row(
+        FetchPartitionResponse(
+            METADATA_TOPIC_ID,
+            0,
+            ErrorCode.NONE,
+            -1,
+            0,
+            shape.log_end_offset,
+            EpochEndOffset(*point),
+            leader_id,
+            raft_epoch,
+            _NO_RECORDS,
+        )
+    )
+
+
+def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_voter: bool) -> FetchResponse:
+    """Where to go instead (K10); `leader_id` is -1 when unknown. `asked_epoch` None: leadership ended."""
+    if not is_voter:
+        code = ErrorCode.BROKER_NOT_AVAILABLE
+    elif asked_epoch is not None and asked_epoch < raft_epoch:
+        code = ErrorCode.FENCED_LEADER_EPOCH
+    elif asked_epoch is not None and asked_epoch > raft_epoch:
+        code = ErrorCode.UNKNOWN_LEADER_EPOCH
+    else:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return _one_row(
+        FetchPartitionResponse(
+            METADATA_TOPIC_ID, 0, code, -1, -1, -1, None, leader_id, raft_epoch, _NO_RECORDS
+        )
+    )
+
+
+def displaced(replica_id: int) -> FetchResponse:
+    """Another fetch with the same id has come. Whoever sent both no longer waits for this answer (D-4)."""
+    return FetchResponse(
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        f"another node fetches with the id {replica_id}, too: give each node its own node.id",
+        (),
+    )
+
+
+def _one_row(row: FetchPartitionResponse) -> FetchResponse:
+    return FetchResponse(ErrorCode.NONE, None, (row,))
+
+
+def describe(
+    leader_id: int,
+    raft_epoch: int,
+    high_watermark: int,
+    voters: tuple[QuorumReplica, ...],
+    observers: tuple[QuorumReplica, ...],
+) -> DescribeQuorumResponse:
+    """The leader's view (K16)."""
+    return DescribeQuorumResponse(
+        ErrorCode.NONE, None, leader_id, raft_epoch, high_watermark, voters, observers
+    )
+
+
+def describe_elsewhere(leader_id: int, raft_epoch: int) -> DescribeQuorumResponse:
+    """Only the leader knows progress (K16)."""
+    where = f"ask node {leader_id}" if leader_id >= 0 else "no leader is known, ask again later"
+    return DescribeQuorumResponse(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader: {where}", leader_id, raft_epoch, -1, (), ()
+    )
+
+
+# --- requests ------------------------------------------------------------------------------------------
+
+
+def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, may_wait: bool) -> FetchRequest:
+    """Ask for what follows the log's end; `may_wait`: only an answer with news is of use."""
+    row = FetchPartition(
+        METADATA_TOPIC_ID,
+        0,
+        raft_epoch,
+        shape.log_end_offset,
+        shape.last_epoch,
+        shape.flushed_offset,
+        config.fetch_max_bytes,
+    )
+    max_wait_ms = config.fetch_max_wait_ms if may_wait else 0
+    return FetchRequest(
+        config.cluster_id,
+        config.node_id,
+        -1,
+        max_wait_ms,
+        1,
+        config.fetch_max_bytes,
+        (row,),
+        voter_ids=tuple(sorted(config.voters)),
+    )

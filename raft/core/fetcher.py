@@ -1,0 +1,144 @@
+"""Whom to fetch from, when, and whether an answer may be believed.
+
+Owns the one outstanding fetch (D-4) and its back-off. Never touches the log or roles: it says what an answer
+means, the node acts. Rules K10, K14, R80-R84; D9 for the pace.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from holdfast.protocol.messages.fetch import FetchPartitionResponse
+from holdfast.protocol.record_batch import CorruptBatch, check_batch
+from holdfast.raft.core.log_shape import LogShape
+
+#: Doublings of the delay between fetches that bring nothing.
+_DOUBLINGS_MAX = 2
+#: Pause of a node whose fetch was displaced by one of the same id, again within `_TWIN_WINDOW_MS`.
+_TWIN_PAUSE_MS = 1_000
+_TWIN_WINDOW_MS = 10_000
+
+
+class Fetcher:
+    """Pace and target of fetches. Reset whenever the leader or the epoch changes."""
+
+    __slots__ = (
+        "_displaced_ms",
+        "_failures",
+        "_others",
+        "_retry_ms",
+        "_turn",
+        "ready_at_ms",
+        "request_id",
+        "target_id",
+    )
+
+    def __init__(self, other_voters: Sequence[int], retry_ms: int) -> None:
+        self._others = other_voters
+        self._retry_ms = retry_ms
+        #: whose turn it is among the others when there is no leader to ask
+        self._turn = 0
+        self._failures = 0
+        #: when a fetch with this node's id displaced its own; outlives successes, for twins take turns
+        self._displaced_ms: int | None = None
+        #: the outstanding fetch, None when there is none
+        self.request_id: int | None = None
+        self.target_id: int | None = None
+        #: no fetch before this time
+        self.ready_at_ms = 0
+
+    def reset(self) -> None:
+        """Forget the outstanding fetch, whose answer is stale now, and ask at once."""
+        self.request_id = self.target_id = None
+        self._failures = 0
+        self.ready_at_ms = 0
+
+    @property
+    def is_retry(self) -> bool:
+        """The fetch before brought nothing: an answer with news may have been lost."""
+        return self._failures > 0
+
+    def choose(self, leader_id: int | None, is_voter: bool) -> int | None:
+        """The voter to ask next. A voter stays with its leader; an observer whose leader does not answer asks
+        the others too, in turn, for it hears of a new leader from nobody else."""
+        if leader_id is not None and (is_voter or self._failures % 2 == 0):
+            return leader_id
+        candidates = [voter_id for voter_id in self._others if voter_id != leader_id]
+        if not candidates:
+            return leader_id
+        self._turn += 1
+        return candidates[self._turn % len(candidates)]
+
+    def sent(self, request_id: int, target_id: int) -> None:
+        assert self.request_id is None, "one outstanding fetch (D-4)"
+        self.request_id, self.target_id = request_id, target_id
+
+    def succeeded(self) -> None:
+        """The leader answered: go on at once."""
+        self.reset()
+
+    def failed(self, now_ms: int) -> None:
+        """No answer, or none that helps: at once the first time, then with a doubling delay (D9)."""
+        self.request_id = self.target_id = None
+        delay_ms = self._retry_ms << min(self._failures - 1, _DOUBLINGS_MAX) if self._failures else 0
+        self._failures += 1
+        self.ready_at_ms = now_ms + delay_ms
+
+    def displaced(self, now_ms: int) -> bool:
+        """A fetch with this node's id took the place of the outstanding one. Once it may be an earlier one of
+        its own that came late: ask at once. True when it must be another node's, which gets a pause."""
+        before_ms, self._displaced_ms = self._displaced_ms, now_ms
+        is_twin = before_ms is not None and now_ms - before_ms < _TWIN_WINDOW_MS
+        self.request_id = self.target_id = None
+        self.ready_at_ms = now_ms + (_TWIN_PAUSE_MS if is_twin else 0)
+        return is_twin
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """The log must be cut before anything else, the high watermark included (R82)."""
+
+    truncate_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Whole, undamaged batches that continue the log; `(epoch, base offset, end offset)` of each."""
+
+    batches: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unbelievable:
+    """The answer breaks the protocol; the text says how."""
+
+    why: str
+
+
+Judgement: TypeAlias = Diverged | Batches | Unbelievable
+
+
+def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judgement:
+    """What a leader's answer without error means for the log. Damaged or foreign bytes are the peer's fault,
+    so they are refused here, before the log sees them (R84)."""
+    if row.diverging_epoch is not None:
+        point = shape.truncation_point(row.diverging_epoch.epoch, max(0, row.diverging_epoch.end_offset))
+        if point >= shape.log_end_offset:
+            return Unbelievable(
+                f"{row.diverging_epoch} cuts nothing off a log that ends at {shape.log_end_offset}"
+            )
+        return Diverged(point)
+    batches: list[tuple[int, int, int]] = []
+    position, end_offset, epoch = 0, shape.log_end_offset, shape.last_epoch
+    while position < len(row.records):
+        try:
+            header = check_batch(row.records, position)
+        except CorruptBatch as error:
+            return Unbelievable(str(error))
+        if header.base_offset != end_offset:
+            return Unbelievable(f"batch at offset {header.base_offset}, expected {end_offset}")
+        if not epoch <= header.leader_epoch <= raft_epoch:
+            return Unbelievable(f"batch of epoch {header.leader_epoch}, expected {epoch} to {raft_epoch}")
+        position, end_offset, epoch = position + header.size_bytes, header.next_offset, header.leader_epoch
+        batches.append((epoch, header.base_offset, end_offset))
+    return Batches(tuple(batches))

@@ -1,0 +1,120 @@
+"""The fetching side of a member: when it may fetch, and what it does with the answers.
+
+Owns nothing; works on the member and its fetcher. Rules K10, K11, K14, R81-R84, A-15, D-4.
+"""
+
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchResponse
+from holdfast.raft.core import answers
+from holdfast.raft.core.effects import AppendFetched, Flush, SendFailure, Truncate
+from holdfast.raft.core.fetcher import Batches, Diverged, Unbelievable, judge
+from holdfast.raft.core.member import Member
+from holdfast.raft.core.roles import Follower, Unattached
+
+
+def may_fetch(member: Member) -> bool:
+    """One fetch at a time (D-4), and only with everything on disk: the fetch offset is the ack (K11). An
+    observer's offsets count for nothing, so it does not wait for its disk."""
+    shape = member.shape
+    return (
+        isinstance(member.role, (Unattached, Follower))
+        and member.fetcher.request_id is None
+        and not member.is_truncating
+        and (shape.flushed_offset == shape.log_end_offset or not member.config.is_voter)
+    )
+
+
+def send_fetch(member: Member) -> None:
+    """Fetch from the leader, or ask around who it is, unless a fetch must wait."""
+    fetcher, config, role = member.fetcher, member.config, member.role
+    if not may_fetch(member) or member.now_ms < fetcher.ready_at_ms:
+        return
+    target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, config.is_voter)
+    if target_id is None:
+        return
+    # The high watermark may be news that never arrived: then do not wait for more.
+    may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
+    request = answers.fetch_request(config, member.state.raft_epoch, member.shape, may_wait)
+    fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
+
+
+def fetch_failed(member: Member, failure: SendFailure) -> None:
+    """The outstanding fetch got no answer."""
+    role, target_id = member.role, member.fetcher.target_id
+    member.fetcher.failed(member.now_ms)
+    if isinstance(role, Follower) and target_id == role.leader_id and failure is SendFailure.REFUSED:
+        # No connection is left and nobody listens: the leader's process is gone (D9).
+        member.leader_gone(member.ranked_delay_ms(role.leader_id))
+
+
+def fetch_answered(member: Member, response: FetchResponse) -> None:
+    """The outstanding fetch was answered, by the leader or by a voter that knows it."""
+    answered_by, asked_epoch = member.fetcher.target_id, member.state.raft_epoch
+    row = response.partitions[0] if response.partitions else None
+    if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        if member.fetcher.displaced(member.now_ms):
+            member.note(f"voter {answered_by} ended a fetch of this node: {response.error_message}")
+        return
+    if response.error_code != ErrorCode.NONE or row is None:
+        member.note(f"voter {answered_by} refuses to be fetched from: {response.error_message}")
+        member.fetcher.failed(member.now_ms)
+        return
+    if member.learn(row.leader_epoch, row.leader_id) and row.error_code != ErrorCode.NONE:
+        return  # the answer named the leader: ask there
+    role = member.role
+    is_from_leader = isinstance(role, Follower) and role.leader_id == answered_by
+    if row.error_code != ErrorCode.NONE:
+        member.fetcher.failed(member.now_ms)
+        if is_from_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            # The leader of this epoch itself says that it leads no more; it never will again (K3).
+            member.leader_gone(member.ranked_delay_ms(answered_by))
+        return
+    if not is_from_leader or row.leader_epoch != asked_epoch:
+        member.note(
+            f"voter {answered_by} answered a fetch of epoch {asked_epoch} in epoch {row.leader_epoch}"
+        )
+        member.fetcher.failed(member.now_ms)
+        return
+    _take(member, row)
+
+
+def _take(member: Member, row: FetchPartitionResponse) -> None:
+    judgement = judge(row, member.shape, member.state.raft_epoch)
+    if isinstance(judgement, Unbelievable):
+        member.note(f"leader {row.leader_id} sent what cannot be appended: {judgement.why}")
+        member.fetcher.failed(member.now_ms)
+        return
+    member.heard_leader()
+    if isinstance(judgement, Diverged):
+        _truncate(member, judgement.truncate_to)  # before anything about the high watermark (R82)
+        return
+    _append_fetched(member, judgement, row.records)
+    # 0 is what a leader says that does not know yet what is committed (K12)
+    if 0 < row.high_watermark <= member.shape.log_end_offset:
+        member.has_caught_up = True
+    member.raise_high_watermark(min(row.high_watermark, member.shape.log_end_offset))
+
+
+def _truncate(member: Member, end_offset: int) -> None:
+    shape = member.shape
+    assert end_offset >= member.high_watermark, (
+        f"told to cut the log to {end_offset}, below the high watermark {member.high_watermark} (K14)"
+    )
+    assert shape.flushed_offset == shape.log_end_offset or not member.config.is_voter, (
+        "a flush under way would vouch for what is appended after the cut"
+    )
+    member.note(f"cutting the log from {shape.log_end_offset} to {end_offset}: the leader's differs there")
+    shape.truncate_to(end_offset)
+    member.is_truncating = True
+    member.out.append(Truncate(end_offset))
+
+
+def _append_fetched(member: Member, judgement: Batches, records: memoryview) -> None:
+    if not judgement.batches:
+        return
+    base_offset = member.shape.log_end_offset
+    for epoch, batch_base_offset, batch_end_offset in judgement.batches:
+        member.shape.append(epoch, batch_base_offset, batch_end_offset)
+    member.out.append(AppendFetched(base_offset, member.shape.log_end_offset, records))
+    if member.config.is_voter:
+        member.out.append(Flush())

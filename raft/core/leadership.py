@@ -1,0 +1,134 @@
+"""The leader's view of the quorum in its epoch: progress of the others, the commit rule, check-quorum.
+
+Owns the progress of voters and observers and the fetches parked for them. Never decides about roles and
+never answers anybody: the node does. Rules K6, K7, K10, K12, K13, K16.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.protocol.messages.quorum import QuorumReplica
+from holdfast.raft.core.progress import NEVER_MS, UNKNOWN_OFFSET, ParkedFetch, Progress
+from holdfast.raft.core.quorum import majority_count, majority_offset
+from holdfast.raft.core.voter_calls import VoterCalls
+
+#: Observers that a leader remembers; the one silent for longest makes room.
+OBSERVERS_MAX = 1000
+
+
+@dataclass(slots=True)
+class Leader:
+    """State of one leadership."""
+
+    #: log end when it was elected: where its LeaderChange record lies; K12 commits only above
+    epoch_start_offset: int
+    elected_at_ms: int
+    #: the other voters by id, ascending
+    voters: dict[int, Progress]
+    #: BeginQuorumEpoch to the others
+    calls: VoterCalls
+    observers: dict[int, Progress]
+    #: fetches of observers that lost their seats, to be answered at once
+    evicted: list[ParkedFetch] = field(default_factory=list)
+
+    @staticmethod
+    def elected(
+        other_voters: Sequence[int], epoch_start_offset: int, calls: VoterCalls, now_ms: int
+    ) -> "Leader":
+        """A leadership that has heard from nobody yet."""
+        voters = {voter_id: Progress() for voter_id in other_voters}
+        return Leader(epoch_start_offset, now_ms, voters, calls, {})
+
+    def progress_of(self, replica_id: int) -> Progress:
+        """The progress of a replica; a new observer gets a seat, if need be that of the most silent one."""
+        progress = self.voters.get(replica_id) or self.observers.get(replica_id)
+        if progress is not None:
+            return progress
+        if len(self.observers) >= OBSERVERS_MAX:
+            silent_id = min(sorted(self.observers), key=lambda id: self.observers[id].last_fetch_ms)
+            parked = self.observers.pop(silent_id).parked
+            if parked is not None:
+                self.evicted.append(parked)
+        progress = self.observers[replica_id] = Progress()
+        return progress
+
+    def committed_end(self, own_flushed_offset: int) -> int | None:
+        """The end that a majority holds durably, own disk included only as far as it is flushed (K13); None
+        while that is not above the start of the epoch (K12)."""
+        ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
+        end_offset = majority_offset(ends)
+        return end_offset if end_offset > self.epoch_start_offset else None
+
+    def check_quorum_deadline_ms(self, timeout_ms: int) -> int | None:
+        """When this leader must resign unless others fetch before (K7); None when it is the only voter."""
+        needed = majority_count(len(self.voters) + 1) - 1
+        if needed == 0:
+            return None
+        seen_ms = sorted(
+            (max(self.elected_at_ms, progress.last_fetch_ms) for progress in self.voters.values()),
+            reverse=True,
+        )
+        return seen_ms[needed - 1] + timeout_ms
+
+    def successors(self) -> tuple[int, ...]:
+        """The other voters, longest log first, then by id (K6)."""
+        return tuple(sorted(self.voters, key=lambda id: (-self.voters[id].end_offset, id)))
+
+    def replicas(self) -> Iterator[Progress]:
+        """Voters by id, then observers in order of arrival."""
+        yield from self.voters.values()
+        yield from self.observers.values()
+
+    def take_parked(self, log_end_offset: int, high_watermark: int, now_ms: int) -> list[ParkedFetch]:
+        """Remove and return the parked fetches for which there is news, or whose time or seat is gone
+        (K10)."""
+        taken, self.evicted = self.evicted, []
+        for progress in self.replicas():
+            parked = progress.parked
+            if parked is not None and (
+                parked.fetch_offset < log_end_offset
+                or progress.told_high_watermark < high_watermark
+                or parked.deadline_ms <= now_ms
+            ):
+                progress.parked = None
+                progress.told_high_watermark = high_watermark
+                taken.append(parked)
+        return taken
+
+    def take_all_parked(self) -> list[ParkedFetch]:
+        """Remove and return every parked fetch: this node leads no more."""
+        taken, self.evicted = self.evicted, []
+        taken += [progress.parked for progress in self.replicas() if progress.parked is not None]
+        for progress in self.replicas():
+            progress.parked = None
+        return taken
+
+    def next_parked_deadline_ms(self) -> int | None:
+        return min((p.parked.deadline_ms for p in self.replicas() if p.parked is not None), default=None)
+
+    def describe_voters(self, own: QuorumReplica, to_wall_ms: int) -> tuple[QuorumReplica, ...]:
+        """Rows of DescribeQuorum by id (K16). `to_wall_ms` turns our monotonic times into wall time."""
+        rows = [own, *_rows(self.voters, to_wall_ms)]
+        return tuple(sorted(rows, key=lambda row: row.replica_id))
+
+    def describe_observers(self, to_wall_ms: int) -> tuple[QuorumReplica, ...]:
+        """As `describe_voters`."""
+        return tuple(_rows(dict(sorted(self.observers.items())), to_wall_ms))
+
+
+def _rows(replicas: dict[int, Progress], to_wall_ms: int) -> list[QuorumReplica]:
+    def wall_ms(time_ms: int) -> int:
+        return -1 if time_ms == NEVER_MS else time_ms + to_wall_ms
+
+    return [
+        QuorumReplica(
+            replica_id,
+            progress.end_offset,
+            wall_ms(progress.last_fetch_ms),
+            wall_ms(progress.last_caught_up_ms),
+        )
+        for replica_id, progress in replicas.items()
+    ]
+
+
+assert UNKNOWN_OFFSET < 0, "a replica that never fetched holds nothing"

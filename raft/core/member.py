@@ -1,0 +1,358 @@
+"""The state of one member of the quorum, and every move from role to role.
+
+Owns role, epoch, vote, leader, log shape and high watermark, and the list of effects under construction.
+`raft.core.node` opens the door and keeps the timers, `raft.core.serving` answers peers, `raft.core.following`
+fetches; they change this state through the methods here only. Rules K1-K4, K12, K13, Q-1, Q-5, Q-6, Q-9.
+"""
+
+from dataclasses import dataclass
+
+from holdfast.raft.core import answers, election
+from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
+from holdfast.raft.core.control_records import LeaderChangeRecord, encode_leader_change
+from holdfast.raft.core.effects import (
+    Append,
+    Committed,
+    Effect,
+    Flush,
+    LeaderChanged,
+    Note,
+    Persist,
+    RaftRequest,
+    RaftResponse,
+    Read,
+    Reply,
+    Send,
+)
+from holdfast.raft.core.fetcher import Fetcher
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.quorum import BadQuorumState, QuorumState, Votes
+from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
+from holdfast.raft.core.voter_calls import VoterCalls
+from holdfast.runtime.api import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What checkers, metrics and people may see of a member."""
+
+    node_id: int
+    role: str
+    raft_epoch: int
+    voted_for: int | None
+    leader_id: int | None
+    high_watermark: int
+    log_end_offset: int
+    flushed_offset: int
+    last_epoch: int
+
+
+def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape) -> None:
+    """An observer never votes, and a sole voter appends before its state is written. Any other voter has its
+    epoch on disk before its first record (Q-9): the file is lost, and with it the vote that it may have
+    given in this epoch or a later one (K5)."""
+    if config.is_voter and len(config.voters) > 1:
+        raise BadQuorumState(
+            f"quorum-state in {config.folder} is missing or older than the log beside it (it knows epoch "
+            f"{state.raft_epoch}, the log ends in epoch {shape.last_epoch}), so this voter no longer knows "
+            "whom it voted for: put the file back as it was at the last stop; or, only if the other voters "
+            "hold a majority with everything that was committed, remove that folder, to begin anew"
+        )
+
+
+class Member:
+    """State and transitions. Effects gather in `out` until the node takes them."""
+
+    def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
+        """`state` is what the quorum-state file says, a fresh one without it, `shape` the log as recovered.
+        Raises: BadQuorumState."""
+        self.config = config
+        self.random = random
+        self.shape = shape
+        #: the state that is known to be on disk (Q-9)
+        self.durable_state = state
+        if shape.last_epoch > state.raft_epoch:
+            # The log proves an epoch that the file does not know.
+            _check_may_not_know(config, state, shape)
+            state = QuorumState(shape.last_epoch)
+        #: what must not be forgotten; changes by `_set_state`, epochs never fall (Q-6)
+        self.state = state
+        #: changes by `_enter` only
+        self.role: Role = Unattached(None)
+        #: exclusive end of the committed part; monotonic in a process's life, relearned after a restart (K12)
+        self.high_watermark = 0
+        self.fetcher = Fetcher(config.other_voters, config.retry_backoff_ms)
+        #: a leader has told its high watermark, and everything below it is in this log
+        self.has_caught_up = False
+        #: elections lost in a row: sets the back-off
+        self._failed_elections = 0
+        #: a Truncate is under way: neither fetch nor run for office, nothing may be appended
+        self.is_truncating = False
+        self.now_ms = 0
+        self.out: list[Effect] = []
+        self._requests_sent = 0
+        #: the state of the last Persist in `out`
+        self._persisting: QuorumState | None = None
+        #: (leader, epoch) as last announced
+        self._announced: tuple[int | None, int] = (None, -1)
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch, None when unknown or known to be gone."""
+        role = self.role
+        if isinstance(role, Leader):
+            return self.config.node_id
+        if isinstance(role, Follower) and not role.is_leader_gone:
+            return role.leader_id
+        return None
+
+    @property
+    def leader_hint(self) -> int:
+        """As `leader_id`, for the wire."""
+        return -1 if self.leader_id is None else self.leader_id
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            self.config.node_id,
+            type(self.role).__name__,
+            self.state.raft_epoch,
+            self.state.voted_for,
+            self.leader_id,
+            self.high_watermark,
+            self.shape.log_end_offset,
+            self.shape.flushed_offset,
+            self.shape.last_epoch,
+        )
+
+    # --- effects ---------------------------------------------------------------------------------------
+
+    def take_effects(self) -> list[Effect]:
+        """The complete list of one event."""
+        known = (self.leader_id, self.state.raft_epoch)
+        if known != self._announced:
+            self._announced = known
+            start_offset = self.role.epoch_start_offset if isinstance(self.role, Leader) else None
+            self.out.append(LeaderChanged(*known, start_offset))
+        self._persist_first()
+        out, self.out = self.out, []
+        self._persisting = None
+        return out
+
+    def _persist_first(self) -> None:
+        if self.state not in (self.durable_state, self._persisting):
+            self.out.append(Persist(self.state))
+            self._persisting = self.state
+
+    def reply(self, token: int, response: RaftResponse, read: Read | None = None) -> None:
+        """Answer a peer. An answer may depend on vote, epoch and leader, so they are durable first (Q-9)."""
+        self._persist_first()
+        self.out.append(Reply(token, response, read))
+
+    def send(self, voter_id: int, request: RaftRequest, timeout_ms: int) -> int:
+        """Ask a voter; returns the request id. What it reveals is durable first (Q-9)."""
+        self._persist_first()
+        self._requests_sent += 1
+        self.out.append(Send(self._requests_sent, voter_id, request, timeout_ms))
+        return self._requests_sent
+
+    def note(self, text: str) -> None:
+        self.out.append(Note(text))
+
+    # --- deadlines -------------------------------------------------------------------------------------
+
+    def election_deadline_ms(self) -> int:
+        if len(self.config.voters) == 1:
+            return self.now_ms
+        return self.now_ms + election.election_timeout_ms(self.config, self.random)
+
+    def fetch_deadline_ms(self) -> int | None:
+        return self.now_ms + self.config.fetch_timeout_ms if self.config.is_voter else None
+
+    def _retry_deadline_ms(self) -> int:
+        return self.now_ms + election.retry_delay_ms(self.config, self.random, self._failed_elections)
+
+    def ranked_delay_ms(self, gone_leader_id: int | None) -> int:
+        """Delay before this voter runs for the seat of a leader that vanished (D9)."""
+        successors = election.successors_of(self.config, gone_leader_id)
+        return election.ranked_delay_ms(self.config, self.random, successors)
+
+    def calls_to(self, voter_ids: tuple[int, ...]) -> VoterCalls:
+        return VoterCalls(voter_ids, self.now_ms, self.config.retry_backoff_ms)
+
+    # --- moves -----------------------------------------------------------------------------------------
+
+    def _enter(self, role: Role) -> None:
+        """The only place where the role changes (Q-5)."""
+        assert type(role) in LEGAL_MOVES[type(self.role)], f"{self.snapshot()} to {role}"
+        assert self.config.is_voter or isinstance(role, (Unattached, Follower)), "an observer never votes"
+        left, self.role = self.role, role
+        if isinstance(left, Leader):
+            for parked in left.take_all_parked():
+                self.reply(parked.token, self.not_leader())
+        self.fetcher.reset()
+
+    def _set_state(self, state: QuorumState) -> None:
+        assert self.state.allows(state), f"{state} breaks what {self.state} promised (Q-6)"
+        self.state = state
+
+    def start(self) -> None:
+        """Take the role that the stored state calls for (K3)."""
+        state, config = self.state, self.config
+        # Early, since pre-votes disturb nobody: a cluster that starts as a whole has a leader at once.
+        soon_ms = self.now_ms
+        if len(config.voters) > 1:
+            soon_ms += self.ranked_delay_ms(state.leader_id)
+        if state.leader_id == config.node_id and config.is_voter:
+            # Never silently leads again: others may follow a newer leader, and an epoch names one log (D-1).
+            self.role = Resigned(self.calls_to(()), soon_ms)
+        elif state.leader_id is not None and state.leader_id in config.voters:
+            self.role = Follower(state.leader_id, self.fetch_deadline_ms())
+        else:
+            self.role = Unattached(soon_ms if config.is_voter else None)
+
+    def become_unattached(self, raft_epoch: int, voted_for: int | None = None) -> None:
+        """Enter a later epoch without a leader, or give this epoch's vote."""
+        state = self.state if raft_epoch == self.state.raft_epoch else QuorumState(raft_epoch)
+        if voted_for is not None:
+            state = QuorumState(raft_epoch, voted_for, state.leader_id)
+        self._set_state(state)
+        self._enter(Unattached(self.election_deadline_ms() if self.config.is_voter else None))
+
+    def become_follower(self, raft_epoch: int, leader_id: int) -> None:
+        """Follow the leader of this or a later epoch."""
+        voted_for = self.state.voted_for if raft_epoch == self.state.raft_epoch else None
+        self._set_state(QuorumState(raft_epoch, voted_for, leader_id))
+        self._failed_elections = 0
+        self._enter(Follower(leader_id, self.fetch_deadline_ms()))
+
+    def become_prospective(self) -> None:
+        """Ask for pre-votes, epoch and vote unchanged (K4)."""
+        role, config = self.role, self.config
+        leader_id, is_gone = None, False
+        if isinstance(role, Follower):
+            leader_id, is_gone = role.leader_id, role.is_leader_gone
+        if isinstance(role, Candidate) and not role.is_backing_off:
+            self._failed_elections += 1
+        votes = Votes(len(config.voters), config.node_id)
+        calls = self.calls_to(config.other_voters)
+        self._enter(Prospective(leader_id, is_gone, votes, calls, self.election_deadline_ms()))
+        if votes.is_won:
+            self.become_candidate()
+
+    def prospective_lost(self, role: Prospective) -> None:
+        """A majority refused, or the time is over (K2)."""
+        self._failed_elections += 1
+        if role.leader_id is None:
+            self.become_unattached(self.state.raft_epoch)
+            return
+        follower = Follower(role.leader_id, self.fetch_deadline_ms())
+        if role.is_leader_gone:
+            # The evidence stands, the others may just not have it yet: try again soon.
+            follower.is_leader_gone = True
+            follower.deadline_ms = self._retry_deadline_ms()
+        self._enter(follower)
+
+    def become_candidate(self) -> None:
+        """Run for a new epoch with the own vote (K2)."""
+        config = self.config
+        self._set_state(QuorumState(self.state.raft_epoch + 1, config.node_id))
+        votes = Votes(len(config.voters), config.node_id)
+        self._enter(Candidate(votes, self.calls_to(config.other_voters), self.election_deadline_ms()))
+        if votes.is_won:
+            self.become_leader(votes)
+
+    def candidate_lost(self, role: Candidate) -> None:
+        """A majority refused: wait for the randomised back-off before the next try (K2)."""
+        self._failed_elections += 1
+        role.is_backing_off = True
+        role.deadline_ms = self._retry_deadline_ms()
+        role.calls = self.calls_to(())
+
+    def become_leader(self, votes: Votes) -> None:
+        """Lead the epoch in which a majority voted for this member."""
+        config = self.config
+        self._set_state(QuorumState(self.state.raft_epoch, config.node_id, config.node_id))
+        self._failed_elections = 0
+        begin = self.calls_to(config.other_voters)
+        self._enter(Leader.elected(config.other_voters, self.shape.log_end_offset, begin, self.now_ms))
+        # Older epochs' records commit only together with one of this epoch (K12).
+        change = LeaderChangeRecord(config.node_id, tuple(sorted(config.voters)), votes.granting_voters)
+        self.append((encode_leader_change(change),), is_control=True)
+
+    def resign(self, reason: str) -> None:
+        """Lead no more, and tell the others who should (K3, K6)."""
+        leader = self.role
+        assert isinstance(leader, Leader), "only a leader can resign"
+        self.note(f"resigning as leader of epoch {self.state.raft_epoch}: {reason}")
+        calls = self.calls_to(self.config.other_voters)
+        self._enter(Resigned(calls, self.election_deadline_ms(), leader.successors()))
+
+    def leader_gone(self, delay_ms: int) -> None:
+        """There is strong evidence that the leader of this epoch leads no more: do not wait for the fetch
+        timeout (D9). Safe even if wrong, for voters that hear from the leader refuse the pre-vote."""
+        role = self.role
+        if isinstance(role, Prospective) and role.leader_id is not None:
+            # It asks for pre-votes already; once they are lost it tries again soon.
+            role.is_leader_gone = True
+        elif isinstance(role, Follower) and role.deadline_ms is not None and not role.is_leader_gone:
+            role.is_leader_gone = True
+            role.deadline_ms = min(role.deadline_ms, self.now_ms + delay_ms)
+
+    def learn(self, raft_epoch: int, leader_id: int) -> bool:
+        """Follow what a peer knows of epoch and leader (K3). True when that changed this member's role."""
+        known_leader = leader_id if leader_id in self.config.other_voters else None
+        if raft_epoch < self.state.raft_epoch:
+            return False
+        if raft_epoch == self.state.raft_epoch and (known_leader is None or self.state.leader_id is not None):
+            return False
+        if known_leader is None:
+            self.become_unattached(raft_epoch)
+        else:
+            self.become_follower(raft_epoch, known_leader)
+        return True
+
+    def heard_leader(self) -> None:
+        """The leader answered a fetch with data or a truncation."""
+        role = self.role
+        assert isinstance(role, Follower), "only a follower has a leader"
+        role.has_fetched, role.is_leader_gone = True, False
+        role.deadline_ms = self.fetch_deadline_ms()
+        self._failed_elections = 0
+        self.fetcher.succeeded()
+
+    # --- log -------------------------------------------------------------------------------------------
+
+    def append(self, values: tuple[bytes, ...], is_control: bool = False) -> None:
+        """Write the leader's own batch."""
+        assert isinstance(self.role, Leader), "only the leader appends, in its own epoch (A-15)"
+        assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
+        base_offset = self.shape.log_end_offset
+        self.shape.append(self.state.raft_epoch, base_offset, base_offset + len(values))
+        self.out += (Append(base_offset, self.state.raft_epoch, values, is_control), Flush())
+
+    def flushed(self, up_to_offset: int) -> None:
+        """Everything below is durable; only now does it count for the commit (K13)."""
+        assert up_to_offset <= self.shape.log_end_offset, "a flush covers what was there (A-21)"
+        self.shape.flushed_offset = max(self.shape.flushed_offset, up_to_offset)
+        self.advance()
+
+    def advance(self) -> None:
+        """Move the leader's high watermark to what a majority holds (K12)."""
+        if isinstance(self.role, Leader):
+            end_offset = self.role.committed_end(self.shape.flushed_offset)
+            if end_offset is not None:
+                self.has_caught_up = True
+                self.raise_high_watermark(end_offset)
+
+    def raise_high_watermark(self, to_offset: int) -> None:
+        """Never falls (Q-6)."""
+        if to_offset > self.high_watermark:
+            assert to_offset <= self.shape.log_end_offset, "what is committed is in the log"
+            self.high_watermark = to_offset
+            self.out.append(Committed(to_offset))
+
+    def not_leader(self, asked_epoch: int | None = None) -> RaftResponse:
+        """Why this member does not serve a fetch, and where the leader is (K10)."""
+        epoch, is_voter = self.state.raft_epoch, self.config.is_voter
+        return answers.not_leader(asked_epoch, epoch, self.leader_hint, is_voter)

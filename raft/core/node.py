@@ -1,0 +1,240 @@
+"""One member of the metadata quorum, voter or observer: an event and `now_ms` go in, effects come out.
+
+Owns the door and the timers; the state and its transitions are `raft.core.member`. Never waits, sends, writes
+or reads the clock: the driver does. Rules K1-K16; what must be durable before what is in the order of the
+effects (`raft.core.effects`).
+"""
+
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import FetchResponse
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    QuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from holdfast.raft.core import following, serving
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import (
+    Answered,
+    Effect,
+    Event,
+    Flushed,
+    Persisted,
+    Propose,
+    RaftRequest,
+    RaftResponse,
+    Received,
+    Resign,
+    SendFailed,
+    SendFailure,
+    Tick,
+    Truncated,
+)
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.log_shape import LogShape
+from holdfast.raft.core.member import Member, Snapshot
+from holdfast.raft.core.quorum import FIRST_EPOCH, QuorumState
+from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from holdfast.runtime.api import Random
+
+
+class RaftNode:
+    """A voter or an observer. `start` once, then `handle` every event."""
+
+    def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
+        """`state` is what the quorum-state file says, `shape` the log as recovered. Raises: ValueError,
+        BadQuorumState."""
+        config.validate()
+        self._config = config
+        self._member = Member(config, random, state, shape)
+
+    @property
+    def raft_epoch(self) -> int:
+        return self._member.state.raft_epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch, None when unknown or known to be gone."""
+        return self._member.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._member.role, Leader)
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive end of what this node knows to be committed."""
+        return self._member.high_watermark
+
+    @property
+    def has_caught_up(self) -> bool:
+        """`high_watermark` was once all that the leader knew to be committed."""
+        return self._member.has_caught_up
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the next Append goes."""
+        return self._member.shape.log_end_offset
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the state for checkers, metrics and people."""
+        return self._member.snapshot()
+
+    def next_deadline_ms(self) -> int | None:
+        """When to send a Tick if nothing happens before; None for never."""
+        member, role = self._member, self._member.role
+        times: list[int | None] = []
+        if isinstance(role, Leader):
+            times.append(role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms))
+            times.append(role.next_parked_deadline_ms())
+        elif not member.is_truncating:
+            times.append(role.deadline_ms)
+        if isinstance(role, (Unattached, Follower)):
+            if following.may_fetch(member):
+                times.append(member.fetcher.ready_at_ms)
+        else:
+            times.append(role.calls.next_due_ms())
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Take the role that the stored state calls for (K3)."""
+        self._member.now_ms = now_ms
+        self._member.start()
+        return self._finish()
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event; returns the effects in the order in which they are to be carried out."""
+        member = self._member
+        assert now_ms >= member.now_ms, "monotonic time"
+        member.now_ms = now_ms
+        match event:
+            case Tick():
+                pass
+            case Received(token, request, wall_ms):
+                serving.serve(member, token, request, wall_ms)
+            case Answered(request_id, response):
+                self._answered(request_id, response)
+            case SendFailed(request_id, failure):
+                self._send_failed(request_id, failure)
+            case Propose(values):
+                member.append(values)
+            case Flushed(up_to_offset):
+                member.flushed(up_to_offset)
+            case Truncated(end_offset):
+                assert member.is_truncating and end_offset == member.shape.log_end_offset
+                member.is_truncating = False
+            case Persisted(state):
+                member.durable_state = state
+            case Resign(reason):
+                if isinstance(member.role, Leader):
+                    member.resign(reason)
+        return self._finish()
+
+    def _finish(self) -> list[Effect]:
+        """Timers that are due, requests that can go out, and the list is complete."""
+        self._run_timers()
+        self._send_calls()
+        following.send_fetch(self._member)
+        return self._member.take_effects()
+
+    # --- timers ----------------------------------------------------------------------------------------
+
+    def _run_timers(self) -> None:
+        member, role = self._member, self._member.role
+        if isinstance(role, Leader):
+            deadline_ms = role.check_quorum_deadline_ms(self._config.check_quorum_timeout_ms)
+            if deadline_ms is not None and deadline_ms <= member.now_ms:
+                member.resign("too few voters have fetched for 1.5 times the fetch timeout (K7)")
+            else:
+                serving.answer_parked(member, role)
+            return
+        if role.deadline_ms is None or role.deadline_ms > member.now_ms or member.is_truncating:
+            return
+        match role:
+            case Unattached() | Follower() | Candidate():
+                member.become_prospective()
+            case Prospective():
+                member.prospective_lost(role)
+            case Resigned():
+                member.become_unattached(member.state.raft_epoch + 1)
+
+    def _send_calls(self) -> None:
+        member, role = self._member, self._member.role
+        if isinstance(role, (Unattached, Follower)):
+            return
+        for voter_id in role.calls.due(member.now_ms):
+            request = self._call_of(role, voter_id)
+            role.calls.sent(voter_id, member.send(voter_id, request, self._config.request_timeout_ms))
+
+    def _call_of(self, role: Leader | Prospective | Candidate | Resigned, voter_id: int) -> RaftRequest:
+        """What a role has to say to each of the other voters."""
+        cluster_id, node_id = self._config.cluster_id, self._config.node_id
+        epoch, shape = self._member.state.raft_epoch, self._member.shape
+        match role:
+            case Leader():
+                return BeginQuorumEpochRequest(cluster_id, node_id, epoch, voter_id)
+            case Resigned():
+                return EndQuorumEpochRequest(cluster_id, node_id, epoch, role.preferred_successors)
+            case Prospective() | Candidate():
+                last_epoch = max(FIRST_EPOCH, shape.last_epoch)
+                is_pre_vote = isinstance(role, Prospective)
+                return VoteRequest(
+                    cluster_id, epoch, node_id, voter_id, last_epoch, shape.log_end_offset, is_pre_vote
+                )
+
+    # --- outcomes of requests --------------------------------------------------------------------------
+
+    def _answered(self, request_id: int, response: RaftResponse) -> None:
+        match response:
+            case FetchResponse():
+                # A late answer to an earlier fetch must not touch the log (D-4).
+                if request_id == self._member.fetcher.request_id:
+                    following.fetch_answered(self._member, response)
+            case VoteResponse():
+                self._vote_answered(request_id, response)
+            case QuorumEpochResponse():
+                self._call_answered(request_id, response)
+            case _:
+                raise AssertionError(f"never asked for {type(response).__name__}")
+
+    def _call_answered(self, request_id: int, response: VoteResponse | QuorumEpochResponse) -> int | None:
+        """The voter that answered a call of the present role; None when the answer is of no use any more."""
+        member = self._member
+        if response.error_code not in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH):
+            member.note(f"a voter refuses this node: {response.error_message}")
+            self._call_failed(request_id)
+            return None
+        if member.learn(response.raft_epoch, response.leader_id):
+            return None
+        if isinstance(member.role, (Unattached, Follower)):
+            return None
+        return member.role.calls.answered(request_id)
+
+    def _vote_answered(self, request_id: int, response: VoteResponse) -> None:
+        voter_id = self._call_answered(request_id, response)
+        member, role = self._member, self._member.role
+        if voter_id is None or not isinstance(role, (Prospective, Candidate)):
+            return
+        role.votes.record(voter_id, response.vote_granted)
+        match role:
+            case Prospective():
+                if role.votes.is_won:
+                    member.become_candidate()
+                elif role.votes.is_lost:
+                    member.prospective_lost(role)
+            case Candidate():
+                if role.votes.is_won:
+                    member.become_leader(role.votes)
+                elif role.votes.is_lost:
+                    member.candidate_lost(role)
+
+    def _send_failed(self, request_id: int, failure: SendFailure) -> None:
+        self._call_failed(request_id)
+        if request_id == self._member.fetcher.request_id:
+            following.fetch_failed(self._member, failure)
+
+    def _call_failed(self, request_id: int) -> None:
+        if not isinstance(self._member.role, (Unattached, Follower)):
+            self._member.role.calls.failed(request_id, self._member.now_ms)

@@ -1,0 +1,144 @@
+"""What a member does with the requests of its peers: votes, begin and end of epochs, fetches, describe.
+
+Owns nothing; every function takes the member and leaves the answer among its effects. Rules K3-K6, K10, K16.
+"""
+
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    EndQuorumEpochRequest,
+    QuorumEpochResponse,
+    QuorumReplica,
+    VoteRequest,
+    VoteResponse,
+)
+from holdfast.raft.core import answers, election
+from holdfast.raft.core.effects import RaftRequest, Read
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.member import Member
+from holdfast.raft.core.progress import ParkedFetch
+from holdfast.raft.core.quorum import FIRST_EPOCH, LogPosition
+
+
+def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> None:
+    """Answer the request, now or when there is news (fetches only)."""
+    match request:
+        case FetchRequest():
+            _fetch(member, token, request)
+        case VoteRequest():
+            _vote(member, token, request)
+        case BeginQuorumEpochRequest():
+            _begin_epoch(member, token, request)
+        case EndQuorumEpochRequest():
+            _end_epoch(member, token, request)
+        case DescribeQuorumRequest():
+            _describe(member, token, wall_ms)
+
+
+def _vote(member: Member, token: int, request: VoteRequest) -> None:
+    refusal = answers.check_vote(request, member.config, member.state.raft_epoch)
+    granted = False
+    if refusal is None:
+        if request.raft_epoch > member.state.raft_epoch:
+            member.become_unattached(request.raft_epoch)
+        candidate = LogPosition(request.last_epoch, request.last_epoch_end_offset)
+        own = LogPosition(max(FIRST_EPOCH, member.shape.last_epoch), member.shape.log_end_offset)
+        if request.pre_vote:
+            granted = election.may_grant_pre_vote(member.role, own, candidate)
+        else:
+            granted = election.may_grant_vote(member.state, request.candidate_id, own, candidate)
+            if granted:
+                member.become_unattached(request.raft_epoch, voted_for=request.candidate_id)
+    code, text = refusal or (ErrorCode.NONE, None)
+    member.reply(token, VoteResponse(code, text, member.state.raft_epoch, member.leader_hint, granted))
+
+
+def _begin_epoch(member: Member, token: int, request: BeginQuorumEpochRequest) -> None:
+    refusal = answers.check_begin(request, member.config, member.state)
+    if refusal is None:
+        member.learn(request.raft_epoch, request.leader_id)
+        assert member.state.leader_id == request.leader_id, "one leader in an epoch (Q-1)"
+    _answer_epoch(member, token, refusal)
+
+
+def _end_epoch(member: Member, token: int, request: EndQuorumEpochRequest) -> None:
+    refusal = answers.check_end(request, member.config, member.state)
+    if refusal is None:
+        member.learn(request.raft_epoch, request.leader_id)
+        successors = request.preferred_successors
+        is_first = bool(successors) and successors[0] == member.config.node_id
+        # The longest log goes first, and at once (K6).
+        delay_ms = 0 if is_first else election.ranked_delay_ms(member.config, member.random, successors)
+        member.leader_gone(delay_ms)
+    _answer_epoch(member, token, refusal)
+
+
+def _answer_epoch(member: Member, token: int, refusal: answers.Refusal | None) -> None:
+    code, text = refusal or (ErrorCode.NONE, None)
+    member.reply(token, QuorumEpochResponse(code, text, member.state.raft_epoch, member.leader_hint))
+
+
+def _describe(member: Member, token: int, wall_ms: int) -> None:
+    role, config, epoch = member.role, member.config, member.state.raft_epoch
+    if not isinstance(role, Leader):
+        member.reply(token, answers.describe_elsewhere(member.leader_hint, epoch))
+        return
+    to_wall_ms = wall_ms - member.now_ms
+    own = QuorumReplica(config.node_id, member.shape.log_end_offset, wall_ms, wall_ms)
+    voters = role.describe_voters(own, to_wall_ms)
+    observers = role.describe_observers(to_wall_ms)
+    member.reply(token, answers.describe(config.node_id, epoch, member.high_watermark, voters, observers))
+
+
+# --- fetches -------------------------------------------------------------------------------------------
+
+
+def _fetch(member: Member, token: int, request: FetchRequest) -> None:
+    config, shape = member.config, member.shape
+    refusal = answers.check_fetch(request, config)
+    if refusal is not None:
+        member.reply(token, FetchResponse(*refusal, ()))
+        return
+    row = request.partitions[0]
+    if row.current_leader_epoch > member.state.raft_epoch and request.replica_id in config.voters:
+        # Only voters are believed about epochs (K3): nobody else can put the quorum out of step.
+        member.become_unattached(row.current_leader_epoch)
+    role = member.role
+    if not isinstance(role, Leader) or row.current_leader_epoch != member.state.raft_epoch:
+        member.reply(token, member.not_leader(row.current_leader_epoch))
+        return
+    role.calls.done(request.replica_id)
+    point = shape.diverging_point(row.last_fetched_epoch, row.fetch_offset)
+    if point is not None:
+        # No progress: the replica has other records there than this log (R82).
+        member.reply(token, answers.diverging(config.node_id, member.state.raft_epoch, shape, point))
+        return
+    max_bytes = max(0, min(row.max_bytes, request.max_bytes, config.fetch_max_bytes))
+    if request.replica_id == CONSUMER_REPLICA_ID:
+        # A tool that reads: nobody's progress, and it never waits.
+        has_records = row.fetch_offset < shape.log_end_offset
+        member.reply(token, _data(member), Read(row.fetch_offset, max_bytes) if has_records else None)
+        return
+    progress = role.progress_of(request.replica_id)
+    wait_ms = max(0, min(request.max_wait_ms, config.fetch_max_wait_ms))
+    if progress.parked is not None:
+        # Of the same node, which no longer waits for it; or of another with its id, which is to hear of it.
+        member.reply(progress.parked.token, answers.displaced(request.replica_id))
+    progress.parked = ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms)
+    progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)
+    member.advance()
+
+
+def answer_parked(member: Member, leader: Leader) -> None:
+    """Let go of the fetches for which there is news or whose time is over (K10)."""
+    end_offset = member.shape.log_end_offset
+    for parked in leader.take_parked(end_offset, member.high_watermark, member.now_ms):
+        has_records = parked.fetch_offset < end_offset
+        read = Read(parked.fetch_offset, parked.max_bytes) if has_records else None
+        member.reply(parked.token, _data(member), read)
+
+
+def _data(member: Member) -> FetchResponse:
+    return answers.data(member.config.node_id, member.state.raft_epoch, member.shape, member.high_watermark)

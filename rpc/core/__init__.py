@@ -1,0 +1,1 @@
+"""Which answer belongs to which request, and what requests cost: pure."""

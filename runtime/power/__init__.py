@@ -1,0 +1,1 @@
+"""Real files, and what of them would not survive a power loss."""

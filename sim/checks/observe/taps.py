@@ -1,0 +1,514 @@
+"""What goes in and out of the cores of brokers and controllers, noted in passing; and what a broker's shell
+makes of it.
+
+Owns the ears: they wrap a core's `handle`, hand on what it is given and gives, and change nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from holdfast.broker.core.broker import Broker
+from holdfast.broker.core.events import (
+    AnswerFetch,
+    Append,
+    Appended,
+    AppendResult,
+    CallAnswered,
+    CallController,
+    CeilingRow,
+    CeilingsStored,
+    Drop,
+    Requested,
+    Respond,
+    Truncate,
+)
+from holdfast.broker.core.replicas.leadership import Leadership, Proposal
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.server import BrokerServer
+from holdfast.controller.core.decisions import DecisionEntry
+from holdfast.controller.core.events import Note, RequestArrived, Resign
+from holdfast.controller.core.events import Respond as ControllerResponds
+from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from holdfast.protocol.messages.elect_leaders import ElectLeadersRequest
+from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
+from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    QuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
+from holdfast.protocol.record_batch import BatchHeader
+from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import Answered, Received, Reply, SendFailed, SendFailure
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.node import RaftNode
+from holdfast.sim.checks.observe.coverage_marks import Marks
+from holdfast.sim.checks.observe.views import About
+from holdfast.sim.checks.opinions.broker_sessions import BrokerSessions
+from holdfast.sim.checks.opinions.elections import Elections, Waits
+from holdfast.sim.checks.opinions.fetch_fairness import Turns
+from holdfast.sim.checks.opinions.pending_answers import Owed
+from holdfast.sim.checks.opinions.periodic_elections import Passes
+from holdfast.sim.checks.opinions.quorum_description import QuorumTold
+from holdfast.sim.checks.opinions.recoveries import Recoveries
+from holdfast.storage.core.producer_state import KeptBatch
+
+
+class Judged(NamedTuple):
+    """A batch that was taken for a repetition, or refused, and what was known of its producer then: by the
+    end of the step the next one may be in the log, or the producer be forgotten."""
+
+    header: BatchHeader
+    result: AppendResult
+    #: (its epoch, its last batches), None when it was not known
+    known: tuple[int, tuple[KeptBatch, ...]] | None
+
+
+class Late(NamedTuple):
+    """A write that was told to be late, though who tells leads as when it was appended."""
+
+    result: AppendResult
+    #: what was committed when that was told
+    high_watermark: int
+
+
+class Support(NamedTuple):
+    """A vote, or a pre-vote, that a voter has granted, and what it was when it was asked."""
+
+    candidate_id: int
+    #: that it was asked in
+    raft_epoch: int
+    is_pre_vote: bool
+    #: it leads itself
+    is_leader: bool
+    #: since the leader of that epoch answered a fetch; None when it has not, or a request has failed since
+    silent_ms: int | None
+    #: after so long it need not wait any longer
+    fetch_timeout_ms: int
+    #: the log of the candidate ends before its own
+    is_log_shorter: bool
+
+
+class Heard:
+    """What a node's core was asked and has answered since the node was looked at."""
+
+    __slots__ = (
+        "acknowledged",
+        "acknowledged_by_leader",
+        "answered",
+        "bugs",
+        "ceilings",
+        "cuts",
+        "differs",
+        "dropped",
+        "elections",
+        "fetched",
+        "handled",
+        "heartbeats",
+        "is_called",
+        "judged",
+        "late",
+        "missed_turns",
+        "producer_ids",
+        "read",
+        "refused",
+        "rows",
+        "support",
+        "warnings",
+    )
+
+    def __init__(self) -> None:
+        self.is_called = True
+        #: answers to producers with acks=all
+        self.acknowledged: list[ProduceResponse] = []
+        #: to those with acks=1
+        self.acknowledged_by_leader: list[ProduceResponse] = []
+        #: to the active controller, and the replicas in failed log dirs when it was made
+        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
+        #: who asked for a producer id, and was given one
+        self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
+        #: batches of idempotent producers that were taken for repetitions, or refused
+        self.judged: list[Judged] = []
+        #: promises that the disk keeps by now (R68)
+        self.ceilings: list[CeilingRow] = []
+        #: logs that are about to be cut, and the leader epoch in which that was decided
+        self.cuts: list[tuple[TopicPartition, int]] = []
+        #: proposals that were open when they were answered, with what, and whether they are open still (R44)
+        self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
+        #: fetches of followers, and when they came
+        self.fetched: list[tuple[FetchRequest, int]] = []
+        #: answers to fetches
+        self.rows: list[AnswerFetch] = []
+        #: answers to consumers, as they were decided and with what was read
+        self.read: list[tuple[AnswerFetch, FetchResponse]] = []
+        #: which rows of followers others were preferred to
+        self.missed_turns: list[str] = []
+        #: writes with acks=all that were told to be late
+        self.late: list[Late] = []
+        #: what is wrong with the end of writes with acks=0
+        self.dropped: list[str] = []
+        #: why the core has given up by itself (D7)
+        self.bugs: list[str] = []
+        #: told of elections that may lose records (R68)
+        self.warnings: list[str] = []
+        #: AlterPartition and registrations, with the image before and after them
+        self.handled: list[tuple[Any, MetadataImage, MetadataImage]] = []
+        #: moves and elections that operators have asked for, answered without waiting for any commit, and the
+        #: image that they were judged by
+        self.refused: list[tuple[Any, Any, MetadataImage]] = []
+        #: elections that operators have asked for, and what the active controller has decided by that
+        self.elections: list[tuple[ElectLeadersRequest, list[DecisionEntry]]] = []
+        #: votes and pre-votes that a voter has granted
+        self.support: list[Support] = []
+        #: where a controller or a voter does what a second opinion would not have done
+        self.differs: list[tuple[About, str]] = []
+
+
+def listen_to_broker(core: Broker, heard: Heard) -> None:
+    """Note what goes in and out of a core."""
+    handle = core.handle
+    #: exchanges of producers that want an answer, and where it is noted
+    waiting: dict[object, list[ProduceResponse]] = {}
+    noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
+    ids_asked: dict[object, InitProducerIdRequest] = {}
+    #: requests of producers that want no answer, and what became of their batches
+    unanswered: dict[object, Any] = {}
+    #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
+    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]] = {}
+    #: requests with acks=all whose batches are appended, and not answered yet
+    replicating: dict[object, Any] = {}
+    turns = Turns()
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        heard.is_called = True
+        if type(event) is Requested and type(event.message) is ProduceRequest:
+            if event.message.required_acks in noted:
+                waiting[event.reply_to] = noted[event.message.required_acks]
+            elif event.message.required_acks == 0:
+                unanswered[event.reply_to] = None
+        elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
+            ids_asked[event.reply_to] = event.message
+        elif type(event) is Requested and type(event.message) is FetchRequest:
+            if event.message.replica_id >= 0 and event.message.partitions:
+                heard.fetched.append((event.message, now_ms))
+        elif type(event) is CeilingsStored:
+            heard.ceilings += event.rows
+        elif type(event) is Appended:
+            _judged(core, appending, event, heard)
+        asked = _asked(core, event) if type(event) is CallAnswered else ()
+        effects = handle(event, now_ms)
+        for key, leadership, proposal, code in asked:
+            heard.answered.append((key, proposal, code, leadership.proposal is proposal))
+        for effect in effects:
+            if type(effect) is Respond:
+                if type(effect.message) is ProduceResponse:
+                    if effect.reply_to in waiting:
+                        waiting.pop(effect.reply_to).append(effect.message)
+                        heard.late += _late(core, replicating.pop(effect.reply_to, None), effect.message)
+                    elif effect.reply_to in unanswered:
+                        heard.dropped.append(f"answers a write with acks=0: {effect.message}")
+                elif type(effect.message) is InitProducerIdResponse:
+                    asked_id = ids_asked.pop(effect.reply_to)
+                    if effect.message.error_code == ErrorCode.NONE:
+                        heard.producer_ids.append((asked_id, effect.message))
+            elif type(effect) is AnswerFetch:
+                heard.rows.append(effect)
+                if effect.session is not None:
+                    heard.missed_turns += turns.missed(effect)
+            elif type(effect) is Truncate:
+                heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
+            elif type(effect) is Drop:
+                heard.dropped += _wrongly_dropped(effect, unanswered.pop(effect.reply_to, None))
+            elif type(effect) is Append:
+                context: Any = effect.context
+                if context.acks == 0:
+                    unanswered[context.reply_to] = context
+                elif context.acks == -1:
+                    replicating[context.reply_to] = context
+                headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
+                if headers:
+                    appending[id(effect.context)] = effect.context, headers
+            elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
+                heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
+        return effects
+
+    core.handle = listen  # type: ignore[method-assign]
+
+
+def listen_to_shell(server: BrokerServer, heard: Heard) -> None:
+    """Note what a broker answers to consumers."""
+    answer_fetch = server._carry_out[AnswerFetch]
+
+    def answer(effect: AnswerFetch) -> None:
+        if effect.session is None:
+            ear = _Ear(effect.reply_to, lambda message: heard.read.append((effect, message)))
+            answer_fetch(replace(effect, reply_to=ear))
+        else:
+            answer_fetch(effect)
+
+    server._carry_out[AnswerFetch] = answer
+
+
+class _Ear:
+    """Stands in for whom an answer is for, notes it, and hands it on."""
+
+    def __init__(self, exchange: Any, note: Callable[[Any], object]) -> None:
+        self._exchange = exchange
+        self._note = note
+
+    def respond(self, message: Any) -> None:
+        self._note(message)
+        self._exchange.respond(message)
+
+
+def _late(core: Broker, context: Any, response: ProduceResponse) -> list[Late]:
+    """Rows that are told to be late by who leads still, and how far it has come by then."""
+    found = []
+    for result in () if context is None else context.results:
+        row = response.partitions[context.index_of[result.key]]
+        replica = core.partitions.get(result.key)
+        if row.error_code == ErrorCode.REQUEST_TIMED_OUT and replica is not None:
+            if replica.leads_in(result.leader_epoch):
+                found.append(Late(result, replica.high_watermark))
+    return found
+
+
+def _wrongly_dropped(effect: Drop, context: Any) -> list[str]:
+    """F4: who waits for no answer hears of a refusal by the end of its connection, and of nothing else."""
+    rows = () if context is None else (*context.rows, *context.results)
+    is_refused = context is None or any(one is not None and one.error_code != ErrorCode.NONE for one in rows)
+    if is_refused is (effect.refusal is not None):
+        return []
+    return [f"has {'refused' if is_refused else 'taken'} a write with acks=0, and ends with {effect.refusal}"]
+
+
+def _judged(
+    core: Broker,
+    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]],
+    event: Appended,
+    heard: Heard,
+) -> None:
+    _, headers = appending.get(id(event.context), (None, None))
+    if headers is None:
+        return
+    for result in event.results:
+        header = headers.pop(result.key, None)
+        if header is not None and (result.is_duplicate or result.error_code != ErrorCode.NONE):
+            replica = core.partitions.get(result.key)
+            if replica is not None:
+                log: Any = replica.log
+                one = log.producer_state._producers.get(header.producer_id)
+                known = None if one is None else (one.epoch, tuple(one.batches))
+                heard.judged.append(Judged(header, result, known))
+    if not headers:
+        del appending[id(event.context)]
+
+
+def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Leadership, Proposal, int]]:
+    """The open proposals that an answer tells of, before it is taken in, and what it says."""
+    response = event.response
+    if event.call_id not in core._link._calls or not isinstance(response, AlterPartitionResponse):
+        return []
+    asked = core._link.alter._in_flight or {}
+    found = []
+    for row in response.partitions if response.error_code == ErrorCode.NONE else ():
+        key = TopicPartition(row.topic_id, row.partition_index)
+        replica = core.partitions.get(key)
+        leadership = None if replica is None else replica.leadership
+        proposal = None if leadership is None else leadership.proposal
+        if leadership is not None and proposal is not None and asked.get(key) is proposal:
+            found.append((key, leadership, proposal, row.error_code))
+    return found
+
+
+def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> None:
+    """Note what goes in and out of a core."""
+    handle = core.handle
+    sessions, recoveries, passes = BrokerSessions(core), Recoveries(core), Passes(core)
+    owed = Owed(core)
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        before, was_settled = core.latest, core.latest is core.committed
+        effects = handle(event, now_ms)
+        whys = owed.differs(event, effects, was_settled=was_settled)
+        heard.differs += [(About.OWING, why) for why in whys]
+        heard.differs += [(About.SESSIONS, why) for why in sessions.differs(event, before, effects, now_ms)]
+        heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event, effects, now_ms)]
+        heard.differs += [(About.PASSES, why) for why in passes.differs(event, now_ms)]
+        if type(event) is RequestArrived and core.is_active:
+            if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
+                heard.handled.append((event.message, before, core.latest))
+            elif type(event.message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
+                answers = [one for one in effects if type(one) is ControllerResponds]
+                heard.refused += [(event.message, one.message, before) for one in answers]
+            if type(event.message) is ElectLeadersRequest:
+                made = [one for one in core.decisions if one.offset >= before.offset]
+                heard.elections.append((event.message, made))
+        marks.controller_said(effects)
+        for effect in effects:
+            if type(effect) is Resign:
+                heard.bugs.append(effect.reason)
+            elif type(effect) is Note and "records may be lost" in effect.text:
+                heard.warnings.append(effect.text)
+        return effects
+
+    core.handle = listen  # type: ignore[method-assign]
+
+
+def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
+    """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
+    handle = voter.handle
+    followers, elections, waits = _Followers(voter), Elections(voter), Waits(voter)
+    described = QuorumTold(voter)
+    #: (epoch, when), of the newest good answer to a fetch
+    leader_heard: tuple[int, int] | None = None
+
+    def listen(event: Any, now_ms: int) -> list[Any]:
+        nonlocal leader_heard
+        request = event.request if type(event) is Received else None
+        role = voter._member.role
+        if type(request) is VoteRequest:
+            asked = _asked_for_support(voter, request, leader_heard, now_ms)
+            effects = handle(event, now_ms)
+            if _is_granted(effects, event.token):
+                heard.support.append(asked)
+        else:
+            effects = handle(event, now_ms)
+            if type(event) is Answered and type(event.response) is FetchResponse:
+                is_heard = event.request_id == elections.fetch_id and _is_leaders(event.response, voter)
+                leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
+            elif type(request) is EndQuorumEpochRequest or _is_refused(event):
+                leader_heard = None  # which may be evidence that the leader is gone (D9)
+        if request is not None and _is_strangers(request, voter._config):
+            request = None  # nobody believes it (K3)
+        heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
+        heard.differs += [(About.ELECTIONS, why) for why in waits.differs(now_ms)]
+        heard.differs += [(About.DESCRIBING, why) for why in described.differs(event, effects, now_ms)]
+        if voter.is_leader:
+            response = event.response if type(event) is Answered else None
+            whys = followers.why_overdue(request or response, now_ms)
+            heard.differs += [(About.LEADING, why) for why in whys]
+        if isinstance(role, Leader):
+            heard.differs += [(About.LEADING, why) for why in _let_wait(voter, role)]
+        return effects
+
+    voter.handle = listen  # type: ignore[method-assign]
+
+
+def _is_strangers(request: object, config: RaftConfig) -> bool:
+    """It comes from nobody of this quorum, or is for somebody else."""
+    others = config.other_voters
+    match request:
+        case VoteRequest():
+            who, whom = request.candidate_id, request.voter_id
+        case BeginQuorumEpochRequest():
+            who, whom = request.leader_id, request.voter_id
+        case EndQuorumEpochRequest():
+            who, whom = request.leader_id, config.node_id
+        case FetchRequest():
+            voters = request.voter_ids
+            is_ours = voters is None or set(voters) == set(config.voters)
+            return request.cluster_id != config.cluster_id or not is_ours
+        case _:
+            return False
+    return request.cluster_id != config.cluster_id or who not in others or whom != config.node_id
+
+
+def _is_refused(event: object) -> bool:
+    """Nobody listens where it asked: only that tells that a leader is gone (D9)."""
+    return type(event) is SendFailed and event.failure is SendFailure.REFUSED
+
+
+def _let_wait(voter: RaftNode, role: Leader) -> list[str]:
+    """K10: fetches that wait at a leader for news that are there, or at one that leads no more."""
+    everybody = (*role.voters.items(), *role.observers.items())
+    waiting = [(who, one.told_high_watermark, one.parked) for who, one in everybody if one.parked]
+    if not waiting:
+        return []
+    if voter._member.role is not role:
+        return [f"leads no more, and lets fetches of {[who for who, _, _ in waiting]} wait"]
+    end, committed = voter.log_end_offset, voter.high_watermark
+    return [
+        f"ends at {end}, has committed up to {committed}, and lets a fetch of {who} wait, told of {told}"
+        for who, told, parked in waiting
+        if parked.fetch_offset < end or told < committed
+    ]
+
+
+_TELL_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, QuorumEpochResponse)
+
+
+class _Followers:
+    """When the other voters have asked a leader for its log."""
+
+    def __init__(self, voter: RaftNode) -> None:
+        self._voter = voter
+        config = voter._config
+        self._others = [one for one in config.voters if one != config.node_id]
+        #: so many of them and the leader are a majority
+        self._needed = (len(self._others) + 1) // 2
+        #: clocks stand still within a handle, and may run a tenth fast between two
+        self._patience_ms = config.fetch_timeout_ms * 3 // 2 * 11 // 10
+        self._epoch = -1
+        self._asked_ms: dict[int, int] = {}
+
+    def why_overdue(self, message: object, now_ms: int) -> list[str]:
+        """Why it should not lead any more, after what it has just been asked, or answered."""
+        epoch = self._voter.raft_epoch
+        if epoch != self._epoch:
+            self._epoch, self._asked_ms = epoch, dict.fromkeys(self._others, now_ms)
+        told = -1
+        if isinstance(message, FetchRequest):
+            if message.replica_id in self._asked_ms:
+                told = message.partitions[0].current_leader_epoch
+                self._asked_ms[message.replica_id] = now_ms
+        elif isinstance(message, _TELL_EPOCHS) and not getattr(message, "pre_vote", False):
+            told = message.raft_epoch
+        found = [f"leads epoch {epoch} and has heard of {told}"] if told > epoch else []
+        if self._needed:
+            silent_ms = now_ms - sorted(self._asked_ms.values(), reverse=True)[self._needed - 1]
+            if silent_ms > self._patience_ms:
+                found.append(f"leads epoch {epoch}, and no majority has asked for its log for {silent_ms} ms")
+        return found
+
+
+def _asked_for_support(
+    voter: RaftNode, request: VoteRequest, leader_heard: tuple[int, int] | None, now_ms: int
+) -> Support:
+    own = voter.snapshot()
+    # who hears of a later epoch neither leads nor follows anybody in it, whoever tells (K3)
+    is_news = request.raft_epoch > own.raft_epoch
+    is_heard = leader_heard is not None and leader_heard[0] == own.raft_epoch and not is_news
+    return Support(
+        candidate_id=request.candidate_id,
+        raft_epoch=request.raft_epoch,
+        is_pre_vote=request.pre_vote,
+        is_leader=voter.is_leader and not is_news,
+        silent_ms=now_ms - leader_heard[1] if leader_heard is not None and is_heard else None,
+        fetch_timeout_ms=voter._config.fetch_timeout_ms,
+        is_log_shorter=(request.last_epoch, request.last_epoch_end_offset)
+        < (own.last_epoch, own.log_end_offset),
+    )
+
+
+def _is_leaders(response: FetchResponse, voter: RaftNode) -> bool:
+    """The leader that the voter follows has answered."""
+    if response.error_code != ErrorCode.NONE or not response.partitions:
+        return False
+    row = response.partitions[0]
+    is_of_now = (row.leader_epoch, row.leader_id) == (voter.raft_epoch, voter.leader_id)
+    return is_of_now and row.error_code == ErrorCode.NONE
+
+
+def _is_granted(effects: list[Any], token: int) -> bool:
+    answers = [effect.response for effect in effects if type(effect) is Reply and effect.token == token]
+    return any(type(answer) is VoteResponse and answer.vote_granted for answer in answers)

@@ -1,0 +1,55 @@
+"""What a voter says to others, where its driver says it: what it promises is on its disk by then (Q-9).
+
+Owns the ear, and sentences about promises that a crash would take back.
+"""
+
+from typing import Any
+
+from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
+from holdfast.protocol.messages.quorum import VoteRequest, VoteResponse
+from holdfast.raft.core.effects import Reply, Send
+from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.driver import RaftDriver
+from holdfast.sim.checks.observe.taps import Heard
+from holdfast.sim.checks.observe.views import About
+
+
+def listen_to_speech(driver: RaftDriver, heard: Heard) -> None:
+    """Note what the driver says too early."""
+    speak = driver._speak
+
+    def listen(effect: Send | Reply) -> None:
+        durable = driver._state_file._durable
+        if durable is not None and not driver._is_stopped:
+            exchange = driver._exchanges.get(effect.token) if type(effect) is Reply else None
+            why = why_too_early(effect, None if exchange is None else exchange.message, durable)
+            if why is not None:
+                heard.differs.append((About.SPEAKING, why))
+        speak(effect)
+
+    driver._speak = listen  # type: ignore[method-assign]
+
+
+def why_too_early(effect: Send | Reply, asked: object, durable: QuorumState) -> str | None:
+    """What this says that is not durable; `asked`: what a Reply answers."""
+    said: Any = effect.request if isinstance(effect, Send) else effect.response
+    if _epoch(said) > durable.raft_epoch:
+        return f"says {said}, on its disk is {durable}"
+    # whoever leads the epoch by now, the vote counts no more
+    if type(said) is VoteResponse and said.vote_granted and durable.leader_id is None:
+        assert isinstance(asked, VoteRequest)
+        is_promised = durable.raft_epoch > asked.raft_epoch or durable.voted_for == asked.candidate_id
+        if not asked.pre_vote and not is_promised:
+            return f"votes for {asked.candidate_id} in epoch {asked.raft_epoch}, on its disk is {durable}"
+    return None
+
+
+def _epoch(said: Any) -> int:
+    """The epoch that a message shows the voter to be in."""
+    if type(said) is FetchRequest:
+        epoch: int = said.partitions[0].current_leader_epoch
+    elif type(said) is FetchResponse:
+        epoch = said.partitions[0].leader_epoch if said.partitions else -1
+    else:
+        epoch = getattr(said, "raft_epoch", -1)
+    return epoch

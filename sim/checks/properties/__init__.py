@@ -1,0 +1,1 @@
+"""Properties by area, a class each."""

@@ -1,0 +1,257 @@
+"""Properties of what must be done in time or in order while faults go on, not only after them."""
+
+from collections.abc import Sequence
+
+from holdfast.broker.core.registration.controller_link import Purpose
+from holdfast.broker.core.replicas.leadership import Leadership, Proposal
+from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.checks.observe.batches import BatchMark
+from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.checks.observe.views import (
+    About,
+    Before,
+    Change,
+    Property,
+    ReplicaView,
+    SecondOpinion,
+    configured,
+)
+from holdfast.sim.cluster.nodes import SimBroker, State
+from holdfast.sim.load.clients import partition_at
+
+#: a leader looks at its followers every half of the lag time, a second here; so much more is no accident
+_PATIENCE_NS = 2_400_000_000
+#: a leader that was not seen for so long may have been paused
+_LOOKED_AWAY_NS = 1_200_000_000
+_MIN_ISR = "min.insync.replicas"
+#: a leader drops what is refused like this (R44)
+_FOR_GOOD = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+#: after these it waits for metadata, which has changed or will (R44), as when what was granted came with
+#: the next leader epoch; after all others it asks again
+_TOLD_BY_METADATA = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class KnownSeatsHaveAnswered(Property):
+    """R62, R64: logs prove something only when each member of the last known ELR has told of its own; no
+    answer, and one with an error, is not an empty log."""
+
+    name = "R62 KnownSeatsHaveAnswered"
+
+    def partition_changed(self, seen: Observer, index: int, change: Change) -> None:
+        # Beyond the budget operators may ask for less.
+        if change.decision.reason is not ElectionReason.LONGEST_LOG or seen.world.shape.over_budget:
+            return
+        ends = {log.replica: log.end_offset for log in change.decision.cause.logs}
+        silent = [seat for seat in change.before.last_known_elr if ends.get(seat, -1) < 0]
+        if silent:
+            seen.broken(self, index, f"{silent} have told of no log: {ends}, {change.before}")
+
+
+class RecoveriesAgree(SecondOpinion):
+    """R60 to R65, R69: partitions are recovered if, as and as long as they should be, and decided when those
+    have answered whose logs are needed, or time is over."""
+
+    name = "R60 RecoveriesAgree"
+    about = About.RECOVERIES
+
+
+class PassesRun(SecondOpinion):
+    """R16: what nothing happens to is looked after all the same, once an interval: partitions that may have
+    any leader, and leaderships that preferred replicas have lost."""
+
+    name = "R16 PassesRun"
+    about = About.PASSES
+
+
+class MinIsrIsConfigured(Property):
+    """R109, D-5: what is committed of a partition holds the min ISR that is configured at that offset."""
+
+    name = "R109 MinIsrIsConfigured"
+
+    def metadata_committed(self, seen: Observer) -> None:
+        image = seen.image
+        for index, ghost in seen.ghosts.items():
+            row = ghost.row
+            if row is None:
+                continue
+            asked = int(configured(image, partition_at(index).topic, _MIN_ISR) or seen.world.shape.min_isr)
+            counted = row.original_replicas or row.replicas
+            wanted = min(asked, len(counted))
+            if row.min_isr != wanted:
+                seen.broken(self, index, f"{asked} is configured, so {wanted}: {row}")
+
+
+class RefusedIsDropped(Property):
+    """R44: a proposal that was refused for good is closed. Kept open, the high watermark would wait for a
+    replica that may not join, and no other proposal could be made."""
+
+    name = "R44 RefusedIsDropped"
+
+    def proposal_answered(
+        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        if is_open and error_code in _FOR_GOOD:
+            seen.broken(
+                self, view.index, f"{view.broker.name} keeps {proposal} to {view.replica.registration}"
+            )
+
+
+class UndecidedStaysOpen(Property):
+    """R44, F3: a proposal that was neither granted nor refused for good stays open until metadata tells. What
+    an error hides may be that an earlier copy was granted, and then the high watermark counts one too few."""
+
+    name = "R44 UndecidedStaysOpen"
+
+    def proposal_answered(
+        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        if not is_open and error_code not in (ErrorCode.NONE, *_FOR_GOOD):
+            seen.broken(self, view.index, f"{view.broker.name} closes {proposal} for error {error_code}")
+
+
+class OpenProposalsAreSent(Property):
+    """R45: an open proposal is under way, waits to be sent, or waits for the metadata that its answer has
+    spoken of. Any other is open for ever: no other can be made meanwhile."""
+
+    name = "R45 OpenProposalsAreSent"
+
+    def __init__(self) -> None:
+        #: {(partition, process): the last proposal whose answer was to wait for metadata}
+        self._told: dict[tuple[int, str], Proposal] = {}
+
+    def proposal_answered(
+        self, seen: Observer, view: ReplicaView, proposal: Proposal, error_code: int, is_open: bool
+    ) -> None:
+        if is_open and error_code in _TOLD_BY_METADATA:
+            self._told[view.index, view.process.name] = proposal
+
+    def broker_called(self, seen: Observer, broker: SimBroker) -> None:
+        assert broker.node is not None
+        core = broker.node.core
+        link = core._link
+        is_asked = Purpose.ALTER_PARTITION in link._calls.values()
+        under_way = (link.alter._in_flight or {}) if is_asked else {}
+        for key, replica in core.partitions.items():
+            leadership = replica.leadership
+            proposal = None if leadership is None else leadership.proposal
+            place = None if proposal is None else seen.place(*key)
+            if proposal is None or place is None:
+                continue
+            known = under_way.get(key), link.alter._waiting.get(key)
+            if proposal not in known and self._told.get((place, broker.process.name)) is not proposal:
+                story = f"{broker.name} neither sends {proposal} nor has it an answer"
+                seen.broken(self, place, f"{story}; under way and waiting: {known}")
+
+
+class LaggardsLeave(Property):
+    """R51: a leader proposes an ISR without the member that has lacked for the lag time what the leader had
+    when it began. After healing everybody catches up, so it is looked at while a leader works. Who lags is
+    worked out here from positions alone: what the leader remembers of it may be wrong."""
+
+    name = "R51 LaggardsLeave"
+
+    def __init__(self) -> None:
+        #: {(partition, process): its leadership, {member: (since when, what it lacks: the leader's end
+        #: then)}, when it was looked at last}; virtual ns
+        self._lagging: dict[tuple[int, str], tuple[Leadership, dict[int, tuple[int, int]], int]] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, row = view.leadership, view.registration
+        key = view.index, view.process.name
+        is_free = leadership is not None and leadership.start_offset is not None and not leadership.proposal
+        if leadership is None or row is None or not is_free or view.broker.state is not State.RUNNING:
+            self._lagging.pop(key, None)
+            return
+        now_ns, position = seen.world.loop.now_ns, view.position
+        former, lacked, looked_ns = self._lagging.get(key, (leadership, {}, now_ns))
+        if former is not leadership or now_ns - looked_ns > _LOOKED_AWAY_NS:
+            lacked = {}
+        lacks: dict[int, tuple[int, int]] = {}
+        for member in row.isr:
+            if member != view.broker.node_id and leadership.progress[member].position < position:
+                lacks[member] = now_ns, position
+                if member in lacked and leadership.progress[member].position < lacked[member][1]:
+                    lacks[member] = lacked[member]
+        self._lagging[key] = leadership, lacks, now_ns
+        # clocks run up to a tenth slow
+        patience_ns = view.replica._lag_ms_max * 1_100_000 + _PATIENCE_NS
+        for member, (since_ns, end) in lacks.items():
+            if now_ns - since_ns > patience_ns:
+                passed_ms = (now_ns - since_ns) // 1_000_000
+                story = f"b{member} is in sync and has lacked what is below {end} for {passed_ms} ms"
+                seen.broken(self, view.index, f"{story}: {row}")
+
+
+class _Kept:
+    """What a leader has seen of its followers in one epoch."""
+
+    __slots__ = ("asked", "had_all", "leadership")
+
+    def __init__(self, leadership: Leadership, members: Sequence[int], now_ns: int) -> None:
+        self.leadership = leadership
+        #: {member: (virtual ns at which it had all that the leader had, in which incarnation)}. Who is in
+        #: sync at the beginning of the epoch has the whole lag time from there, whichever it is
+        self.had_all: dict[int, tuple[int, int | None]] = dict.fromkeys(members, (now_ns, None))
+        #: {follower: (virtual ns of its last fetch, in which incarnation, the leader's end then)}
+        self.asked: dict[int, tuple[int, int, int]] = {}
+
+
+class KeepersStay(Property):
+    """R51: a leader drops nobody who had all that it has within the lag time, or has all that there was at a
+    fetch of its own within that time, and nobody at all within the first lag time of its epoch. Who keeps up
+    and is dropped nevertheless costs a seat."""
+
+    name = "R51 KeepersStay"
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], _Kept] = {}
+
+    def replica_changed(
+        self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
+    ) -> None:
+        leadership, row, key = view.leadership, view.registration, (view.index, view.process.name)
+        if leadership is None or row is None:
+            self._kept.pop(key, None)
+            return
+        now_ns, proposal = seen.world.loop.now_ns, view.proposal
+        kept = self._kept.get(key)
+        if kept is None or kept.leadership is not leadership:
+            kept = self._kept[key] = _Kept(leadership, row.isr, now_ns)
+        if proposal is not None and proposal is not before.proposal:
+            # clocks run up to a tenth fast, and time passes within a handle
+            lag_ns = view.replica._lag_ms_max * 850_000
+            for member in row.isr:
+                if member in proposal.isr or member not in kept.had_all:
+                    continue
+                since_ns, epoch = kept.had_all[member]
+                is_same = epoch is None or epoch == leadership.progress[member].broker_epoch
+                if is_same and now_ns - since_ns < lag_ns:
+                    story = f"{view.broker.name} drops b{member}, which had all it has {now_ns - since_ns} ns"
+                    seen.broken(self, view.index, f"{story} before: {row}, {proposal}")
+        for member, progress in leadership.progress.items():
+            if progress.position >= view.position:
+                kept.had_all[member] = now_ns, progress.broker_epoch
+
+    def follower_fetched(self, seen: Observer, view: ReplicaView, progress: ReplicaProgress) -> None:
+        kept = self._kept.get((view.index, view.process.name))
+        if kept is None or kept.leadership is not view.leadership:
+            return
+        member, epoch = progress.replica_id, progress.broker_epoch
+        asked_ns, asked_epoch, end = kept.asked.get(member, (-1, epoch, 0))
+        if asked_ns >= 0 and asked_epoch == epoch and progress.position >= end:
+            since_ns, since_epoch = kept.had_all.get(member, (-1, epoch))
+            if asked_ns > since_ns or since_epoch not in (None, epoch):
+                kept.had_all[member] = asked_ns, epoch
+        kept.asked[member] = seen.world.loop.now_ns, epoch, view.position

@@ -1,0 +1,1 @@
+"""Refinement: each step of the cluster is a step of the model."""

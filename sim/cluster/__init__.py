@@ -1,0 +1,1 @@
+"""A simulated cluster: real brokers and controllers on simulated machines."""

@@ -1,0 +1,112 @@
+"""The part of a cluster that is healed first: a majority of the voters and some brokers; the others are away.
+
+Owns who belongs to it, and what it must come to by itself (VOPR's second phase, verification §1.5): a cluster
+that needs everybody would come to rest as well once all is healed. Changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.sim.checks import liveness
+from holdfast.sim.checks.liveness import Wanted
+from holdfast.sim.cluster.nodes import SimBroker, SimNode
+from holdfast.sim.cluster.world import World
+from holdfast.sim.machine.choices import Stream, between
+
+#: longer than a leader waits for voters that are away (K7)
+CALM_MS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Names of machines."""
+
+    voters: frozenset[str]
+    brokers: frozenset[str]
+
+    def has(self, node: SimNode) -> bool:
+        """It is healed first."""
+        return node.name in self.voters or node.name in self.brokers
+
+
+def draw_core(world: World, stream: Stream) -> Core:
+    """A majority of the voters, mostly without one to spare, and at least one broker; somebody is left out
+    where there are more."""
+    voters, brokers = world.controllers, world.brokers
+    majority = len(voters) // 2 + 1
+    return Core(
+        _some(voters, majority + (stream.draw(4) == 3 and majority < len(voters)), stream),
+        _some(brokers, between(stream, 1, max(1, len(brokers) - 1)), stream),
+    )
+
+
+def _some(nodes: Sequence[SimNode], count: int, stream: Stream) -> frozenset[str]:
+    left = [node.name for node in nodes]
+    return frozenset(left.pop(stream.draw(len(left))) for _ in range(count))
+
+
+# --- what it comes to --------------------------------------------------------------------------------------
+
+
+def wanted(core: Core) -> tuple[Wanted, ...]:
+    """In the order in which it comes about."""
+    return (
+        ("L-8 the voters of the core have a leader", partial(_has_leader, core)),
+        ("L-1 every broker of the core is unfenced", partial(_are_brokers_ready, core)),
+        ("L-9 the core leads what it can lead", partial(_leads, core)),
+    )
+
+
+def wanted_of_writes(core: Core) -> tuple[Wanted, ...]:
+    """Since it leads."""
+    return (("L-5 the core acknowledges what it can", partial(_acknowledges, core)),)
+
+
+def leader_epoch(world: World) -> int | None:
+    """Of the quorum; None while nobody leads."""
+    leader = world.active_controller()
+    return None if leader is None or leader.server is None else leader.server.driver.raft_epoch
+
+
+def _has_leader(core: Core, world: World) -> bool:
+    return liveness.follow_one_leader(world, filter(core.has, world.controllers))
+
+
+def _are_brokers_ready(core: Core, world: World) -> bool:
+    return all(broker.is_ready for broker in world.brokers if core.has(broker))
+
+
+def _leads(core: Core, world: World) -> bool:
+    rows = world.partitions()
+    return bool(rows) and all(
+        bool(_members(core, world, (row.leader,))) and liveness.is_led(world, place, row)
+        for place, row in rows
+        if _electable(core, world, row)
+    )
+
+
+def _acknowledges(core: Core, world: World) -> bool:
+    load = world.load
+    acknowledged = {place for _, place in load.acknowledged}
+    rows = world.partitions()
+    asked = {
+        place
+        for place, row in rows
+        if place in load.places
+        and place not in load.resting
+        and len(_members(core, world, row.replicas)) >= row.min_isr
+        and _electable(core, world, row)
+    }
+    return bool(rows) and (not load.writers or acknowledged >= asked)
+
+
+def _electable(core: Core, world: World, row: PartitionRegistration) -> bool:
+    """One of the core has everything: it leads once all of the ISR that are away are fenced (R11). Whoever
+    else may lead is for recovery to say, which may wait for more."""
+    return bool(_members(core, world, row.isr + row.elr))
+
+
+def _members(core: Core, world: World, ids: Sequence[int | None]) -> list[SimBroker]:
+    return [broker for broker in world.brokers if broker.node_id in ids and core.has(broker)]

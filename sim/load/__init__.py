@@ -1,0 +1,1 @@
+"""What clients and operators of a simulated cluster do."""

@@ -1,0 +1,401 @@
+"""Mutants of what operators may do: reassignments, changes of min ISR, designated and preferred elections.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.controller.core.decisions import Cause, CauseKind
+from holdfast.controller.core.operators import requests
+from holdfast.controller.core.operators.config_control import ConfigControl
+from holdfast.controller.core.operators.operations import DONE, Outcome
+from holdfast.controller.core.partitions import election, leader_elections, partition_change, reassignment
+from holdfast.controller.core.partitions.election import Elected, ElectionReason, NoLeader
+from holdfast.controller.core.partitions.elr import EligibleSets
+from holdfast.controller.core.partitions.partition_change import Assignment, Wish
+from holdfast.controller.core.partitions.replication_control import ReplicationControl
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import RECOVERED
+from holdfast.protocol.errors import ErrorCode
+from holdfast.sim.mutants.control import UNCHECKED
+from holdfast.sim.mutants.mutant import Setting, mutant
+
+#: partitions move, come back and are called off on the way, while brokers come and go
+MOVES = Setting(
+    faults={
+        "move_partition": 8,
+        "move_back": 3,
+        "cancel_move": 3,
+        "kill_broker": 3,
+        "kill_leader": 2,
+        "isolate_broker": 2,
+        "cut_followers": 2,
+        "stop_broker": 2,
+    },
+    shape={"brokers": 5},
+    gap_ms=500,
+)
+#: as MOVES, with every replica needed
+TALL_MOVES = Setting(
+    faults={"move_partition": 8, "cancel_move": 4, "kill_broker": 4, "cut_pair": 3, "isolate_broker": 3},
+    shape={"brokers": 5, "min_isr": 3},
+    gap_ms=400,
+)
+#: operators move what has too few in sync
+UNDER_MIN_ISR = replace(MOVES, faults={"move_partition": 6, "kill_broker": 6, "cut_followers": 4})
+#: moves are called off while some of the added are in sync and others of the ISR have gone
+CALLED_OFF = Setting(faults={"tear_move": 3, "kill_broker": 1}, shape={"brokers": 5}, gap_ms=1_500)
+#: without ELR moves are all but at their end when only those are there who are to leave
+STRANDED = Setting(
+    band="unclean-no-elr", faults={"strand_move": 1}, shape={"brokers": 4}, gap_ms=9_000, seconds=25
+)
+#: the min ISR goes up and down while the ISR is below and above it
+MIN_ISRS = Setting(
+    faults={
+        "min_isr_with_elr": 6,
+        "change_min_isr": 6,
+        "kill_broker": 4,
+        "kill_leader": 2,
+        "power_broker": 2,
+    },
+    gap_ms=400,
+)
+#: beyond the budget operators elect by hand when nobody may lead
+BY_HAND = Setting(
+    band="over-budget",
+    faults={
+        "kill_all_brokers": 6,
+        "power_broker": 4,
+        "power_leader": 4,
+        "elect_unclean": 12,
+        "fence_leader": 2,
+    },
+    gap_ms=300,
+    seconds=20,
+)
+#: as BY_HAND, of one partition, and logs are not compared instead
+UNCLEAN_OF_ONE = Setting(
+    band="over-budget",
+    faults={"elect_unclean": 5, "crumble": 3, "kill_all_brokers": 3, "power_broker": 3},
+    shape={"recovery_manager": False},
+    seconds=25,
+)
+PREFERRED = Setting(faults={"elect_preferred": 8, "kill_leader": 5, "kill_broker": 3, "isolate_leader": 3})
+#: the partitions of a topic lose their preferred leaders together
+PREFERRED_OF_MANY = Setting(
+    faults={"elect_preferred": 6, "kill_leader": 4, "kill_broker": 2}, shape={"partitions": 6}, gap_ms=400
+)
+
+
+# --- reassignment ------------------------------------------------------------------------------------------
+
+
+def _final(assignment: Assignment) -> tuple[int, ...]:
+    return tuple(r for r in assignment.replicas if r not in assignment.removing)
+
+
+@mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=MOVES)
+def move_ends_without_the_added(original: Any, before: Any, wish: Any, situation: Any) -> Any:
+    """A reassignment is complete though those that were added are not in sync."""
+    assignment, isr = original(before, wish, situation)
+    if assignment.original is None:
+        return assignment, isr
+    staying = tuple(r for r in isr if r in _final(assignment))
+    return (Assignment(_final(assignment)), staying) if len(staying) >= before.min_isr else (assignment, isr)
+
+
+@mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES)
+def move_ends_below_min_isr(original: Any, before: Any, wish: Any, situation: Any) -> Any:
+    """A reassignment is complete once the added are in sync, however few stay in the ISR."""
+    assignment, isr = original(before, wish, situation)
+    staying = tuple(r for r in isr if r in _final(assignment))
+    if assignment.original is None or not set(staying).issuperset(assignment.adding) or not staying:
+        return assignment, isr
+    return Assignment(_final(assignment)), staying
+
+
+@mutant(partition_change, "_assignment_and_isr", breaks="R102", by="I-6 OwnBug", setting=MOVES)
+def leavers_stay_in_isr(original: Any, before: Any, wish: Any, situation: Any) -> Any:
+    """A reassignment that is complete leaves those who leave in the ISR."""
+    assignment, isr = original(before, wish, situation)
+    if before.original_replicas is not None and assignment.original is None and wish.assignment is None:
+        return assignment, before.isr if wish.isr is None else tuple(sorted(wish.isr))
+    return assignment, isr
+
+
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R101, B4, B28",
+    by="I-6 A-17 A-9",
+    setting=TALL_MOVES,
+    masked="a move ends at min ISR or above, where both sets are empty (R5, R101), and is refused "
+    "below it (R103); the pair is calls-off-below-min-isr",
+)
+def leavers_stay_eligible(
+    original: Any,
+    before: Any,
+    *,
+    old_isr: Any,
+    new_isr: Any,
+    min_isr: Any,
+    replicas: Any,
+    unclean: Any = (),
+    forgotten: Any = (),
+) -> Any:
+    """Who is no replica any more stays in the ELR and the last known ELR."""
+    everybody = {*replicas, *before.elr, *before.last_known_elr, *old_isr}
+    return original(
+        before,
+        old_isr=old_isr,
+        new_isr=new_isr,
+        min_isr=min_isr,
+        replicas=everybody,
+        unclean=unclean,
+        forgotten=forgotten,
+    )
+
+
+@mutant(reassignment, "_towards", breaks="R100", by="A-17 I-8 Refinement L-9", setting=MOVES)
+def moves_at_once(original: Any, partition: Any, target: Any) -> Any:
+    """The new replicas take the place of the old ones before they have a byte."""
+    return Assignment(target)
+
+
+@mutant(reassignment, "_towards", breaks="R105, B12", by="L-7 A-17 Refinement", setting=MOVES)
+def redirects_from_merged_list(original: Any, partition: Any, target: Any) -> Any:
+    """A second reassignment takes the merged list of the first for where the partition was."""
+    merged = replace(partition, original_replicas=None)
+    return original(merged, target)
+
+
+@mutant(reassignment, "_towards", breaks="R100", by="K20 L-10", setting=MOVES)
+def moves_sort_their_targets(original: Any, partition: Any, target: Any) -> Any:
+    """A moved partition has the replicas that were asked for in another order: another one is preferred."""
+    return original(partition, tuple(sorted(target)))
+
+
+def _begin(request: Any, draft: Any, replication: Any) -> Any:
+    image = draft.image
+    topic = image.topic(request.topic_name)
+    partition = topic.partitions[request.partition_index]
+    if request.replicas is None:
+        assignment, kind = Assignment(partition.original_replicas), CauseKind.REASSIGNMENT_CANCELLED
+    else:
+        towards = reassignment._towards(partition, request.replicas)
+        assignment, kind = towards, CauseKind.REASSIGNMENT_ASKED
+    wish = Wish(tuple(r for r in partition.isr if r in assignment.replicas), assignment=assignment)
+    situation = replication.situation(image, topic.name, image.is_active)
+    replication.change(draft, topic, request.partition_index, partition, wish, situation, Cause(kind))
+    return DONE
+
+
+@mutant(
+    requests,
+    "reassign",
+    breaks="R103, B5, R9",
+    by="A-17 A-10 I-8 I-12",
+    setting=CALLED_OFF,
+)
+def calls_off_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+    """A move is called off, or sent elsewhere, though too few of those who stay are in sync."""
+    outcome = original(draft, request, replication)
+    refused = outcome.error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    is_about_isr = refused and "below min ISR" in (outcome.error_message or "")
+    return _begin(request, draft, replication) if is_about_isr else outcome
+
+
+@mutant(
+    PartitionRegistration,
+    "merge",
+    breaks="R2, R102",
+    by="A-11 Refinement",
+    setting=MOVES,
+    more=(UNCHECKED,),
+)
+def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> Any:
+    """The leader epoch does not grow when a replica leaves and the leader stays."""
+    after = original(self, record)
+    has_left = not set(self.replicas) <= set(after.replicas)
+    stays = after.leader == self.leader
+    return replace(after, leader_epoch=self.leader_epoch) if has_left and stays else after
+
+
+# --- min ISR -----------------------------------------------------------------------------------------------
+
+
+@mutant(partition_change, "_eligible", breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS)
+def min_isr_change_forgets_elr(
+    original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, wish: Any, situation: Any
+) -> Any:
+    """A change of min ISR clears both sets, whatever the ISR (as Kafka does)."""
+    sets, rule = original(before, isr, min_isr, replicas, wish, situation)
+    return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)
+
+
+@mutant(
+    Partition,
+    "alter_answered",
+    breaks="D-5, B6, R109",
+    by="D-5 I-7 A-2 I-8",
+    setting=MIN_ISRS,
+    masked="a proposal from before the change of min ISR has an old partition epoch and is refused "
+    "(R41), so answer and registration name the same one; the pair is accepts-old-partition- "
+    "epoch",
+)
+def answers_keep_old_min_isr(original: Any, self: Partition, proposal: Any, answer: Any, now_ms: int) -> Any:
+    """A leader takes the ISR from the answer to its proposal, and not the min ISR that goes with it."""
+    if self.registration is not None and answer.min_isr > 0:
+        answer = replace(answer, min_isr=self.registration.min_isr)
+    return original(self, proposal, answer, now_ms)
+
+
+@mutant(
+    ReplicationControl,
+    "refresh",
+    breaks="R109, D-5",
+    by="R109",
+    setting=MIN_ISRS,
+)
+def min_isr_stays_in_partitions(
+    original: Any, self: Any, draft: Any, cause: Any, topic_name: Any = None
+) -> Any:
+    """The partitions of a topic keep the min ISR that they had when it was configured anew."""
+    if cause.kind is not CauseKind.MIN_ISR_CONFIGURED:
+        original(self, draft, cause, topic_name)
+
+
+@mutant(
+    partition_change, "effective_min_isr", breaks="F2, R109", by="R109 I-6 Refinement OwnBug", setting=MOVES
+)
+def min_isr_off_by_one(original: Any, configured: int, replica_count: int) -> Any:
+    """The effective min ISR is one less than what is configured."""
+    return max(1, original(configured, replica_count) - 1)
+
+
+# --- elections by hand -------------------------------------------------------------------------------------
+
+
+@mutant(election, "_designated", breaks="R18", by="A-13 OwnBug Refinement", setting=BY_HAND)
+def designates_another(original: Any, candidates: Any, replica: int, reason: Any) -> Any:
+    """When the replica that was named may not lead, another one does."""
+    others = [r for r in candidates.replicas if candidates.is_active(r) and r != replica]
+    found = original(candidates, replica, reason)
+    if reason is not ElectionReason.DESIGNATED or not others:
+        return found
+    return Elected(others[0], reason) if isinstance(found, NoLeader) or others[0] < replica else found
+
+
+@mutant(partition_change, "_after_unclean_election", breaks="R10", by="A-9 I-6 Refinement", setting=BY_HAND)
+def unclean_election_keeps_elr(
+    original: Any, isr: Any, sets: Any, leader: int, min_isr: int, situation: Any
+) -> Any:
+    """After an unclean election the ELR is what it was: its members may hold other records."""
+    forgotten, rule = original(isr, sets, leader, min_isr, situation)
+    kept = tuple(r for r in sets.elr if r != leader)
+    known = tuple(r for r in forgotten.last_known_elr if r not in kept)
+    return EligibleSets(kept, known), rule
+
+
+@mutant(
+    partition_change,
+    "_difference",
+    breaks="R10, F45",
+    by="Refinement A-13",
+    setting=BY_HAND,
+    more=(UNCHECKED,),
+)
+def unclean_leader_counts_as_recovered(
+    original: Any, topic_id: Any, partition_index: int, before: Any, after: Any, decision: Any
+) -> Any:
+    """An unclean election leaves no mark of itself in the partition."""
+    return original(
+        topic_id, partition_index, before, replace(after, leader_recovery_state=RECOVERED), decision
+    )
+
+
+@mutant(leader_elections, "_elect_preferred", breaks="R17, B15", by="A-13 A-11 Refinement", setting=PREFERRED)
+def prefers_whoever_is_first(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """The preferred replica leads once it is asked for, in sync or not."""
+    situation = replication.situation(draft.image, topic.name, draft.image.is_active)
+    preferred = partition.replicas[0]
+    if partition.leader == preferred or not draft.image.is_active(preferred):
+        return original(draft, topic, index, partition, replication)
+    wish = Wish(designated=preferred, designation=ElectionReason.PREFERRED)
+    replication.change(draft, topic, index, partition, wish, situation, Cause(CauseKind.PREFERRED_ASKED))
+    return DONE
+
+
+# --- what operators are told ------------------------------------------------------------------------------
+
+
+@mutant(requests, "reassign", breaks="R100", by="L-10")
+def moves_nothing(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+    """Every reassignment is refused."""
+    return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
+
+
+@mutant(ConfigControl, "alter", breaks="R109, K20", by="K20 L-10")
+def takes_no_configuration_away(original: Any, self: Any, draft: Any, request: Any) -> Any:
+    """A value that is taken away stays, and operators are told that it is gone."""
+    return DONE if request.value is None else original(self, draft, request)
+
+
+@mutant(requests, "elect_leader", breaks="R17, K20", by="K20 L-10", setting=PREFERRED)
+def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, recovery: Any) -> Any:
+    """Operators are told of an election that was not made."""
+    return DONE
+
+
+@mutant(partition_change, "_needs_leaver", breaks="R101, F7", by="K20 Refinement OwnBug", setting=STRANDED)
+def move_drops_who_is_elected(original: Any, removing: Any, staying: Any, wish: Any, situation: Any) -> bool:
+    """A reassignment ends by the very record that elects one of those who leave."""
+    return False
+
+
+@mutant(requests, "reassign", breaks="R103", by="R103", setting=UNDER_MIN_ISR)
+def moves_nothing_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
+    """A move is refused below min ISR, also one that takes no seat from anybody who may be needed."""
+    topic = draft.image.topic(request.topic_name)
+    partition = None if topic is None else topic.partitions.get(request.partition_index)
+    if partition is not None and request.replicas is not None and len(partition.isr) < partition.min_isr:
+        return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "too few are in sync")
+    return original(draft, request, replication)
+
+
+@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R103", setting=PREFERRED)
+def prefers_nobody_while_one_is_away(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """The preferred replica is elected only if all replicas are in sync."""
+    if partition.leader != partition.replicas[0] and len(partition.isr) < len(partition.replicas):
+        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "try again when all are in sync")
+    return original(draft, topic, index, partition, replication)
+
+
+@mutant(leader_elections, "_elect_unclean", breaks="R17, R10", by="R17", setting=UNCLEAN_OF_ONE)
+def unclean_for_one_is_for_all(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """Who allows an unclean election of one partition allows it of all that have no leader."""
+    outcome = original(draft, topic, index, partition, replication)
+    if outcome is DONE:
+        for other, number, row in draft.image.leaderless_partitions():
+            original(draft, other, number, row, replication)
+    return outcome
+
+
+@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R17", setting=PREFERRED_OF_MANY)
+def preferred_for_one_is_for_its_topic(
+    original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
+) -> Any:
+    """Who asks for the preferred leader of one partition gets that of all partitions of its topic."""
+    outcome = original(draft, topic, index, partition, replication)
+    for number, row in draft.image.topics[topic.topic_id].sorted_partitions():
+        if number != index:
+            original(draft, topic, number, row, replication)
+    return outcome

@@ -1,0 +1,347 @@
+"""Mutants of a broker's life: the proof of a clean stop, registrations, roles, writes that are answered.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from dataclasses import replace
+from posixpath import join
+from typing import Any
+
+from holdfast.broker.__main__ import BrokerNode
+from holdfast.broker.core.config import log_config
+from holdfast.broker.core.events import OpenLog
+from holdfast.broker.core.registration.lifecycle import Lifecycle
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.broker.core.replicas.replica_manager import Roles
+from holdfast.broker.core.requests import produce_path
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.broker.log_manager import LogManager
+from holdfast.metadata.delta import local_view
+from holdfast.metadata.image import MetadataImage
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
+from holdfast.runtime.api import DiskError
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.storage import checkpoint, clean_shutdown
+from holdfast.storage.core import files
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.log_guard import LogGuard
+
+#: brokers stop in order, lose power while they do and soon after they are back
+STOPPED = Setting(
+    faults={"stop_broker": 6, "power_broker": 3, "power_leader": 3, "crash_at_point": 3, "kill_broker": 1}
+)
+#: brokers stop in order, and again while the next process waits for a controller to register with
+STOPPED_EARLY = Setting(
+    faults={"stop_broker": 8, "kill_active": 4, "cut_controllers": 4, "isolate_active": 2}, gap_ms=250
+)
+#: brokers start while the quorum has no leader for long
+FENCED_AT_FIRST = Setting(
+    faults={"kill_broker": 5, "restart_broker": 4, "kill_active": 5, "isolate_active": 4}, gap_ms=300
+)
+#: power is lost right between the steps of a stop, and of a start
+AT_STEPS = Setting(faults={"crash_at_point": 8, "stop_broker": 3, "power_broker": 2}, gap_ms=500)
+#: operators unregister brokers that run
+UNREGISTERED = Setting(
+    faults={"unregister_broker": 8, "power_broker": 2, "kill_broker": 2, "kill_leader": 2, "stall": 2},
+    gap_ms=500,
+)
+#: leaders come and go while writes wait
+WAITING = Setting(
+    faults={
+        "isolate_leader": 4,
+        "pause_leader": 4,
+        "kill_busy_leader": 3,
+        "kill_broker": 3,
+        "isolate_broker": 3,
+    }
+)
+
+
+#: topics come and go on slow disks
+TOPICS = Setting(
+    faults={"make_topic": 6, "drop_topic": 5, "slow_disk": 3, "hang_disk": 1, "kill_broker": 1}, gap_ms=250
+)
+#: log dirs fail one by one
+DIRS_FAIL = Setting(
+    faults={"fail_dir": 6, "kill_broker": 2, "kill_leader": 2, "isolate_broker": 1, "stop_broker": 1},
+    shape={"log_dirs": 2},
+    gap_ms=600,
+)
+
+
+# --- the proof of a clean stop -----------------------------------------------------------------------------
+
+
+def _no_digest(original: Any, log: Any) -> Any:
+    return ""
+
+
+#: else what a false proof hides is found when the logs are compared with it (B25)
+BLIND = (Patch(clean_shutdown, "digest", _no_digest),)
+
+
+@mutant(
+    LogManager, "close", row=11, breaks="A-19, R34", by="I-17 A-19 I-8 A-14", setting=AT_STEPS, more=BLIND
+)
+async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
+    """The clean-shutdown file is written before the logs are flushed."""
+    if broker_epoch is not None:
+        for log_dir in self._dirs:
+            mark = clean_shutdown.Mark(broker_epoch, log_dir.directory_id, self._vouched(log_dir))
+            await clean_shutdown.write(self._disk, log_dir.path, mark)
+    return await original(self, broker_epoch)
+
+
+@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED, more=BLIND)
+async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
+    """A stop closes the logs without flushing them, and proves a clean stop all the same."""
+    return await original(self, False)
+
+
+async def _any_epoch(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    path = join(log_dir, clean_shutdown.FILE_NAME)
+    return clean_shutdown.decode(await checkpoint.read_text(disk, path))
+
+
+#: else a file that stayed is void by its epoch (R36)
+OLD_FILES = (Patch(clean_shutdown, "read", _any_epoch), *BLIND)
+
+
+@mutant(clean_shutdown, "take", breaks="R33, R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES)
+async def keeps_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    """The clean-shutdown file stays after the start."""
+    return await clean_shutdown.read(disk, log_dir, directory_id)
+
+
+class _Unsynced:
+    """A disk on which no folder is ever synced."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    async def sync_folder(self, path: str) -> None:
+        return None
+
+
+@mutant(clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES)
+async def file_gone_but_not_durably(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    """The clean-shutdown file is deleted at the start, but its folder is not synced."""
+    return await original(_Unsynced(disk), log_dir, directory_id)
+
+
+@mutant(clean_shutdown, "read", breaks="R33", by="R33 CleanStopsCount", setting=STOPPED)
+async def finds_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    """No clean-shutdown file is ever found: each stop costs the broker its seats."""
+    return None
+
+
+@mutant(BrokerNode, "_epoch_to_prove", breaks="R36, B11", by="R33 CleanStopsCount", setting=STOPPED_EARLY)
+def proves_only_its_own_epoch(original: Any, self: Any) -> Any:
+    """A broker that is stopped before it has registered leaves no proof, though no log has changed."""
+    lifecycle = self.core.lifecycle
+    return lifecycle.broker_epoch if lifecycle.is_registered else None
+
+
+async def _vouches_for_all(original: Any, self: Any) -> Any:
+    names = await self._disk.listdir(self.path)
+    self.vouched = {name: "" for name in names if files.parse_folder_name(name) is not None}
+    await original(self)
+
+
+@mutant(
+    clean_shutdown,
+    "read",
+    breaks="R33, R34",
+    by="A-21 I-17 A-14",
+    setting=STOPPED,
+    more=(*BLIND, Patch(LogDir, "load_checkpoints", _vouches_for_all)),
+)
+async def believes_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
+    """A missing clean-shutdown file counts as epoch 0, for all logs that are found."""
+    return await original(disk, log_dir, directory_id) or clean_shutdown.Mark(0, directory_id)
+
+
+def _no_offence(original: Any, self: Any, error: Any) -> Any:
+    return None
+
+
+@mutant(
+    LogManager,
+    "_close_log",
+    breaks="A-19, A-20",
+    by="I-17 A-20 I-16",
+    setting=Setting(
+        faults={"io_error": 6, "stop_broker": 6}, shape={"every_write": False}, seconds=30, gap_ms=250
+    ),
+    more=(Patch(LogGuard, "fail", _no_offence),),
+)
+async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) -> Any:
+    """A log that could not be flushed at the stop does not take the proof away."""
+    try:
+        await managed.serial.run(lambda: managed.log.close(True))
+    except DiskError:
+        return None
+
+
+@mutant(
+    Lifecycle,
+    "registration_over",
+    breaks="R33",
+    by="A-14 I-17",
+    setting=UNREGISTERED,
+    masked="the controllers forget the epoch of a broker that is unregistered, so it proves nothing to them; "
+    "every-start-is-clean is the pair",
+)
+def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
+    """A broker that must register anew names its last epoch, as if it had stopped cleanly."""
+    epoch = self.broker_epoch
+    reason = original(self, now_ms)
+    if self.broker_epoch < 0 <= epoch:
+        self._previous_broker_epoch = epoch
+    return reason
+
+
+# --- roles -------------------------------------------------------------------------------------------------
+
+
+@mutant(Roles, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5")
+def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
+    """A broker takes roles before it has replayed its own registration."""
+    if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
+        return
+    self.has_roles = True
+    self._effects += self.fetchers.restart(self._lifecycle.broker_epoch)
+    view = local_view(self.image, self.broker_id)
+    for local in (*view.leaders, *view.followers):
+        self._apply_local(local, now_ms)
+    self._lifecycle.caught_up(now_ms)
+
+
+@mutant(
+    Roles,
+    "drop_roles",
+    breaks="D-2",
+    by="I-2 I-5",
+    setting=UNREGISTERED,
+)
+def keeps_roles_without_registration(original: Any, self: Any) -> Any:
+    """A broker whose registration is over goes on in its roles."""
+    self.has_roles = False
+
+
+@mutant(Roles, "_open_log", breaks="R107", by="R27", setting=TOPICS)
+def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -> Any:
+    """The log of a topic is asked for while that of a deleted one of its name is being made."""
+    if self._opening.get(place, key) == key:
+        original(self, key, place)
+    else:
+        name, _ = place
+        self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
+
+
+def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any) -> Any:
+    request = original(self, metadata_offset, now_ms, offline)
+    if isinstance(request, BrokerHeartbeatRequest):
+        return replace(request, want_fence=False, current_metadata_offset=self.broker_epoch + 1)
+    return request
+
+
+@mutant(
+    Lifecycle,
+    "next_request",
+    breaks="D-2, R23",
+    by="R23 I-2 D-2",
+)
+def unfenced_before_caught_up(
+    original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any = ()
+) -> Any:
+    """A broker claims to be ready before it has loaded its logs and replayed its registration."""
+    return _wants_no_fence(original, self, metadata_offset, now_ms, offline)
+
+
+# --- answers to writes -------------------------------------------------------------------------------------
+
+
+@mutant(produce_path, "_reached", breaks="F5, R52", by="I-16 I-11 lost", setting=WAITING)
+def acknowledges_at_append(original: Any, partition: Any, acks: int) -> Any:
+    """A write of acks=all is acknowledged when the leader has it."""
+    return partition.log.log_end_offset
+
+
+def _no_answers(original: Any, self: Any, key: Any) -> Any:
+    return []
+
+
+@mutant(
+    Partition,
+    "check_waiting",
+    breaks="A-18, F5",
+    by="I-16 lost",
+    setting=WAITING,
+    more=(Patch(ProducePath, "state_changed", _no_answers),),
+)
+def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, required_acks: int = -1) -> Any:
+    """Whoever leads again acknowledges what it appended in a former epoch."""
+    return ErrorCode.NONE
+
+
+@mutant(
+    Partition,
+    "check_produce",
+    breaks="F5",
+    by="I-16 A-2",
+    setting=WAITING,
+    masked="what is appended below min ISR is not acknowledged (check_waiting), nor does it commit (F1)",
+)
+def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
+    """Writes of acks=all are appended below min ISR."""
+    return original(self, 1)
+
+
+# --- log dirs that fail ------------------------------------------------------------------------------------
+
+
+@mutant(Roles, "offline_to_report", breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL)
+def hides_failed_dirs(original: Any, self: Any) -> Any:
+    """A broker does not tell that a log dir of it has failed."""
+    return ()
+
+
+def _active_as_its_broker(original: Any, self: Any, broker_id: int, key: Any) -> Any:
+    return self.is_active(broker_id)
+
+
+@mutant(
+    MetadataImage,
+    "offline_among",
+    breaks="R27",
+    by="A-13 Refinement L- I-",
+    setting=DIRS_FAIL,
+    more=(Patch(MetadataImage, "is_active_replica", _active_as_its_broker),),
+)
+def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key: Any) -> Any:
+    """A replica in a failed log dir may lead and join, as long as its broker is unfenced."""
+    return ()
+
+
+# --- its life with the controllers -------------------------------------------------------------------------
+
+
+@mutant(Lifecycle, "shutdown_wanted", breaks="R22", by="R22", setting=STOPPED)
+def stops_without_asking(original: Any, self: Any, now_ms: Any) -> Any:
+    """A broker that shall stop does not ask to leave: nobody leads what it has led until it is missed."""
+    return self._stop("at once")
+
+
+@mutant(Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST)
+def runs_on_any_answer(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
+    """A heartbeat that was refused counts as one that unfences."""
+    over = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if response.error_code not in (ErrorCode.NONE, *over):
+        response = replace(response, error_code=ErrorCode.NONE, is_fenced=False)
+    return original(self, response, now_ms)

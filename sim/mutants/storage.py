@@ -1,0 +1,437 @@
+"""Mutants of the storage: flushes, recovery, truncation, epochs, checkpoints, producers' state.
+
+Owns wrong functions only; each docstring says which rule is gone.
+"""
+
+from typing import Any
+
+from holdfast.broker.log_manager import LogManager
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import parse_header
+from holdfast.runtime.api import DiskError
+from holdfast.sim.mutants.mutant import Patch, Setting, mutant
+from holdfast.sim.mutants.replication import DIVERGING, POWER
+from holdfast.storage import checkpoint, recovery, snapshots
+from holdfast.storage.core.flush_policy import FlushPolicy
+from holdfast.storage.core.flush_stats import FlushReason
+from holdfast.storage.core.leader_epoch_cache import EpochEntry, LeaderEpochCache
+from holdfast.storage.core.producer_state import BATCHES_KEPT, Duplicate, ProducerState, Rejected
+from holdfast.storage.flusher import Flusher
+from holdfast.storage.log import Log
+from holdfast.storage.log_dir import LogDir
+from holdfast.storage.log_guard import LogGuard
+from holdfast.storage.segment import Segment
+
+#: every write is flushed, and brokers lose power often
+FLUSHED_POWER = Setting(
+    faults={"power_broker": 5, "power_leader": 5, "power_all": 3, "crash_at_point": 2, "kill_broker": 1},
+    shape={"every_write": True},
+    gap_ms=500,
+)
+#: killed, then without power: what the page cache still had is gone only the second time
+TWICE = Setting(faults={"kill_broker": 5, "kill_leader": 4, "power_broker": 4, "power_leader": 4}, gap_ms=300)
+#: nothing is flushed but what is full
+ROLLING = Setting(faults={"power_broker": 2, "kill_leader": 1}, shape={"every_write": False}, seconds=30)
+FAILING_DISKS = Setting(
+    faults={"io_error": 3, "power_broker": 3, "power_leader": 3}, shape={"every_write": True}, gap_ms=500
+)
+#: sequences have gaps and repetitions while leaders change
+RETRIES = Setting(
+    faults={
+        "kill_busy_leader": 5,
+        "isolate_leader": 4,
+        "reset": 4,
+        "pause_leader": 3,
+        "cut_clients": 2,
+        "clog": 2,
+    }
+)
+
+#: logs are cut and rolled, and their brokers start anew
+CUTS = Setting(
+    faults={
+        "kill_busy_leader": 5,
+        "isolate_leader": 4,
+        "power_leader": 4,
+        "power_broker": 3,
+        "kill_leader": 3,
+        "starve_follower": 3,
+        "reset": 3,
+    },
+    seconds=20,
+    gap_ms=500,
+)
+
+#: the ISR is now below min ISR, now not, while many batches are on their way
+FLAPPING = Setting(
+    faults={"flap_isr": 1}, shape={"producers": 8, "min_isr": 3, "partitions": 2}, gap_ms=1_200
+)
+
+
+#: what was rolled is long on its way to the disk when the power goes
+TORN = Setting(
+    faults={"power_broker": 5, "power_leader": 5, "slow_disk": 5, "hang_disk": 3, "starve_follower": 1},
+    shape={"every_write": False, "send_gap_ms": 40, "producers": 8},
+    gap_ms=500,
+    seconds=20,
+)
+#: logs are cut where they were not flushed, and their broker stops or dies right then
+CUT_THEN_STOPPED = Setting(
+    faults={"starve_follower": 6, "kill_elected": 4, "crash_in_stop": 4, "stop_broker": 3, "power_broker": 2},
+    shape={"every_write": False},
+    gap_ms=500,
+    seconds=25,
+)
+#: topics that ask for flushes by time or by records, and disks that do what they are asked
+ASKED_TO_FLUSH = Setting(faults={"kill_broker": 1}, shape={"topics": 3, "partitions": 1}, gap_ms=5_000)
+
+
+# --- flushes -----------------------------------------------------------------------------------------------
+
+
+@mutant(LogManager, "_flush_by_time", breaks="D6", by="D6", setting=ASKED_TO_FLUSH)
+async def never_flushes_by_time(original: Any, self: Any) -> None:
+    """Nothing is flushed because it is old."""
+
+
+@mutant(FlushPolicy, "appended", breaks="D6", by="D6", setting=ASKED_TO_FLUSH)
+def flushes_every_write_or_never(original: Any, self: Any, record_count: Any, now_ms: Any) -> Any:
+    """A flush that is asked for after several records is never begun."""
+    return original(self, record_count, now_ms) and self.flush_messages == 1
+
+
+@mutant(Log, "flush", row=29, breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
+async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushReason.POLICY) -> Any:
+    """The durable offset becomes the log end at the completion of a flush."""
+    await original(self, reason)
+    self._flushed_offset = self._log_end_offset
+    return self._flushed_offset
+
+
+@mutant(Segment, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
+async def flush_writes_nothing(original: Any, self: Any) -> Any:
+    """A flush reports success and flushes nothing."""
+    self.flushed_size = self.size
+
+
+@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 B-3", setting=ROLLING)
+def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
+    """A flush covers the active segment only, not the one that was rolled before."""
+
+
+@mutant(Log, "_finish_roll", breaks="D6", by="D6", setting=ROLLING)
+async def leaves_full_segments_to_the_page_cache(
+    original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
+) -> None:
+    """A segment that is full is not flushed for that, and what its producers wrote is not kept beside it."""
+
+
+@mutant(Flusher, "sync_names", breaks="D4", by="A-21 B-3 A-22", setting=FLUSHED_POWER)
+async def names_not_durable(original: Any, self: Any) -> Any:
+    """The folder is not synced after a new segment was made."""
+
+
+@mutant(Segment, "flush", row=32, breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS)
+async def retries_failed_flush(original: Any, self: Any) -> Any:
+    """EIO on fsync is retried, on a file that does not refuse that (as runtime's files do)."""
+    for _ in range(5):
+        try:
+            return await original(self)
+        except DiskError:
+            self.log._error = None
+    await original(self)
+
+
+@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS)
+async def ignores_failed_flush(original: Any, self: Any) -> Any:
+    """EIO on fsync is logged at most, and the log goes on."""
+    try:
+        await original(self)
+    except DiskError:
+        return
+
+
+def _not_offline(original: Any, self: Any, log_dir: Any, error: Any) -> Any:
+    return None
+
+
+@mutant(
+    LogGuard,
+    "fail",
+    breaks="A-20",
+    by="A-20 A-21",
+    setting=FAILING_DISKS,
+    more=(Patch(LogManager, "_dir_failed", _not_offline),),
+    masked="the error itself goes on up, and a task of a broker that fails ends the process; "
+    "retries-failed-flush and ignores-failed-flush are the pairs",
+)
+def log_takes_no_offence(original: Any, self: Any, error: Any) -> Any:
+    """A log whose flush failed does not refuse to go on, and its folder stays online."""
+
+
+# --- recovery ----------------------------------------------------------------------------------------------
+
+
+@mutant(recovery, "check_batch", row=30, breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER)
+def recovery_believes_headers(original: Any, buffer: Any, position: int = 0) -> Any:
+    """Recovery keeps a batch whose bytes do not match its crc, and what follows it."""
+    return parse_header(buffer, position)
+
+
+@mutant(Segment, "cut_file", row=30, breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER)
+async def recovery_leaves_tail(original: Any, self: Any) -> Any:
+    """Bytes behind the last valid batch stay in the file (a NUL tail, a torn batch)."""
+
+
+class _Believing:
+    """A file whose page cache is believed."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    async def drop_cache(self) -> None:
+        return None
+
+
+async def _scan_page_cache(original: Any, found: Any, segment: Any) -> Any:
+    file, segment.log = segment.log, _Believing(segment.log)
+    try:
+        await original(found, segment)
+    finally:
+        segment.log = file
+
+
+@mutant(
+    recovery,
+    "_make_durable",
+    breaks="R86",
+    by="A-21 A-22 I-13",
+    setting=TWICE,
+    more=(Patch(recovery, "_scan", _scan_page_cache),),
+)
+async def recovered_not_durable(
+    original: Any, disk: Any, folder: str, found: Any, names_changed: bool
+) -> Any:
+    """Recovery takes for durable what it reads from the page cache."""
+    for segment in found.segments:
+        segment.flushed_size = segment.size
+
+
+@mutant(
+    LogManager,
+    "_log_offsets",
+    breaks="R87",
+    by="A-22 I-10 B-3",
+    setting=TORN,
+)
+def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
+    """The recovery point is the log end, flushed or not."""
+    points, starts = original(self, log_dir)
+    own = [managed for managed in self._managed.values() if managed.log_dir is log_dir]
+    return {**points, **{one.partition: one.log.log_end_offset for one in own}}, starts
+
+
+@mutant(
+    recovery,
+    "_scan",
+    breaks="R86",
+    by="A-22 I-10",
+    setting=TORN,
+)
+async def recovery_trusts_everything(original: Any, found: Any, segment: Any) -> Any:
+    """After an unclean stop the walk over the headers is enough."""
+    if not segment.adopt():
+        await original(found, segment)
+        return
+    found.scanned.append(segment.base_offset)
+    epoch = None
+    for _, header in segment.headers(0, segment.size):
+        if header.leader_epoch != epoch:
+            epoch = header.leader_epoch
+            found.scanned_epochs.append(EpochEntry(epoch, header.base_offset))
+
+
+# --- truncation and epochs ---------------------------------------------------------------------------------
+
+
+@mutant(
+    LeaderEpochCache, "truncate_from_end", row=33, breaks="R85, A-16", by="I-18 OwnBug", setting=DIVERGING
+)
+def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
+    """The leader epochs are not cut with the log."""
+
+
+@mutant(
+    Segment,
+    "trim",
+    breaks="R81",
+    by="A-21 I-17 A-14",
+    setting=CUT_THEN_STOPPED,
+)
+async def cut_not_durable(original: Any, self: Any) -> Any:
+    """What is left after a cut counts as flushed without a flush."""
+    await self.index.trim()
+    await self.cut_file()
+    self.flushed_size = self.size
+
+
+def _rewound_without_flushed(original: Any, self: Any, log_end_offset: int) -> Any:
+    flushed = self._flushed_offset
+    original(self, log_end_offset)
+    self._flushed_offset = flushed
+
+
+@mutant(Log, "_rewound", breaks="R81", by="I-1 B-3", setting=DIVERGING)
+def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int) -> Any:
+    """The flushed offset stays where it was when the log is cut below it."""
+    _rewound_without_flushed(original, self, log_end_offset)
+
+
+# --- small files -------------------------------------------------------------------------------------------
+
+
+@mutant(
+    checkpoint,
+    "write_atomically",
+    breaks="A-19, R87",
+    by="L-8 L-4 I-17",
+    setting=Setting(faults={"power_broker": 4, "power_controller": 4, "power_all": 3, "crash_at_point": 3}),
+)
+async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str) -> Any:
+    """A small file is renamed into place before its bytes are flushed."""
+    temporary = path + checkpoint.TEMPORARY_SUFFIX
+    file = await disk.open(temporary, create=True)
+    if file.size:
+        await file.truncate(0)
+    file.append([text.encode()])
+    await file.close()
+    await disk.rename(temporary, path)
+    await disk.sync_folder(path.rpartition("/")[0])
+
+
+# --- producers ---------------------------------------------------------------------------------------------
+
+
+@mutant(ProducerState, "check", breaks="R91", by="doubled", setting=RETRIES)
+def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
+    """A repeated batch of an idempotent producer is appended again."""
+    verdict = original(self, header)
+    return verdict if isinstance(verdict, Rejected) else None
+
+
+@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES)
+def refuses_repetitions(original: Any, self: Any, header: Any) -> Any:
+    """A repeated batch of an idempotent producer is out of order, though it is in the log."""
+    verdict = original(self, header)
+    if isinstance(verdict, Duplicate):
+        return Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "not the next one")
+    return verdict
+
+
+@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES)
+def tells_the_last_place(original: Any, self: Any, header: Any) -> Any:
+    """A repeated batch is told to be where the last one of its producer is."""
+    verdict = original(self, header)
+    if isinstance(verdict, Duplicate):
+        last = self._producers[header.producer_id].batches[-1]
+        return Duplicate(last.first_offset, last.last_offset, last.timestamp_ms)
+    return verdict
+
+
+@mutant(
+    ProducerState,
+    "check",
+    breaks="R92",
+    by="R92",
+    setting=FLAPPING,
+)
+def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
+    """A batch is appended though the one before it is missing."""
+    verdict = original(self, header)
+    return None if isinstance(verdict, Rejected) else verdict
+
+
+def _forgets_as_follower(original: Any, self: Any, header: Any, base_offset: int) -> Any:
+    return original(self, header, base_offset)
+
+
+@mutant(Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES)
+def followers_forget_producers(original: Any, self: Any, records: Any, *, leader_epoch: Any = None) -> Any:
+    """Followers do not remember producers: a new leader takes repetitions for new."""
+    kept, self._producers = self._producers, ProducerState()
+    try:
+        return original(self, records, leader_epoch=leader_epoch)
+    finally:
+        self._producers = kept
+
+
+@mutant(snapshots, "load", breaks="R94", by="doubled reordered", setting=RETRIES)
+async def starts_without_producers(original: Any, disk: Any, folder: str, segments: Any) -> Any:
+    """A log that is opened, or cut, has forgotten its producers."""
+    return ProducerState()
+
+
+@mutant(ProducerState, "apply", breaks="R90, R93", by="R94", setting=RETRIES)
+def producer_epochs_keep_batches(original: Any, self: Any, header: Any, base_offset: Any) -> None:
+    """The batches of a producer's last epoch stay known under its next one."""
+    old = self._producers.get(header.producer_id)
+    original(self, header, base_offset)
+    now = self._producers.get(header.producer_id)
+    if old is not None and now is not None and now is not old:
+        now.batches = [*old.batches, *now.batches][-BATCHES_KEPT:]
+
+
+@mutant(Log, "_finish_rewind", breaks="R94", by="R94", setting=CUTS)
+async def producers_outlive_cuts(original: Any, self: Any) -> None:
+    """What producers wrote stays known when the log is cut below it."""
+    kept = self._producers
+    await original(self)
+    self._producers = kept
+
+
+@mutant(Log, "_finish_roll", breaks="R94", by="R94", setting=CUTS)
+async def snapshots_taken_late(
+    original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
+) -> None:
+    """The snapshot of a roll is encoded after the flush, and named after the offset before it."""
+    await self.flush(FlushReason.ROLL)
+    await original(self, offset, snapshots.encode(self._producers, offset), truncation_count)
+
+
+#: logs are cut, and the power goes soon
+CUTS_AND_POWER = Setting(
+    faults={
+        "starve_follower": 5,
+        "kill_busy_leader": 4,
+        "isolate_leader": 3,
+        "power_broker": 5,
+        "power_leader": 4,
+        "crash_at_point": 4,
+    },
+    shape={"every_write": False, "producers": 8, "send_gap_ms": 60},
+    seconds=25,
+    gap_ms=450,
+)
+
+
+@mutant(snapshots, "drop_above", breaks="R94", by="R94", setting=CUTS_AND_POWER)
+async def snapshots_outlive_cuts(original: Any, disk: Any, folder: str, offset: int) -> bool:
+    """A snapshot above the end of a log that was cut stays, until the log has grown beyond it again."""
+    return False if offset >= 0 else await original(disk, folder, offset)
+
+
+@mutant(Segment, "_restart_from", breaks="F6, D5", by="D5", setting=CUTS)
+def cuts_leave_the_newest_time(original: Any, self: Any, entry: Any) -> None:
+    """The newest time of a segment stays when the batch that had it is cut off: who asks for that time is
+    told that the disk is broken, and so is the log."""
+    newest = self.max_timestamp
+    original(self, entry)
+    self.max_timestamp = max(self.max_timestamp, newest)
+
+
+@mutant(LogDir, "lower", breaks="R87", by="R87", setting=CUTS)
+async def recovery_points_outlive_cuts(original: Any, self: Any, partition: Any, offset: Any) -> None:
+    """The recovery point of a log stays where it is when the log is cut below it."""

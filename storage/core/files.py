@@ -1,0 +1,86 @@
+"""Names of the files in a partition's folder and in a log dir (D5). Owns the spelling, touches nothing."""
+
+import posixpath
+import re
+from typing import NamedTuple
+
+from holdfast.protocol.topic_names import METADATA_TOPIC
+from holdfast.runtime.api import NAME_BYTES_MAX
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+#: Ending of a partition folder that is being removed; the next start removes what is left of it.
+DELETED_SUFFIX = "-delete"
+#: Digits of an offset in a file name, so that names sort as offsets do.
+OFFSET_DIGITS = 20
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+#: The folder of the metadata log, which may lie in a log dir.
+METADATA_FOLDER = f"{METADATA_TOPIC}-0"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+CEILING_CHECKPOINT = "ceiling-offset-checkpoint"
+
+
+_DELETED_NAME = re.compile(rf".+\.[0-9a-f]{{32}}{DELETED_SUFFIX}")
+_NAMES_OF_LOG = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_SUFFIXES_OF_LOG = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the topic's name, as its folder and the checkpoints of a log dir call it."""
+
+    topic: str
+    partition_index: int
+
+    @property
+    def folder_name(self) -> str:
+        """`<topic>-<partition>`."""
+        return f"{self.topic}-{self.partition_index}"
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition that a folder belongs to; None when it is no partition folder."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not number.isascii() or not number.isdigit() or str(int(number)) != number:
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def is_deleted_name(name: str) -> bool:
+    """A folder that the log manager was removing is called so, and nothing else that people would make."""
+    return _DELETED_NAME.fullmatch(name) is not None
+
+
+def is_file_of_log(name: str) -> bool:
+    """A partition's folder may hold a file of this name."""
+    return name.removesuffix(".tmp") in _NAMES_OF_LOG or any(
+        parse_offset_name(name.removesuffix(".tmp"), suffix) is not None for suffix in _SUFFIXES_OF_LOG
+    )
+
+
+def condemned_name(name: str, tag: str) -> str:
+    """What a partition folder is called while it is removed: `<name>.<tag>-delete`, ASCII like all of them.
+
+    The name of a long topic is cut, so that it is one that a file system takes; the tag keeps it unique.
+    """
+    tail = f".{tag}{DELETED_SUFFIX}"
+    return name[: NAME_BYTES_MAX - len(tail)] + tail
+
+
+def offset_path(folder: str, offset: int, suffix: str) -> str:
+    """The path of a file that is named after an offset."""
+    return posixpath.join(folder, f"{offset:0{OFFSET_DIGITS}}{suffix}")
+
+
+def parse_offset_name(name: str, suffix: str) -> int | None:
+    """The offset in a file name; None when the file is of another kind."""
+    digits = name.removesuffix(suffix)
+    if digits == name or len(digits) != OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
+        return None
+    return int(digits)

@@ -1,0 +1,167 @@
+"""What a partition remembers of idempotent producers, so that a retry is stored once (R90-R94, D12).
+
+Owns the last five batches of each producer id. Built from batch headers only, by leader and followers alike,
+so every replica that has the same log has the same state. Never touches a file: `rows` and `from_rows` are
+its snapshot.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.record_batch import SEQUENCE_MODULUS, BatchHeader
+
+#: Batches remembered of each producer, as many as a client may have in flight (R90, D12).
+BATCHES_KEPT = 5
+#: Producers remembered of one partition; beyond it the one that was silent longest is forgotten.
+PRODUCERS_MAX = 10_000
+
+
+class KeptBatch(NamedTuple):
+    """One appended batch of a producer; sequences and offsets are inclusive."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Duplicate(NamedTuple):
+    """The batch is there already; answer success with these offsets and append nothing (R91)."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Rejected(NamedTuple):
+    """The batch must not be appended; what to answer."""
+
+    error_code: ErrorCode
+    text: str
+
+
+class _Producer:
+    __slots__ = ("batches", "epoch", "seen_ms")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        #: of this epoch, oldest first, at most BATCHES_KEPT, never empty once applied
+        self.batches: list[KeptBatch] = []
+        #: wall time of the pass that first found it silent; None while it was heard of since the last pass
+        self.seen_ms: int | None = None
+
+
+class ProducerState:
+    """All producers of one partition, the one silent longest first."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    @property
+    def producer_count(self) -> int:
+        """Producers remembered now."""
+        return len(self._producers)
+
+    def check(self, header: BatchHeader) -> Duplicate | Rejected | None:
+        """Whether a batch from a client may be appended: None is yes. Changes nothing.
+
+        ErrorCodes: INVALID_RECORD, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        first = header.base_sequence
+        if first < 0 or header.producer_epoch < 0:
+            return Rejected(
+                ErrorCode.INVALID_RECORD,
+                f"producer {producer_id} sent epoch {header.producer_epoch} and sequence {first}; "
+                "a batch with a producer id needs both from 0 on",
+            )
+        known = self._producers.get(producer_id)
+        if known is None:
+            return None  # R93: the first batch of an unknown producer may have any sequence
+        if header.producer_epoch < known.epoch:
+            return Rejected(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {known.epoch} here, the batch {header.producer_epoch}; "
+                "a newer instance took over, ask for a new producer id",
+            )
+        if header.producer_epoch > known.epoch:
+            if first == 0:
+                return None
+            return _out_of_order(header, 0)
+        last_sequence = header.last_sequence
+        for batch in known.batches:
+            if batch.first_sequence == first and batch.last_sequence == last_sequence:
+                return Duplicate(batch.first_offset, batch.last_offset, batch.timestamp_ms)
+        expected = (known.batches[-1].last_sequence + 1) % SEQUENCE_MODULUS
+        return None if first == expected else _out_of_order(header, expected)
+
+    def apply(self, header: BatchHeader, base_offset: int) -> None:
+        """Remember a batch that is in the log at `base_offset`, whoever appended it; checks nothing (R94)."""
+        producer_id = header.producer_id
+        if producer_id < 0 or header.is_control:
+            return
+        producer = self._producers.pop(producer_id, None)
+        if producer is None or producer.epoch != header.producer_epoch:
+            producer = _Producer(header.producer_epoch)
+        producer.seen_ms = None
+        batches = producer.batches
+        batches.append(
+            KeptBatch(
+                header.base_sequence,
+                header.last_sequence,
+                base_offset,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
+            )
+        )
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        self._producers[producer_id] = producer
+        if len(self._producers) > PRODUCERS_MAX:
+            del self._producers[next(iter(self._producers))]
+
+    def expire(self, wall_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were silent for `expiration_ms`; returns how many. Silence is measured from
+        call to call: the times in batches are the client's, and who writes about the past is not silent."""
+        silent: list[int] = []
+        for producer_id, producer in self._producers.items():
+            if producer.seen_ms is None:
+                producer.seen_ms = wall_ms
+            elif wall_ms - producer.seen_ms > expiration_ms:
+                silent.append(producer_id)
+        for producer_id in silent:
+            del self._producers[producer_id]
+        return len(silent)
+
+    def rows(self) -> list[Any]:
+        """Plain lists, in order, from which `from_rows` makes an equal state."""
+        return [
+            [producer_id, producer.epoch, [list(batch) for batch in producer.batches]]
+            for producer_id, producer in self._producers.items()
+        ]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[Any]]) -> "ProducerState":
+        """Raises: ValueError or TypeError when the rows are no snapshot."""
+        state = cls()
+        for producer_id, epoch, batches in rows:
+            producer = _Producer(int(epoch))
+            producer.batches = [KeptBatch(*map(int, batch)) for batch in batches]
+            if not 0 < len(producer.batches) <= BATCHES_KEPT:
+                raise ValueError(f"producer {producer_id} has {len(producer.batches)} batches")
+            state._producers[int(producer_id)] = producer
+        return state
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> Rejected:
+    return Rejected(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
+        f"expected {expected}; send the batches before it again, or take a new producer epoch",
+    )

@@ -1,0 +1,188 @@
+"""Which property sees which mutant when it is asked alone: the teeth of each. In `holdfast sim mutants` the
+one that is first speaks up.
+
+Owns the pairs, and a wrong rule that is nobody else's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.broker.core.requests.produce_path import ProducePath
+from holdfast.sim.mutants.mutant import Mutant, Patch, Setting
+from holdfast.sim.mutants.table import MUTANTS
+
+
+def _waits_on(original: Any, self: Any, key: Any) -> Any:
+    return []
+
+
+WAITS_FOR_EVER = Mutant(
+    "waits-for-ever",
+    "Writes that cannot be acknowledged any more wait until their time is over.",
+    "A-18",
+    ("A-18",),
+    (Patch(ProducePath, "state_changed", _waits_on),),
+    Setting(faults={"isolate_leader": 3, "kill_broker": 3, "isolate_broker": 3, "cut_controllers": 2}),
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A mutant and what must see it."""
+
+    mutant: Mutant
+    #: the beginning of its name
+    by: str
+    #: other properties that are asked besides; the rules of the history always are
+    only: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.mutant.name} {self.by}"
+
+
+def _pairs(name: str, *properties: str) -> list[Pair]:
+    return [Pair(MUTANTS[name], one) for one in properties]
+
+
+DECISIONS, REPLICAS = "Refinement DecisionsRefineModel", "Refinement ReplicasRefineModel"
+
+PAIRS = (
+    *_pairs("no-gate", "A-2", "I-8", "I-9", REPLICAS),
+    *_pairs("gate-by-maximal-isr", "A-2", REPLICAS),
+    *_pairs("counts-nobody-else", "I-8", REPLICAS),
+    *_pairs("shrinks-before-confirmed", "I-10", REPLICAS),
+    *_pairs("acknowledges-at-append", "I-16"),
+    *_pairs("joins-below-epoch-start", "A-5", REPLICAS),
+    *_pairs("shows-lagging-high-watermark", "A-6", "rule 12"),
+    Pair(MUTANTS["shows-lagging-high-watermark"], "rule 13", only=("I-16",)),
+    *_pairs("followers-count-unflushed", "A-2", "rule 24"),
+    *_pairs("no-divergence-check", "I-10", REPLICAS),
+    *_pairs("truncates-everything", "A-1", "A-16", REPLICAS),
+    *_pairs("epochs-not-truncated", "I-18"),
+    *_pairs("flush-covers-completion", "A-21"),
+    *_pairs("file-before-flush", "I-17"),
+    *_pairs("keeps-file", "I-17"),
+    *_pairs("roles-before-registration", "I-2"),
+    *_pairs("leader-epoch-not-bumped", "A-11", DECISIONS),
+    *_pairs("unclean-stays-in-elr", "A-8", DECISIONS),
+    *_pairs("elr-forgets", DECISIONS),
+    *_pairs("elects-any-unfenced", "A-3", "A-13", DECISIONS),
+    *_pairs("elects-fenced-elr", "I-5", "A-13", DECISIONS),
+    *_pairs("last-known-elr-forgets-unclean", "A-12", "I-14", DECISIONS),
+    *_pairs("every-start-is-clean", "A-8"),
+    *_pairs("any-epoch-proves-a-clean-stop", "R32"),
+    *_pairs("finds-no-file", "R33"),
+    *_pairs("proves-only-its-own-epoch", "R33"),
+    *_pairs("fences-without-taking-out", "I-5", DECISIONS),
+    *_pairs("unfencing-elects-nobody", "L-9", DECISIONS),
+    *_pairs("answers-before-commit", "D-5", REPLICAS),
+    *_pairs("learns-before-it-truncates", REPLICAS),
+    *_pairs("lowers-ceilings-late", "B-4 CeilingsHoldWhatIsCommitted"),
+    *_pairs("finds-ceilings-too-high-out-of-sync", "B-4 CeilingsHoldWhatIsCommitted"),
+    *_pairs("keeps-refused-proposals", "R44"),
+    *_pairs("drops-proposals-of-old-versions", "R44 UndecidedStaysOpen"),
+    *_pairs("forgets-proposals-that-failed", "R45"),
+    *_pairs("producer-epochs-not-bumped", "D12"),
+    *_pairs("leaders-keep-positions", "R54"),
+    *_pairs("refuses-repetitions", "R91"),
+    *_pairs("leaves-full-segments-to-the-page-cache", "D6"),
+    *_pairs("leaving-is-not-replayed", "D7"),
+    *_pairs("drops-who-is-behind-for-a-moment", "R51 KeepersStay"),
+    *_pairs("who-never-has-all-lags", "R51 KeepersStay"),
+    *_pairs("whoever-fetches-is-caught-up", "R51 LaggardsLeave"),
+    *_pairs("fences-nobody-for-silence", "R25 SessionsAreKept"),
+    *_pairs("heartbeats-are-late", "R25 HeartbeatsGoOut"),
+    *_pairs("never-gives-leaderships-back", "R16 PassesRun"),
+    *_pairs("new-controllers-recover-nothing", "R60 RecoveriesAgree"),
+    *_pairs("recovers-without-asking-the-others", "R60 RecoveriesAgree"),
+    *_pairs("asks-nobody-before-it-runs", "K6 ElectionsAreFair"),
+    *_pairs("explains-by-the-other-rule", "R2"),
+    *_pairs("high-watermarks-not-stored", "F6"),
+    *_pairs("new-folders-not-durable", "A-21"),
+    *_pairs("writes-wait-for-ever", "A-18 WaitsEnd"),
+    *_pairs("sessions-leave-rows-behind", "D-4"),
+    *_pairs("believes-later-epochs", "A-14"),
+    *_pairs("believes-that-the-elected-log-is-the-same", "B-4 LossIsBounded"),
+    *_pairs("shortest-log-wins", "A-14", DECISIONS),
+    *_pairs("recovers-on-first-reply", "A-14"),
+    *_pairs("wins-without-majority", "Q-1"),
+    *_pairs("elects-shorter-logs", "Q-3"),
+    *_pairs("half-is-a-majority", "Q-7"),
+    *_pairs("votes-before-durable", "Q-9"),
+    *_pairs("votes-before-durable", "Q-9 PromisesAreDurable"),
+    *_pairs("lets-go-with-the-state-before", "Q-9 PromisesAreDurable"),
+    *_pairs("commits-former-epochs", "K12"),
+    Pair(WAITS_FOR_EVER, "A-18 WaitingWritesAreGivenUp"),
+    *_pairs("acknowledges-acks-one-at-append", "D6"),
+    *_pairs("tells-latest-too-early", "A-6 OffsetsAreTold"),
+    *_pairs("tells-log-end-as-end-of-epochs", "A-6 OffsetsAreTold"),
+    *_pairs("consumers-wait-out-their-time", "R80"),
+    *_pairs("followers-wait-out-their-time", "R80"),
+    *_pairs("followers-wait-for-ever", "A-18 WaitsEnd"),
+    *_pairs("producers-outlive-cuts", "R94"),
+    *_pairs("snapshots-taken-late", "R94"),
+    *_pairs("appends-behind-gaps", "R92"),
+    *_pairs("recovery-points-outlive-cuts", "R87"),
+    *_pairs("tells-what-is-committed", "R66"),
+    *_pairs("moves-nothing-below-min-isr", "R103 RefusalsAreDue"),
+    *_pairs("waiting-slots-leak", "K20 EachRequestIsAnswered"),
+    *_pairs("renounces-without-a-word", "K20 EachRequestIsAnswered"),
+    *_pairs("no-change-needs-no-commit", "K20 EachRequestIsAnswered"),
+    *_pairs("undecided-is-nothing-done", "K20 EachRequestIsAnswered"),
+    *_pairs("unclean-for-one-is-for-all", "R17 OnlyTheNamedAreElected"),
+    *_pairs("preferred-for-one-is-for-its-topic", "R17 OnlyTheNamedAreElected"),
+    *_pairs("moves-sort-their-targets", "K20 DoneIsCommitted"),
+    *_pairs("fetches-move-no-high-watermark", "R52 HighWatermarkMoves"),
+    *_pairs("goes-on-without-joiners", "F3 HighWatermarkWaitsForJoiners"),
+    *_pairs("lets-in-at-the-next-look", "R50 FollowersAreLetIn"),
+    *_pairs("unfenced-wait-for-the-next-look", "R50 CompleteAreProposed"),
+    *_pairs("one-joiner-a-look", "R50 CompleteAreProposed"),
+    *_pairs("writes-stay-counted", "A-18 WaitingIsCounted"),
+    *_pairs("blocks-of-ids-overlap", "D12 IdsAreOfABlock"),
+    *_pairs("one-late-row-spoils-all", "A-18 CommittedIsNotLate"),
+    *_pairs("large-batches-are-never-read", "R55 ReadersGetWhatThereIs"),
+    *_pairs("rows-in-order-of-partitions", "R80 RowsHaveTheirTurn"),
+    *_pairs("refuses-leader-acks-below-min-isr", "F5"),
+    *_pairs("refusals-of-acks-zero-are-for-nobody", "F4"),
+    *_pairs("flushes-acknowledge-nothing", "D6 DurableWritesAreAcknowledged"),
+    *_pairs("counts-as-it-was-made", "D6 TopicsAreHeeded"),
+    *_pairs("logs-keep-their-first-settings", "D6 TopicsAreHeeded"),
+    *_pairs("files-say-nothing-of-topics", "D6 TopicsAreHeeded"),
+    *_pairs("segments-grow-for-ever", "D5 SegmentsRoll"),
+    *_pairs("deletes-nothing", "D5 OldIsDeleted"),
+    *_pairs("waits-for-as-long-as-there-is", "A-18 WaitsEnd"),
+    *_pairs("tells-of-more-than-it-has-applied", "R25 HeartbeatsGoOut"),
+    *_pairs("failed-dirs-stay-eligible", "R27 OfflineReplicasAreOut"),
+    *_pairs("elr-goes-off-and-leaves-its-sets", "R108"),
+    *_pairs("counts-those-that-leave", "R106 AddedPartitionsAreAlike"),
+    *_pairs("fenced-brokers-get-replicas-too", "R106 NewTopicsAreSpread"),
+    *_pairs("one-broker-leads-all-of-a-topic", "R106 NewTopicsAreSpread"),
+    *_pairs("racks-count-for-nothing", "R106 NewTopicsAreSpread"),
+    *_pairs("who-asks-again-is-another", "R32"),
+    *_pairs("wishes-outlive-leaders", "R60 RecoveriesAgree"),
+    *_pairs("tells-nobody-that-it-may-go", "R25 SessionsAreKept"),
+    *_pairs("describes-seats-as-eligible", "R113"),
+    *_pairs("any-failure-is-evidence", "K4"),
+    *_pairs("commits-wake-nobody", "K7"),
+    *_pairs("snapshots-outlive-cuts", "R94 SnapshotsAreOfTheLog"),
+    *_pairs("cuts-leave-the-newest-time", "D5 TimesAreOfBatches"),
+    *_pairs("nothing-is-ever-old", "D5 OldIsDeleted"),
+    *_pairs("goes-to-the-end-when-something-was-deleted", "rule 10 ReadersGoOnAtAStart"),
+    *_pairs("nobody-looks-again-after-silence", "L-5 QueuesAreLookedAtAgain"),
+    *_pairs("bytes-of-failures-stay-in-the-buffer", "L-5 BufferedIsIncomplete"),
+    *_pairs("new-epochs-keep-the-crc", "misjudged"),
+    *_pairs("deliveries-tell-where-their-batch-begins", "misled"),
+    *_pairs("gives-up-at-once", "impatient"),
+    *_pairs("tells-of-every-trouble", "troubled"),
+    *_pairs("reads-on-in-any-past", "mended"),
+    *_pairs("brokers-answer-before-they-know", "R113"),
+    *_pairs("brokers-tell-of-what-was", "R113"),
+    *_pairs("notes-the-first-time-only", "K16"),
+    *_pairs("tells-of-everybody-at-the-end", "K16"),
+    *_pairs("any-acks-will-do", "D3"),
+    *_pairs("later-epochs-are-now", "D3"),
+    *_pairs("follows-strangers", "D3"),
+    *_pairs("other-quorums-fetch", "D3"),
+    *_pairs("believes-stale-heartbeats", "D3"),
+    *_pairs("registers-whoever-asks", "D3", "R25"),
+)

@@ -1,0 +1,395 @@
+"""Properties of answers and of requests that wait: a history that breaks each, and the one beside it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.broker.core.events import AnswerFetch, AppendResult, ReadRow
+from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.broker.core.requests.fetch_path import FetchPath
+from holdfast.broker.core.requests.producer_ids import EPOCH_MAX, ProducerIds
+from holdfast.broker.core.requests.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
+from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from holdfast.protocol.messages.producer_ids import (
+    AllocateProducerIdsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from holdfast.sim.checks.observe.taps import Heard, Late, listen_to_broker, listen_to_shell
+from holdfast.sim.checks.observe.views import Property, ReplicaView
+from holdfast.sim.checks.properties import answers, waiting_requests
+from holdfast.sim.cluster.nodes import State
+from tests.sim.checks.histories import TOPIC_ID, Scene, before, follows, leads, mark, view_of
+from tests.unit.broker.core_harness import KEY, CoreHarness, batch, partition
+
+BATCHES = [mark(0, 4), mark(1, 4), mark(2, 5)]
+
+
+def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
+    """Whether the property speaks up, under its own name."""
+    scene = Scene(one)
+    said = scene.violation(lambda: tell(scene))
+    assert said is None or said.startswith(one.name), said
+    return said is not None
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "counts_flushed", "flushed", "expected"),
+    [
+        (2, 5, False, 0, False),
+        (3, 5, False, 0, True),
+        (1, 5, False, 0, True),
+        (2, 5, True, 2, True),
+        (2, 5, True, 3, False),
+        (3, 4, False, 0, False),
+    ],
+    ids=["there", "not there", "of another epoch", "not durable", "durable", "of a former leader"],
+)
+def test_what_acks_one_was_told_is_in_the_leaders_log_d6(
+    offset: int, epoch: int, counts_flushed: bool, flushed: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES))
+        view.replica.counts_flushed = counts_flushed
+        view.log.flushed_offset = flushed  # type: ignore[misc]
+        scene.property.acknowledged_by_leader(scene.seen, view, offset, epoch)
+
+    assert is_broken(answers.LeaderAckIsInLog(), tell) is expected
+
+
+NEW = InitProducerIdRequest(-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "expected"),
+    [
+        (NEW, (8, 0), False),
+        (NEW, (7, 0), True),
+        (NEW, (8, 1), True),
+        (InitProducerIdRequest(7, 3), (7, 4), False),
+        (InitProducerIdRequest(7, 3), (7, 3), True),
+        (InitProducerIdRequest(7, 3), (8, 0), True),
+        (InitProducerIdRequest(7, EPOCH_MAX), (8, 0), False),
+        # of one that was lost on the way, before
+        (InitProducerIdRequest(9, 0), (9, 1), False),
+    ],
+)
+def test_no_producer_is_given_what_another_has_d12(
+    asked: InitProducerIdRequest, given: tuple[int, int], expected: bool
+) -> None:
+    """Whichever broker they ask; who asks for the next epoch twice is given the same twice."""
+
+    def tell(scene: Scene) -> None:
+        one, two = scene.world.brokers[:2]
+        for broker in (one, two):
+            broker.process = scene.world.loop.process(f"{broker.name}.1")
+        scene.property.producer_id_given(scene.seen, one, NEW, granted(7, 0))
+        for _ in range(2 if 0 <= asked.producer_epoch < EPOCH_MAX else 1):
+            scene.property.producer_id_given(scene.seen, two, asked, granted(*given))
+
+    assert is_broken(answers.ProducerIdsAreGivenOnce(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "got", "code", "expected"),
+    [
+        (10, 100, b"", 0, True),
+        (10, 100, b"all", 0, False),
+        (0, 100, b"", 0, False),
+        (10, 0, b"", 0, False),
+        (10, 100, b"", ErrorCode.KAFKA_STORAGE_ERROR, False),
+    ],
+    ids=["nothing", "something", "there is nothing", "nothing is wanted", "it cannot be read"],
+)
+def test_a_consumer_gets_what_there_is_r55(
+    wanted: int, room: int, got: bytes, code: int, expected: bool
+) -> None:
+    """As the ear of the shell hears it, which hands all of it on."""
+
+    def tell(scene: Scene) -> None:
+        given: list[FetchResponse] = []
+        row = FetchPartitionResponse(TOPIC_ID, 0, code, 3, 0, -1, None, 1, 5, memoryview(got))
+        response = FetchResponse(0, None, (row,))
+        shell: Any = SimpleNamespace(
+            _carry_out={AnswerFetch: lambda effect: effect.reply_to.respond(response)}
+        )
+        heard = Heard()
+        listen_to_shell(shell, heard)
+        decided = ReadRow(TOPIC_ID, 0, 0, 3, 0, -1, None, 1, 5, 2, 3, wanted)
+        shell._carry_out[AnswerFetch](AnswerFetch(SimpleNamespace(respond=given.append), (decided,), room))
+        assert given == [response]
+        ((asked, told),) = heard.read
+        scene.property.consumer_answered(scene.seen, view_of(scene, 1).broker, asked, told)
+
+    assert is_broken(answers.ReadersGetWhatThereIs(), tell) is expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(1000, False), (1001, True)])
+def test_no_broker_has_ids_that_were_not_given_away_d12(end: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        scene.set_image(replace(scene.seen.image, next_producer_id=1000))
+        ids = ProducerIds()
+        ids.allocated(AllocateProducerIdsResponse(ErrorCode.NONE, None, end - 500, 500))
+        broker = view_of(scene, 1).broker
+        core = SimpleNamespace(_link=SimpleNamespace(_producer_ids=ids))
+        broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+        scene.property.broker_called(scene.seen, broker)
+
+    assert is_broken(answers.IdsAreOfABlock(), tell) is expected
+
+
+def granted(producer_id: int, producer_epoch: int) -> InitProducerIdResponse:
+    """An answer without error."""
+    return InitProducerIdResponse(ErrorCode.NONE, None, producer_id, producer_epoch)
+
+
+def with_core(view: ReplicaView) -> FetchPath:
+    """A broker that answers fetches and questions for this replica."""
+    path = FetchPath({view.replica.key: view.replica}, 10, 1000)
+    view.broker.node = SimpleNamespace(core=SimpleNamespace(fetch_path=path))  # type: ignore[assignment]
+    view.broker.state = State.RUNNING
+    return path
+
+
+@pytest.mark.parametrize("high_watermark", [1, 2, 3], ids=["below the epoch", "at its start", "above"])
+def test_a_leader_tells_the_offsets_that_it_knows_a6(high_watermark: int) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=high_watermark), start_offset=2)
+        with_core(view)
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=None), [])
+
+    assert not is_broken(answers.OffsetsAreTold(), tell)
+
+
+def test_a_leader_that_tells_a_lagging_high_watermark_breaks_a6() -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=1), start_offset=2)
+        path = with_core(view)
+        assert view.leadership is not None
+        view.leadership.start_offset = 1  # what it is asked for counts from here
+        told = path.list_offsets
+        view.leadership.start_offset = 2
+
+        def too_early(reply_to: Any, request: Any) -> Any:
+            assert view.leadership is not None
+            view.leadership.start_offset = 1
+            answer = told(reply_to, request)
+            view.leadership.start_offset = 2
+            return answer
+
+        path.list_offsets = too_early  # type: ignore[method-assign]
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=None), [])
+
+    assert is_broken(answers.OffsetsAreTold(), tell)
+
+
+def test_the_end_of_an_epoch_is_where_the_next_one_begins_r80() -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=3), start_offset=2)
+        with_core(view)
+        log: Any = view.log
+        log.end_offset_for_epoch = lambda epoch: (epoch, 3)
+        scene.property.replica_changed(scene.seen, view, before(view, leadership=None), [])
+
+    assert is_broken(answers.OffsetsAreTold(), tell)
+
+
+def fetch(offset: int) -> FetchRequest:
+    row = FetchPartition(TOPIC_ID, 0, 5, offset, -1, -1, 100)
+    return FetchRequest(None, CONSUMER_REPLICA_ID, -1, 500, 1, 1000, (row,), 0, -1, ())
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(2, False), (1, True)], ids=["at the end", "below"])
+def test_no_consumer_waits_for_what_is_committed_r80(offset: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        path = with_core(view)
+        path._purgatory.add(DelayedFetch(None, fetch(offset), (view.replica.key,)), 100)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected
+
+
+def test_no_consumer_waits_at_a_follower_r55() -> None:
+    def tell(scene: Scene) -> None:
+        view = follows(view_of(scene, 1, BATCHES, high_watermark=2))
+        path = with_core(view)
+        path._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), 100)
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting_requests.FetchesHearOfNews(), tell)
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "is_open", "is_parked", "expected"),
+    [
+        (3, 5, True, True, False),
+        (2, 5, True, True, True),
+        (3, 4, True, True, True),
+        (2, 5, False, True, False),
+        (2, 5, True, False, False),
+    ],
+    ids=["at the end", "below", "of a former epoch", "it has been answered", "it has not asked yet"],
+)
+def test_no_follower_waits_for_what_is_in_the_log_r80(
+    offset: int, epoch: int, is_open: bool, is_parked: bool, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES), start_offset=2)
+        path = with_core(view)
+        session = path._sessions.open(2, 2, 1)
+        listed = path._sessions.list_row(session, view.replica.key, offset, epoch, 100)
+        listed.is_open, session.parked = is_open, "somebody" if is_parked else None
+        scene.property.replica_changed(scene.seen, view, before(view), [])
+
+    assert is_broken(waiting_requests.FetchesHearOfNews(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("times", "state", "expected"),
+    [
+        ((0, 90), State.RUNNING, False),
+        ((101, 400, 700), State.RUNNING, False),
+        ((101, 400, 700, 1000), State.RUNNING, True),
+        ((101, 400, 700, 9000), State.RUNNING, False),
+        ((101, 102, 103, 104, 105), State.RUNNING, False),
+        ((101, 400, 700, 1000), State.STOPPING, False),
+    ],
+    ids=["in time", "a little late", "for long", "it stood still", "it is about to", "it stops"],
+)
+def test_no_request_waits_beyond_its_time_a18(times: tuple[int, ...], state: State, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        path = with_core(view)
+        path._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), 100)
+        writes = SimpleNamespace(_queues={})
+        node: Any = view.broker.node
+        node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
+        node.core.partitions = {view.replica.key: view.replica}
+        clock = SimpleNamespace(shown_ns=lambda: 0)
+        view.broker._clock, view.broker.state = clock, state  # type: ignore[assignment]
+        for now_ms in times:
+            clock.shown_ns = lambda now_ms=now_ms: now_ms * 1_000_000
+            scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting_requests.WaitsEnd(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "is_there", "expected"), [(100, True, False), (100, False, True), (30_000, True, True)]
+)
+def test_no_request_waits_for_what_has_gone_or_for_longer_than_anybody_asks_a18(
+    due_ms: int, is_there: bool, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        with_core(view)._purgatory.add(DelayedFetch(None, fetch(2), (view.replica.key,)), due_ms)
+        writes = SimpleNamespace(_queues={})
+        node: Any = view.broker.node
+        node.core.produce_path = SimpleNamespace(_replicating=writes, _flushing=writes)
+        node.core.partitions = {view.replica.key: view.replica} if is_there else {}
+        view.broker._clock = SimpleNamespace(shown_ns=lambda: 0)  # type: ignore[assignment]
+        scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting_requests.WaitsEnd(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("times", "flushed", "epoch", "expected"),
+    [
+        ((0, 200), 3, 5, True),
+        ((0, 100), 3, 5, False),
+        ((0, 9_000), 3, 5, False),
+        ((0, 200), 2, 5, False),
+        ((0, 200), 2, 4, True),
+    ],
+    ids=["it is durable", "it has just become so", "it stood still", "it is not", "another leadership"],
+)
+def test_a_write_that_is_durable_is_acknowledged_d6(
+    times: tuple[int, ...], flushed: int, epoch: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES, high_watermark=2), start_offset=0)
+        view.replica.counts_flushed = True
+        log: Any = view.log
+        log.flushed_offset = flushed
+        purgatory: ProducePurgatory[Any] = ProducePurgatory(10)
+        delayed: DelayedProduce[Any] = DelayedProduce(None, [None])
+        delayed.wait_for(WaitingRow(delayed, 0, view.replica.key, 2, 3, epoch, epoch))
+        purgatory.add(delayed, 5_000)
+        core = SimpleNamespace(
+            produce_path=SimpleNamespace(_flushing=purgatory), partitions={view.replica.key: view.replica}
+        )
+        view.broker.node = SimpleNamespace(core=core)  # type: ignore[assignment]
+        view.broker.state = State.RUNNING
+        for now_ms in times:
+            view.broker._clock = SimpleNamespace(shown_ns=lambda now_ms=now_ms: now_ms * 1_000_000)  # type: ignore[assignment]
+            scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting_requests.DurableWritesAreAcknowledged(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("writes", "fetches", "expected"),
+    [(1, 1, False), (2, 1, True), (0, 1, True), (1, 2, True)],
+    ids=["all", "a write too many", "a write too few", "a fetch too many"],
+)
+def test_as_many_requests_count_as_waiting_as_wait_a18(writes: int, fetches: int, expected: bool) -> None:
+    """A write that waits for two partitions, and has heard of a third, is one; so is a fetch of two."""
+
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES))
+        path, keys = with_core(view), [TopicPartition(TOPIC_ID, index) for index in range(3)]
+        path._purgatory.add(DelayedFetch(None, fetch(2), tuple(keys[:2])), 5_000)
+        flushing: ProducePurgatory[Any] = ProducePurgatory(10)
+        replicating: ProducePurgatory[Any] = ProducePurgatory(10)
+        delayed: DelayedProduce[Any] = DelayedProduce(None, [None] * 3)
+        for index, key in enumerate(keys):
+            delayed.wait_for(WaitingRow(delayed, index, key, 2, 3, 5, 5))
+        replicating.add(delayed, 5_000)
+        delayed.waiting[0].decide()
+        replicating.size, path._purgatory.size = writes, fetches
+        node: Any = view.broker.node
+        node.core.produce_path = SimpleNamespace(_replicating=replicating, _flushing=flushing)
+        scene.property.broker_called(scene.seen, view.broker)
+
+    assert is_broken(waiting_requests.WaitingIsCounted(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [(2, False), (3, True), (9, True)],
+    ids=["it is late", "it is not", "long since"],
+)
+def test_what_has_committed_is_not_late_a18(committed: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        view = leads(view_of(scene, 1, BATCHES))
+        late = Late(AppendResult(view.replica.key, 5, 2, 3, 100), committed)
+        scene.property.told_late(scene.seen, view, late)
+
+    assert is_broken(waiting_requests.CommittedIsNotLate(), tell) is expected
+
+
+@pytest.mark.parametrize("timeout_ms", [1_000, 5_000])
+def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> None:
+    harness = CoreHarness().join(partition(1))
+    heard = Heard()
+    listen_to_broker(harness.core, heard)
+    written = harness.produce(batch(), timeout_ms=timeout_ms)
+    harness.tick(2_000)
+    if timeout_ms > 2_000:
+        assert heard.late == []
+        return
+    assert harness.row(written)[0] == "REQUEST_TIMED_OUT"
+    ((result, high_watermark),) = heard.late
+    assert (result.key, result.end_offset, high_watermark) == (KEY, 1, 0)

@@ -1,0 +1,443 @@
+"""Properties of controllers' decisions: a history that breaks each, and the one beside it that does not."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from holdfast.controller.core.decisions import CauseKind, LogEnd
+from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.partition import PartitionRegistration
+from holdfast.metadata.records import RegisterBrokerRecord
+from holdfast.protocol.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    IsrMember,
+)
+from holdfast.protocol.messages.broker_registration import BrokerRegistrationRequest
+from holdfast.sim.checks.observe.views import Change, Property
+from holdfast.sim.checks.properties import partitions
+from holdfast.sim.checks.properties.replicas import TypeOK
+from holdfast.sim.cluster.world import Shape
+from tests.sim.checks.histories import (
+    TOPIC_ID,
+    Scene,
+    broker,
+    change,
+    follows,
+    image,
+    mark,
+    row,
+    view_of,
+)
+
+DIR_A, DIR_B = bytes(15) + b"a", bytes(15) + b"b"
+MANAGER = Shape(recovery_manager=True)
+#: below min ISR, 2 has left and may lead
+ALONE = row(isr=(1,), elr=(2,))
+NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
+
+
+class Case(NamedTuple):
+    """A change that breaks a property and one that is allowed."""
+
+    one: type[Property]
+    broken: Change
+    allowed: Change
+    shape: Shape = Shape()
+
+
+CASES = {
+    "a leader who is no replica": Case(
+        TypeOK, change(row(), leader=4), change(row(), leader=2, reason=ElectionReason.ISR)
+    ),
+    "an ISR member that is no replica": Case(
+        partitions.ValidIsrElr, change(row(), isr=(1, 2, 4)), change(row(), isr=(1, 2))
+    ),
+    "an ELR at min ISR": Case(
+        partitions.ValidIsrElr, change(row(), isr=(1, 2), elr=(3,)), change(row(), isr=(1,), elr=(2, 3))
+    ),
+    "a seat that is also eligible": Case(
+        partitions.ValidIsrElr,
+        change(ALONE, elr=(2,), last_known_elr=(2,)),
+        change(ALONE, elr=(2,), last_known_elr=(3,)),
+    ),
+    "nobody complete and one known": Case(
+        partitions.MinIsrRecoveryQuorum,
+        change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1,)),
+        change(ALONE, leader=None, isr=(), elr=(), last_known_elr=(1, 2, 3)),
+    ),
+    "nobody complete where never more were than one": Case(
+        partitions.MinIsrRecoveryQuorum,
+        change(row(isr=(1, 2)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
+        change(row(isr=(1,)), CauseKind.UNCLEAN_REGISTRATION, 1, leader=None, isr=(), last_known_elr=(1,)),
+    ),
+    "nobody complete after a reassignment": Case(
+        partitions.MinIsrRecoveryQuorum,
+        change(ALONE, leader=None, isr=(), elr=()),
+        change(ALONE, CauseKind.REASSIGNMENT_ASKED, leader=None, isr=(), elr=(), replicas=(2, 3)),
+    ),
+    "an ISR that grows by fencing": Case(
+        partitions.IsrGrowth,
+        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1, 3)),
+        change(row(isr=(1, 2)), CauseKind.ALTER_PARTITION, 1, isr=(1, 2, 3)),
+    ),
+    "an ELR member beside a member of the ISR": Case(
+        partitions.IsrGrowth,
+        change(ALONE, CauseKind.UNFENCING, 2, ElectionReason.ELR, leader=2, isr=(2,)),
+        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,), elr=(1,)),
+    ),
+    "an ELR that does not take who left": Case(
+        partitions.ElrUpdate,
+        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1,), elr=()),
+        change(row(isr=(1, 2)), CauseKind.SESSION_ENDED, 2, isr=(1,), elr=(2,)),
+    ),
+    "an ELR that keeps who stopped uncleanly": Case(
+        partitions.ElrUpdate,
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, last_known_elr=(2,), min_isr=3),
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
+    ),
+    "a candidate forgotten by fencing": Case(
+        partitions.CandidatesKept,
+        change(ALONE, CauseKind.SESSION_ENDED, 1, elr=()),
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=()),
+    ),
+    "a new leader in the old epoch": Case(
+        partitions.EpochsOfARow,
+        change(row(), leader=2, leader_epoch=5),
+        change(row(), leader=2, leader_epoch=6),
+    ),
+    "a new epoch without a decision": Case(
+        partitions.EpochsOfARow,
+        change(row(), isr=(1, 2), leader_epoch=6),
+        change(row(), isr=(1, 2)),
+    ),
+    "a partition epoch that stands still": Case(
+        partitions.EpochsOfARow, change(row(), isr=(1, 2), partition_epoch=20), change(row(), isr=(1, 2))
+    ),
+    "a seat forgotten": Case(
+        partitions.LastKnownElrGains,
+        change(row(isr=(1,), last_known_elr=(2,)), last_known_elr=()),
+        change(row(isr=(1,), last_known_elr=(2,)), isr=(1, 3), last_known_elr=()),
+    ),
+    "an unclean stop without a seat": Case(
+        partitions.LastKnownElrGains,
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=()),
+        change(ALONE, CauseKind.UNCLEAN_REGISTRATION, 2, elr=(), last_known_elr=(2,)),
+    ),
+    "a fenced leader": Case(
+        partitions.ElectionOrder,
+        change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=2, isr=(2, 3), fenced=(2,)),
+        change(row(), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=3, isr=(2, 3), fenced=(2,)),
+    ),
+    "a leader who is just leaving": Case(
+        partitions.ElectionOrder,
+        change(row(leader=2), CauseKind.SESSION_ENDED, 1, ElectionReason.ISR, leader=1),
+        change(row(leader=2), CauseKind.SESSION_ENDED, 2, ElectionReason.ISR, leader=1),
+    ),
+    "nobody though somebody may": Case(
+        partitions.ElectionOrder,
+        change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(2, 3)),
+        change(row(), CauseKind.SESSION_ENDED, 1, leader=None, isr=(), elr=(2, 3), fenced=(2, 3)),
+    ),
+    "an unclean election over the head of the ELR": Case(
+        partitions.ElectionOrder,
+        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.UNCLEAN_RANDOM, leader=3, isr=(3,)),
+        change(
+            ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.UNCLEAN_RANDOM, leader=3, isr=(3,), fenced=(2,)
+        ),
+    ),
+    "the ELR before the ISR": Case(
+        partitions.ElectionOrder,
+        change(ALONE, CauseKind.PREFERRED_ASKED, None, ElectionReason.ELR, leader=2, isr=(2,)),
+        change(ALONE, CauseKind.SESSION_ENDED, 1, ElectionReason.ELR, leader=2, isr=(2,)),
+    ),
+    "a last known leader who was not the last": Case(
+        partitions.LastKnownLeaderByRule,
+        change(NOBODY, CauseKind.UNFENCING, 2, ElectionReason.LAST_KNOWN_LEADER, leader=2, isr=(2,)),
+        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1, isr=(1,)),
+    ),
+    "a last known leader beside an ELR": Case(
+        partitions.LastKnownLeaderByRule,
+        change(replace(NOBODY, elr=(3,)), CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+    ),
+    "a last known leader beside another who is eligible than the one that was unregistered": Case(
+        partitions.LastKnownLeaderByRule,
+        change(
+            replace(NOBODY, elr=(2, 3)),
+            CauseKind.UNREGISTRATION,
+            3,
+            ElectionReason.LAST_KNOWN_LEADER,
+            leader=1,
+        ),
+        change(
+            replace(NOBODY, elr=(3,)), CauseKind.UNREGISTRATION, 3, ElectionReason.LAST_KNOWN_LEADER, leader=1
+        ),
+    ),
+    "a last known leader where logs are compared": Case(
+        partitions.LastKnownLeaderByRule,
+        change(NOBODY, CauseKind.UNFENCING, 1, ElectionReason.LAST_KNOWN_LEADER, leader=1),
+        change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=1),
+        MANAGER,
+    ),
+    "not the best log": Case(
+        partitions.BestLogWins,
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=1,
+            logs=(LogEnd(1, 4, 90), LogEnd(2, 5, 80)),
+        ),
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=2,
+            logs=(LogEnd(1, 4, 90), LogEnd(2, 5, 80)),
+        ),
+        MANAGER,
+    ),
+    "a seat that was not asked": Case(
+        partitions.BestLogWins,
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=2,
+            logs=(LogEnd(2, 5, 80), LogEnd(3, 5, 10)),
+        ),
+        change(
+            NOBODY,
+            CauseKind.LOGS_COMPARED,
+            None,
+            ElectionReason.LONGEST_LOG,
+            leader=2,
+            logs=(LogEnd(1, 5, 70), LogEnd(2, 5, 80)),
+        ),
+        MANAGER,
+    ),
+    "a reassignment that ends without who was added": Case(
+        partitions.ReassignmentKeepsData,
+        change(
+            row(isr=(1, 2), adding_replicas=(3,), original_replicas=(1, 2)),
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+        change(
+            row(isr=(1, 2), adding_replicas=(3,), original_replicas=(1, 2)),
+            isr=(1, 2, 3),
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+    ),
+    "a reassignment that ends without who stays, beside one that is asked to go home": Case(
+        partitions.ReassignmentKeepsData,
+        change(
+            row(isr=(1, 2), replicas=(1, 2, 3), adding_replicas=(3,), original_replicas=(1, 2)),
+            CauseKind.REASSIGNMENT_ASKED,
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+        change(
+            row(isr=(1, 2), replicas=(1, 2, 3), adding_replicas=(3,), original_replicas=(1, 2)),
+            CauseKind.REASSIGNMENT_ASKED,
+            replicas=(1, 2),
+            adding_replicas=(),
+            original_replicas=None,
+        ),
+    ),
+    "a candidate that is no replica any more": Case(
+        partitions.ReassignmentKeepsData,
+        change(row(isr=(1, 2, 3)), replicas=(1, 2)),
+        change(row(isr=(1, 2, 3)), replicas=(1, 2), isr=(1, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_change_that_breaks_a_property_is_seen_and_the_one_beside_it_is_not(name: str) -> None:
+    case = CASES[name]
+    for told, is_broken in ((case.allowed, False), (case.broken, True)):
+        scene = Scene(case.one(), case.shape)
+        said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, told))  # noqa: B023
+        assert (said is not None) is is_broken, said
+        assert said is None or said.startswith(case.one.name)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.one.judges_rows])
+def test_so_it_is_of_a_topic_without_load(name: str) -> None:
+    case, key = CASES[name], (b"u" * 16, 0)
+    for told, is_broken in ((case.allowed, False), (case.broken, True)):
+        scene = Scene(case.one(), case.shape)
+        said = scene.violation(lambda: scene.seen._row_changed(key, told))  # noqa: B023
+        assert (said is not None) is is_broken, said
+
+
+@pytest.mark.parametrize(
+    ("told", "is_broken"),
+    [((5, 2), False), ((5, 3), True), ((5, 1), True), ((4, 2), True), ((-1, -1), False)],
+    ids=["the same", "cut since", "grown since", "another epoch", "only a claim"],
+)
+def test_a_log_that_was_compared_is_still_the_one_that_was_told_of_d3(
+    told: tuple[int, int], is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(partitions.BestLogWins(), MANAGER)
+    monkeypatch.setattr(scene.seen, "is_live", lambda view: True)
+    follows(view_of(scene, 1, [mark(0), mark(1)]), leader=None, isr=())
+    logs = (LogEnd(1, *told), LogEnd(2, 5, 80))
+    chosen = change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, logs=logs)
+    said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, chosen))
+    assert (said is not None and "D-3" in said) is is_broken, said
+
+
+@pytest.mark.parametrize(
+    ("committed", "fenced", "elr", "is_broken"),
+    [
+        (row(), (), True, False),
+        (row(), (3,), True, True),
+        (row(isr=(2, 3)), (), True, True),
+        (row(isr=(1,), leader=None), (1,), False, False),
+        (row(isr=(1,), leader=None), (1,), True, True),
+    ],
+    ids=["whole", "a fenced member", "a leader outside", "the last one without ELR", "the last one with ELR"],
+)
+def test_who_is_fenced_is_in_no_isr_i5(
+    committed: PartitionRegistration, fenced: tuple[int, ...], elr: bool, is_broken: bool
+) -> None:
+    scene = Scene(partitions.ValidControllerState())
+    scene.ghost.row = committed
+    scene.set_image(image(fenced, elr=elr, row=committed))
+    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
+    assert (said is not None) is is_broken
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_fenced_member_from_before_elr_stays_until_its_partition_changes_i5(changes: bool) -> None:
+    """F7; seed 121 of the band switched-elr as it was before."""
+    scene = Scene(partitions.ValidControllerState())
+    scene.ghost.row = row(leader=None, isr=(1,))
+    scene.set_image(image((1,), elr=False, row=scene.ghost.row))
+    scene.property.metadata_committed(scene.seen)
+    if changes:
+        scene.ghost.row = row(leader=None, isr=(1,), partition_epoch=21)
+    scene.set_image(image((1,), row=scene.ghost.row))
+    said = scene.violation(lambda: scene.property.metadata_committed(scene.seen))
+    assert (said is not None) is changes
+
+
+def proposal(
+    isr: tuple[tuple[int, int], ...],
+    *,
+    broker_epoch: int = 1,
+    leader_epoch: int = 5,
+    partition_epoch: int = 20,
+) -> AlterPartitionRequest:
+    """Broker 1 asks for an ISR: (id, broker epoch)."""
+    members = tuple(IsrMember(*member) for member in isr)
+    one = AlterPartitionPartition(TOPIC_ID, 0, leader_epoch, partition_epoch, members, 0)
+    return AlterPartitionRequest(1, broker_epoch, (one,))
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_broken"),
+    [
+        (proposal(((1, -1), (2, 2), (3, 3))), False),
+        (proposal(((1, -1), (2, 2), (3, 3)), leader_epoch=4), True),
+        (proposal(((1, -1), (2, 2), (3, 3)), partition_epoch=19), True),
+        (proposal(((1, -1), (2, 2), (3, 3)), broker_epoch=9), True),
+        (proposal(((1, -1), (2, 2), (3, 9))), True),
+        (proposal(((1, -1), (2, 2), (3, -1))), True),
+    ],
+    ids=["current", "leader epoch", "partition epoch", "sender", "member's epoch", "unproven member"],
+)
+def test_only_a_current_proposal_is_granted_a4(request_: AlterPartitionRequest, is_broken: bool) -> None:
+    scene = Scene(partitions.ProposalsAreChecked())
+    known, granted = row(isr=(1, 2)), row(isr=(1, 2, 3), partition_epoch=21)
+    said = scene.violation(
+        lambda: scene.property.proposal_handled(scene.seen, request_, image(row=known), image(row=granted))
+    )
+    assert (said is not None) is is_broken
+
+
+def test_a_fenced_member_is_not_granted_a4() -> None:
+    scene = Scene(partitions.ProposalsAreChecked())
+    request = proposal(((1, -1), (2, 2), (3, 3)))
+    known, granted = row(isr=(1, 2)), row(isr=(1, 2, 3), partition_epoch=21)
+    said = scene.violation(
+        lambda: scene.property.proposal_handled(
+            scene.seen, request, image((3,), row=known), image((3,), row=granted)
+        )
+    )
+    assert said is not None
+
+
+def registration(epoch: int, *, incarnation: int = 9, is_clean: bool = False) -> RegisterBrokerRecord:
+    """Broker 2 registers."""
+    return RegisterBrokerRecord(2, bytes(15) + bytes([incarnation]), epoch, (), None, (), (), is_clean)
+
+
+def test_an_id_is_given_away_again_only_when_it_is_fenced_a7() -> None:
+    unfenced, fenced = image(), image((2,))
+    for before, record, is_broken in (
+        (fenced, registration(10), False),
+        (unfenced, registration(10), True),
+        (unfenced, registration(10, is_clean=True), False),
+        (unfenced, registration(10, incarnation=2), False),
+    ):
+        scene = Scene(partitions.RegistrationsAreApart())
+        said = scene.violation(
+            lambda: scene.property.record_committed(scene.seen, 10, record, before)  # noqa: B023
+        )
+        assert (said is not None) is is_broken, (record, before.brokers[2])
+    assert broker(2).incarnation_id == bytes(15) + b"\2"
+
+
+def test_broker_epochs_rise_in_the_whole_cluster_a7() -> None:
+    scene = Scene(partitions.RegistrationsAreApart())
+    scene.property.record_committed(scene.seen, 10, registration(10), image((2,)))
+    said = scene.violation(
+        lambda: scene.property.record_committed(scene.seen, 11, registration(10), image((2,)))
+    )
+    assert said is not None
+
+
+@pytest.mark.parametrize(
+    ("previous_epoch", "log_dirs", "is_clean", "expected"),
+    [
+        (7, (DIR_A, DIR_B), True, False),
+        (6, (DIR_A, DIR_B), True, True),
+        (-1, (DIR_A, DIR_B), True, True),
+        (-1, (DIR_A, DIR_B), False, False),
+        # what lay in the other dir is not here
+        (7, (DIR_A,), True, True),
+    ],
+)
+def test_a_clean_stop_is_proven_by_its_epoch_and_all_log_dirs_r32(
+    previous_epoch: int, log_dirs: tuple[bytes, ...], is_clean: bool, expected: bool
+) -> None:
+    scene = Scene(partitions.CleanIsProven())
+    known = image(epochs={2: 7})
+    old = replace(known.brokers[2], log_dirs=(DIR_A, DIR_B))
+    new = replace(old, broker_epoch=90, incarnation_id=bytes(16), log_dirs=log_dirs, clean_shutdown=is_clean)
+    asked = BrokerRegistrationRequest(2, "c", bytes(16), (), None, (), log_dirs, previous_epoch)
+    images = [replace(known, brokers=known.brokers.set(2, one)) for one in (old, new)]
+    said = scene.violation(lambda: scene.property.registration_handled(scene.seen, asked, *images))
+    assert (said is not None) is expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(7, False), (90, True)])
+def test_a_process_that_registers_again_keeps_its_epoch_r31(epoch: int, expected: bool) -> None:
+    scene = Scene(partitions.CleanIsProven())
+    known = image(epochs={2: 7})
+    old = known.brokers[2]
+    asked = BrokerRegistrationRequest(2, "c", old.incarnation_id, (), None, (), (DIR_A,), -1)
+    images = [
+        replace(known, brokers=known.brokers.set(2, one)) for one in (old, replace(old, broker_epoch=epoch))
+    ]
+    said = scene.violation(lambda: scene.property.registration_handled(scene.seen, asked, *images))
+    assert (said is not None) is expected

@@ -1,0 +1,476 @@
+"""Properties of the metadata quorum: a history that breaks each, and the one beside it that does not."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.protocol.messages.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from holdfast.protocol.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    QuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from holdfast.raft.core.effects import Answered, Received, Reply, Send, SendFailed, SendFailure, Tick
+from holdfast.raft.core.leadership import Leader
+from holdfast.raft.core.member import Snapshot
+from holdfast.raft.core.progress import ParkedFetch
+from holdfast.raft.core.quorum import QuorumState
+from holdfast.raft.core.voter_calls import VoterCalls
+from holdfast.sim.checks.observe.taps import Heard, Support, listen_to_voter
+from holdfast.sim.checks.observe.views import About, Property
+from holdfast.sim.checks.properties import quorum
+from holdfast.sim.cluster.nodes import SimController
+from holdfast.sim.cluster.world import FIRST_VOTER
+from tests.sim.checks.histories import Scene, SceneLog, mark
+
+
+def is_broken(one: Property, tell: Callable[[Scene], None]) -> bool:
+    """Whether the property speaks up, under its own name."""
+    scene = Scene(one)
+    said = scene.violation(lambda: tell(scene))
+    assert said is None or said.startswith(one.name), said
+    return said is not None
+
+
+def node(scene: Scene, voter: int, durable: QuorumState, role: object = None) -> SimController:
+    """A voter whose process runs: what is on its disk, what it is."""
+    found = scene.world.controllers[voter - FIRST_VOTER]
+    if not hasattr(found, "process"):
+        found.process = scene.world.loop.process(f"{found.name}.1")
+    member = SimpleNamespace(durable_state=durable, role=role)
+    server: Any = SimpleNamespace(driver=SimpleNamespace(_node=SimpleNamespace(_member=member)))
+    found.server = server
+    return found
+
+
+def says(voter: int, role: str = "Follower", epoch: int = 5, **given: Any) -> Snapshot:
+    """What a voter shows of itself."""
+    usual: dict[str, Any] = {
+        "voted_for": None,
+        "leader_id": voter if role == "Leader" else None,
+        "high_watermark": 0,
+        "log_end_offset": 10,
+        "flushed_offset": 10,
+        "last_epoch": epoch,
+    }
+    return Snapshot(voter, role, epoch, **{**usual, **given})
+
+
+def hears(scene: Scene, of: SimController, snapshot: Snapshot) -> None:
+    scene.property.voter_changed(scene.seen, of, snapshot)
+
+
+@pytest.mark.parametrize(("second", "expected"), [(6, False), (5, True)])
+def test_one_voter_leads_an_epoch_q1(second: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        for voter, epoch in ((101, 5), (102, second)):
+            hears(scene, node(scene, voter, QuorumState(epoch)), says(voter, "Leader", epoch))
+
+    assert is_broken(quorum.ElectionSafety(), tell) is expected
+
+
+@pytest.mark.parametrize(("end", "expected"), [(10, False), (9, True)])
+def test_who_leads_has_all_that_is_committed_q3(end: int, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        scene.seen.quorum.batches.append(mark(9, 5))
+        leader = node(scene, 101, QuorumState(5))
+        leader.log = SceneLog()  # type: ignore[assignment]
+        hears(scene, leader, says(101, "Leader", log_end_offset=end))
+
+    assert is_broken(quorum.QuorumLeaderCompleteness(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        (says(101, "Leader"), False),
+        (says(101, "Leader", leader_id=102), True),
+        (says(101, "Candidate", voted_for=101), False),
+        (says(101, "Candidate", voted_for=102), True),
+        (says(101, leader_id=102), False),
+        (says(101, leader_id=101), True),
+        (says(101, "Prospective", leader_id=102), True),
+    ],
+    ids=["leader", "of another", "candidate", "for another", "follower", "of itself", "prospective"],
+)
+def test_a_role_goes_with_leader_and_vote_q5(snapshot: Snapshot, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        hears(scene, node(scene, 101, QuorumState(5)), snapshot)
+
+    assert is_broken(quorum.LegalRoles(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        (QuorumState(5, 102), QuorumState(6, 103), False),
+        (QuorumState(5, 102), QuorumState(5, 102), False),
+        (QuorumState(5, 102), QuorumState(4), True),
+        (QuorumState(5, 102), QuorumState(5, 103), True),
+        (QuorumState(5, 102), QuorumState(5), True),
+    ],
+    ids=["a new epoch", "the same vote", "an older epoch", "another vote", "no vote any more"],
+)
+def test_what_was_promised_on_disk_stays_q6_q9(first: QuorumState, then: QuorumState, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        for state in (first, then):
+            hears(scene, node(scene, 101, state), says(101, epoch=6))
+
+    assert is_broken(quorum.QuorumEpochs(), tell) is expected
+
+
+@pytest.mark.parametrize(("epoch", "high_watermark", "expected"), [(6, 8, False), (4, 8, True), (5, 7, True)])
+def test_epoch_and_high_watermark_of_a_voter_never_fall_q6(
+    epoch: int, high_watermark: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        voter = node(scene, 101, QuorumState(3))
+        hears(scene, voter, says(101, epoch=5, high_watermark=8))
+        hears(scene, voter, says(101, epoch=epoch, high_watermark=high_watermark))
+
+    assert is_broken(quorum.QuorumEpochs(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [((5, 5, 4), False), ((5, 5, 5), False), ((5, 4, 4), True), ((4, 4, 5), True), ((5, 4, None), False)],
+    ids=["two of three", "all", "itself alone", "all but itself", "nobody knows of one"],
+)
+def test_who_leads_was_elected_on_disks_q9(epochs: tuple[int | None, ...], expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        for voter, epoch in enumerate(epochs, FIRST_VOTER):
+            if epoch is not None:
+                node(scene, voter, QuorumState(epoch))
+        hears(scene, scene.world.controllers[0], says(101, "Leader"))
+
+    assert is_broken(quorum.VotesAreDurable(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("is_first", "high_watermark", "expected"),
+    [(True, 11, False), (True, 10, True), (True, 9, True), (False, 9, False)],
+    ids=["with a record of its own", "all but that", "less", "known before it led"],
+)
+def test_a_leader_commits_only_with_a_record_of_its_epoch_k12(
+    is_first: bool, high_watermark: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        role = Leader.elected((102, 103), 10, VoterCalls((), 0, 100), 0)
+        leader = node(scene, 101, QuorumState(5), role)
+        if not is_first:
+            hears(scene, leader, says(101, high_watermark=high_watermark))
+        hears(scene, leader, says(101, "Leader", high_watermark=high_watermark))
+
+    assert is_broken(quorum.CommitsOwnEpoch(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("flushed", "expected"), [((100, 100, 0), False), ((100, 99, 0), True), ((100, None, 0), False)]
+)
+def test_what_is_committed_is_on_a_majority_of_disks_q7(
+    flushed: tuple[int | None, ...], expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        for voter, end in zip(scene.world.controllers, flushed, strict=True):
+            if end is not None:
+                log = SceneLog()
+                log.flushed_offset = end
+                voter.log = log  # type: ignore[assignment]
+        scene.property.metadata_committed(scene.seen)
+
+    assert is_broken(quorum.CommittedByMajority(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, False),
+        ({"silent_ms": 2_000}, False),
+        ({"silent_ms": 1_999}, True),
+        ({"is_leader": True}, True),
+        ({"is_log_shorter": True}, True),
+        ({"is_pre_vote": False, "silent_ms": 5}, False),
+        ({"is_pre_vote": False, "is_leader": True}, False),
+        ({"is_pre_vote": False, "is_log_shorter": True}, True),
+    ],
+    ids=[
+        "nobody leads",
+        "long silent",
+        "heard before that",
+        "it leads",
+        "its log is longer",
+        "a vote in a later epoch",
+        "of one that led until then",
+        "a vote for a shorter log",
+    ],
+)
+def test_no_live_leader_is_voted_out_and_no_shorter_log_voted_for_k4_k5(
+    given: dict[str, Any], expected: bool
+) -> None:
+    usual = Support(102, 5, True, False, None, 2_000, False)
+
+    def tell(scene: Scene) -> None:
+        voter = node(scene, 101, QuorumState(5))
+        scene.property.support_given(scene.seen, voter, usual._replace(**given))
+
+    assert is_broken(quorum.SupportIsEarned(), tell) is expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(5, True), (6, False), (7, False)])
+def test_nobody_is_asked_for_support_in_an_epoch_that_the_candidate_is_not_in_k4(
+    epoch: int, expected: bool
+) -> None:
+    def tell(scene: Scene) -> None:
+        candidate: Any = node(scene, 102, QuorumState(5))
+        candidate.server.driver.snapshot = lambda: says(102, "Prospective", epoch)
+        support = Support(102, 6, True, False, None, 2_000, False)
+        scene.property.support_given(scene.seen, node(scene, 101, QuorumState(5)), support)
+
+    assert is_broken(quorum.SupportIsEarned(), tell) is expected
+
+
+@pytest.mark.parametrize(("voter", "expected"), [(None, False), (102, False), (-1, True), (104, True)])
+def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        hears(scene, node(scene, 101, QuorumState(5, voted_for=voter)), says(101))
+
+    assert is_broken(quorum.QuorumEpochs(), tell) is expected
+
+
+def fetch(voter: int, epoch: int = 5, voter_ids: tuple[int, ...] | None = None) -> Received:
+    """Of a voter."""
+    row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
+    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,), voter_ids=voter_ids))
+
+
+VOTER = SimpleNamespace(
+    voters=(101, 102, 103),
+    other_voters=(102, 103),
+    cluster_id="c",
+    node_id=101,
+    check_quorum_timeout_ms=3_000,
+    fetch_timeout_ms=2_000,
+    backoff_step_ms=20,
+    election_backoff_max_ms=500,
+)
+
+
+class Following:
+    """A voter that follows 102 in epoch 5, has asked it in its fetch 8, and grants every pre-vote."""
+
+    raft_epoch, leader_id, is_leader = 5, 102, False
+    _config = VOTER
+    _member = SimpleNamespace(role=None)
+
+    def snapshot(self) -> Snapshot:
+        """Its log ends at 10."""
+        return says(101, leader_id=102)
+
+    def handle(self, event: Any, now_ms: int) -> list[Any]:
+        """Fetches at the first tick."""
+        if isinstance(event, Received) and isinstance(event.request, VoteRequest):
+            return [Reply(event.token, VoteResponse(0, None, 5, 102, True))]
+        return [Send(8, 102, fetch(101).request, 500)] if isinstance(event, Tick) else []
+
+
+def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchResponse:
+    """To a fetch."""
+    row = FetchPartitionResponse(bytes(16), 0, error_code, 0, 0, 1, None, leader_id, epoch, memoryview(b""))
+    return FetchResponse(0, None, (row,))
+
+
+PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
+#: of one that has led epoch 5, and leads no more since it was started anew (K3)
+PRE_VOTE_OF_A_LATER_EPOCH = Received(1, VoteRequest("c", 6, 103, 101, 5, 10, True))
+
+
+@pytest.mark.parametrize(("epoch", "is_leader"), [(5, True), (6, False)])
+def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
+    epoch: int, is_leader: bool
+) -> None:
+    voter: Any = Following()
+    voter.is_leader = True
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    voter.handle(Received(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)), 12)
+    assert [one.is_leader for one in heard.support] == [is_leader]
+
+
+@pytest.mark.parametrize(
+    ("events", "silent_ms"),
+    [
+        ([(0, Tick()), (5, Answered(8, answer())), (12, PRE_VOTE)], 7),
+        ([(0, Tick()), (5, Answered(7, answer())), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer(103))), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer(epoch=4))), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer(error_code=6))), (12, PRE_VOTE)], None),
+        ([(0, Tick()), (5, Answered(8, answer())), (12, PRE_VOTE_OF_A_LATER_EPOCH)], None),
+        (
+            [
+                (0, Tick()),
+                (5, Answered(8, answer())),
+                (6, SendFailed(8, SendFailure.REFUSED)),
+                (12, PRE_VOTE),
+            ],
+            None,
+        ),
+        (
+            [
+                (0, Tick()),
+                (5, Answered(8, answer())),
+                (6, SendFailed(8, SendFailure.DISCONNECTED)),
+                (12, PRE_VOTE),
+            ],
+            7,
+        ),
+        (
+            [
+                (0, Tick()),
+                (5, Answered(8, answer())),
+                (6, Received(2, EndQuorumEpochRequest("c", 102, 5, ()))),
+                (12, PRE_VOTE),
+            ],
+            None,
+        ),
+    ],
+    ids=[
+        "heard",
+        "an older fetch",
+        "another leader",
+        "a former epoch",
+        "an error",
+        "a later epoch",
+        "it is gone",
+        "a connection has ended",
+        "it resigns",
+    ],
+)
+def test_a_leader_is_heard_when_it_has_answered_the_newest_fetch_k4(
+    events: list[tuple[int, Any]], silent_ms: int | None
+) -> None:
+    voter: Any = Following()
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    for now_ms, event in events:
+        voter.handle(event, now_ms)
+    assert [one.silent_ms for one in heard.support] == [silent_ms]
+    assert not heard.support[0].is_log_shorter
+
+
+class Leading:
+    """A voter that leads epoch 5 of three."""
+
+    raft_epoch = 5
+    is_leader = True
+    _config = VOTER
+    _member = SimpleNamespace(role=None)
+
+    def handle(self, event: Any, now_ms: int) -> list[Any]:
+        """It goes on, whatever it hears."""
+        return []
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([(0, Tick()), (3_300, Tick())], None),
+        ([(0, Tick()), (3_301, Tick())], "no majority has asked for its log for 3301 ms"),
+        ([(0, Tick()), (2_000, fetch(103)), (5_300, Tick())], None),
+        ([(0, Tick()), (2_000, fetch(7)), (5_300, Tick())], "5300 ms"),
+        ([(0, fetch(102, 6))], "leads epoch 5 and has heard of 6"),
+        ([(0, fetch(7, 6))], None),
+        ([(0, Received(1, BeginQuorumEpochRequest("c", 102, 6, 101)))], "heard of 6"),
+        ([(0, Received(1, EndQuorumEpochRequest("c", 102, 4, ())))], None),
+        ([(0, Answered(1, QuorumEpochResponse(0, None, 6, 102)))], "heard of 6"),
+        ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, False)))], "heard of 6"),
+        ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, True)))], None),
+        ([(0, Received(1, VoteRequest("c", 6, 9, 101, 5, 10, False)))], None),
+        ([(0, Received(1, VoteRequest("c", 6, 102, 103, 5, 10, False)))], None),
+        ([(0, Received(1, BeginQuorumEpochRequest("another", 102, 6, 101)))], None),
+        ([(0, Received(1, EndQuorumEpochRequest("c", 9, 6, ())))], None),
+        ([(0, fetch(102, 6, voter_ids=(101, 102)))], None),
+        ([(0, fetch(102, 6, voter_ids=(101, 102, 103)))], "heard of 6"),
+    ],
+)
+def test_a_leader_that_should_step_down_is_overdue_k3_k7(
+    events: list[tuple[int, Any]], expected: str | None
+) -> None:
+    voter: Any = Leading()
+    voter.snapshot = lambda: says(101, "Leader")
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    for now_ms, event in events:
+        voter.handle(event, now_ms)
+    overdue = [why for about, why in heard.differs if about is About.LEADING]
+    assert (expected is None) is (overdue == [])
+    assert expected is None or expected in overdue[0]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "is_leader", "expected"),
+    [(0, True, True), (0, False, False), (1, True, False), (None, True, False)],
+    ids=["it leads", "it has resigned", "its disk has failed", "it is killed"],
+)
+def test_who_stops_in_order_leads_no_more_k6(exit_code: int | None, is_leader: bool, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        ended = node(scene, 101, QuorumState(5))
+        ended.exit_code = exit_code
+        assert ended.server is not None
+        voter: Any = ended.server.driver._node
+        voter.is_leader, voter.raft_epoch = is_leader, 5
+        scene.property.controller_ends(scene.seen, ended)
+
+    assert is_broken(quorum.ElectionsAreFair(), tell) is expected
+
+
+@pytest.mark.parametrize(("about", "expected"), [(About.LEADING, True), (About.ELECTIONS, False)])
+def test_an_overdue_leader_is_a_violation_k7(about: About, expected: bool) -> None:
+    def tell(scene: Scene) -> None:
+        voter = node(scene, 101, QuorumState(5))
+        scene.property.controller_differs(scene.seen, voter, about, "leads epoch 5 and has heard of 6")
+
+    assert is_broken(quorum.LeadersStepDown(), tell) is expected
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "told", "leads_on", "expected"),
+    [
+        (10, 8, True, None),
+        (9, 8, True, "lets a fetch of 102 wait"),
+        (10, 7, True, "lets a fetch of 102 wait"),
+        (10, 8, False, "leads no more"),
+    ],
+    ids=["there is no news", "there are records", "more is committed", "it leads no more"],
+)
+def test_a_leader_lets_nobody_wait_for_news_that_are_there_k10(
+    fetch_offset: int, told: int, leads_on: bool, expected: str | None
+) -> None:
+    """Its log ends at 10, what is committed at 8."""
+    role = Leader.__new__(Leader)
+    parked = ParkedFetch(1, fetch_offset, 100, 500)
+    role.voters, role.observers = {102: SimpleNamespace(parked=parked, told_high_watermark=told)}, {}  # type: ignore[dict-item]
+    voter: Any = Leading()
+    voter._member = SimpleNamespace(role=role)
+    voter.snapshot = lambda: says(101, "Leader")
+    voter.log_end_offset, voter.high_watermark = 10, 8
+
+    def handle(event: Any, now_ms: int) -> list[Any]:
+        voter._member.role = role if leads_on else None
+        return []
+
+    voter.handle = handle
+    heard = Heard()
+    listen_to_voter(voter, heard)
+    voter.handle(Tick(), 0)
+    said = [why for about, why in heard.differs if about is About.LEADING]
+    assert (expected is None) is (said == [])
+    assert expected is None or expected in said[0]

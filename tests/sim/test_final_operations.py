@@ -1,0 +1,27 @@
+"""What operators ask for once all was healed."""
+
+from dataclasses import replace
+
+from holdfast.client.admin_configs import Resource
+from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.load import final_operations, operators
+from holdfast.sim.load.final_operations import Wish
+from holdfast.sim.machine.choices import Choices
+
+STRATEGY = "unclean.recovery.strategy"
+
+
+def test_strategies_that_wait_for_operators_and_no_others_are_taken_away() -> None:
+    world = World(replace(Shape(), partitions=1, producers=1, topics=3), Choices("5"))
+    world.boot()
+    world.start_load()
+    wanted = {world.topics[0].name: "None", world.topics[1].name: "Aggressive"}
+    for name, strategy in wanted.items():
+        act = operators.set_config(Resource.topic(name), STRATEGY, strategy)
+        done = Wish(strategy, act, lambda act=act: act.is_done(final_operations._image(world)))  # type: ignore[misc]
+        final_operations.fulfil(world, done, 10_000)
+    for wish in final_operations.ways_out(world):
+        final_operations.fulfil(world, wish, 10_000)
+    left = {name: final_operations._image(world).topic_config(name, STRATEGY) for name in wanted}
+    assert left == {world.topics[0].name: None, world.topics[1].name: "Aggressive"}
+    assert not list(final_operations.ways_out(world))

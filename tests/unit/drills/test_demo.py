@@ -1,0 +1,45 @@
+"""How `holdfast demo` ends; what it does while it runs is `make demo`'s to show."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.__main__ import main
+from holdfast.drills.demo import command
+from holdfast.localcluster.nodes import ClusterError, Nodes
+from holdfast.localcluster.processes import LocalCluster
+
+
+class PlayedCluster(Nodes):
+    """No nodes; stops, or does not."""
+
+    def __init__(self, folder: Path, trouble: str) -> None:
+        super().__init__([])
+        self._folder = folder
+        self._trouble = trouble
+
+    def up(self) -> None:
+        self._folder.mkdir()
+
+    def down(self) -> None:
+        if self._trouble:
+            raise ClusterError(self._trouble)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "trouble", "code"),
+    [(0, "", 0), (3, "", 3), (0, "still running after 60 s: broker-1", 1)],
+)
+def test_only_a_good_verdict_on_a_cluster_that_has_stopped_ends_with_0_and_without_a_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verdict: int, trouble: str, code: int
+) -> None:
+    folder = tmp_path / "demo"
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: str(folder))
+    monkeypatch.setattr(LocalCluster, "create", lambda folder, *_: PlayedCluster(folder, trouble))
+    monkeypatch.setattr(command.Demo, "produce", lambda *_, **__: None)
+    monkeypatch.setattr(command.Demo, "verdict", lambda _: verdict)
+    done = CliRunner().invoke(main, ["demo"])
+    assert done.exit_code == code
+    assert folder.exists() == (code != 0)
+    assert trouble in done.output

@@ -1,0 +1,70 @@
+"""The demo's containers are its own; a `docker` that only takes notes stands in for the real one."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli.__main__ import main
+
+DOCKER = """#!/bin/sh
+echo "$COMPOSE_PROJECT_NAME: $*" >>"$DOCKER_NOTES"
+case "$*" in
+    "$DOCKER_FINDS "*) echo 3f2a9c ;;
+    compose\\ up*) echo "port is already allocated" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What docker was asked; starting a container fails."""
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(DOCKER)
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_NOTES", str(tmp_path / "notes"))
+    monkeypatch.setenv("COMPOSE_PROJECT_NAME", "holdfast")
+    return tmp_path / "notes"
+
+
+def run_demo(folder: Path) -> Result:
+    return CliRunner().invoke(main, ["demo", "--driver", "compose", "--keep", str(folder / "kept")])
+
+
+@pytest.mark.parametrize("there_are", ["ps -a", "volume ls"])
+def test_what_somebody_has_in_the_project_of_the_demo_is_left_alone(
+    notes: Path, there_are: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo ends with `down -v`."""
+    monkeypatch.setenv("DOCKER_FINDS", there_are)
+    done = run_demo(tmp_path)
+    assert done.exit_code == 1
+    assert "docker compose -p holdfast-demo down -v" in done.output
+    asked = notes.read_text()
+    assert there_are in asked
+    assert "compose" not in asked.replace("com.docker.compose", "")
+
+
+def test_a_demo_that_cannot_start_takes_only_its_own_containers_away(
+    notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_FINDS", "nothing")
+    done = run_demo(tmp_path)
+    assert done.exit_code == 1
+    assert "port is already allocated" in done.output
+    assert notes.read_text().splitlines()[2:] == [
+        "holdfast-demo: compose up -d --build",
+        "holdfast-demo: compose down -v",
+    ]
+
+
+def test_a_machine_without_docker_is_told_of_the_demo_that_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run_demo(tmp_path)
+    assert done.exit_code == 1
+    assert "`make demo` needs no containers" in done.output
