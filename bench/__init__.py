@@ -1,5 +1,7 @@
-"""Load generators beside the machine's own limits (design D13). Tools, never tests: nothing here passes or
-fails by time."""
+"""Load generators beside the machine's own limits. Tools, no tests: nothing passes or fails by time."""
+
+from holdfast.cli.extras import require
 
 if __name__ != "holdfast.bench":  # the checkout is on the path, too: one module, one name
     raise ImportError("import holdfast.bench")
+require("bench")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli.extras import require
 from holdfast.cli.options import INT32_MAX, checked_servers, output, whole_number
 
 
@@ -61,19 +62,13 @@ def command(
     output: str,
 ) -> None:
     """Compare ledgers with what the cluster serves: was anything lost?"""
+    require("spark")
     folders = parse_log_dirs(log_dirs)
     for folder in ",".join(folders.values()).split(",") if folders and master.startswith("local") else ():
         if not Path(folder).is_dir():
             raise click.UsageError(f"--log-dirs: {folder} is no folder")
-    try:
-        from holdfast.durability.validate import ValidateOptions, run
-    except ModuleNotFoundError as error:
-        if error.name not in ("pyspark", "pyarrow", "numpy"):
-            raise
-        click.echo(
-            f"error: {error.name} is missing; install Holdfast with: pip install 'holdfast[spark]'", err=True
-        )
-        sys.exit(1)
+    from holdfast.durability.validate import ValidateOptions, run
+
     verdict = run(
         ValidateOptions(
             ledger=ledger,

@@ -3,7 +3,6 @@
 Exit codes are those of `drills.outcome.Result` (docs/drills.md), of several runs that of the worst.
 """
 
-import importlib.util
 import json
 import random
 import shutil
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from holdfast.cli.extras import require
 from holdfast.cli.options import output
 from holdfast.cli.sim.model import parse_seeds
 from holdfast.drills.catalogue import DRILLS
@@ -85,7 +85,7 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     report: Path | None = given["report"]
     if report is not None and not report.absolute().parent.is_dir():
         raise click.UsageError(f"--report {report}: {report.parent} is no folder")
-    _check_spark()
+    require("spark")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-drill-"))).absolute()
     runs: list[Run] = []
     failure = ""
@@ -110,16 +110,6 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
     else:
         click.echo(f"kept: {folder}", err=True)
     sys.exit(result.exit_code)
-
-
-def _check_spark() -> None:
-    """Nobody shall wait for a story that cannot be judged."""
-    for name in ("pyspark", "pyarrow"):
-        if importlib.util.find_spec(name) is None:
-            click.echo(
-                f"error: {name} is missing; install Holdfast with: pip install 'holdfast[spark]'", err=True
-            )
-            sys.exit(1)
 
 
 def _list(form: str) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import holdfast
+from holdfast.cli.extras import require
 from holdfast.cli.options import output
 from holdfast.cli.sim.model import parse_seeds
 from holdfast.cli.sim.options import recipe_of, story_options
@@ -59,6 +60,8 @@ def swarm(
     their events. Seeds that have a row there already are left out, so a long swarm may be stopped, and goes
     on when it is started again.
     """
+    if engine == "spark":
+        require("spark")
     from holdfast.sim.campaign.artifact import commit
     from holdfast.sim.campaign.rows import BadRows, read_rows, sums
     from holdfast.sim.campaign.runs import Origin, begin
@@ -96,15 +99,8 @@ def swarm(
 
 
 def _play_on_spark(recipe: "Recipe", seeds: Sequence[int], master: str, target: Path) -> "list[Row]":
-    try:
-        from holdfast.sim.campaign.spark_engine import play_seeds
-    except ModuleNotFoundError as error:
-        if error.name not in ("pyspark", "pyarrow", "numpy"):
-            raise
-        click.echo(
-            f"error: {error.name} is missing; install Holdfast with: pip install 'holdfast[spark]'", err=True
-        )
-        sys.exit(1)
+    from holdfast.sim.campaign.spark_engine import play_seeds
+
     return play_seeds(recipe, seeds, master, target)
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import click
 
+from holdfast.cli.extras import require
 from holdfast.drills.demo.producers import Producers
 from holdfast.drills.demo.watch import ClusterWatch, describe_wait
 from holdfast.localcluster.compose import ComposeCluster
@@ -89,6 +90,7 @@ def command(
     keep: Path | None,
 ) -> None:
     """Kill brokers and the active controller under load, then prove what survived. Exit 0: nothing lost."""
+    require("spark")
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")

@@ -63,7 +63,7 @@ def drilled(monkeypatch: pytest.MonkeyPatch, runs: Sequence[Run] | ClusterError,
             raise runs
         return runs
 
-    monkeypatch.setattr(drill_command, "_check_spark", lambda: None)
+    monkeypatch.setattr(drill_command, "require", lambda extra: None)
     monkeypatch.setattr(drill_command, "_play_all", play_all)
     return CliRunner().invoke(main, ["drill", "stale-reply", "--power-loss", "tracked", *words])
 
