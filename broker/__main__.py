@@ -18,11 +18,11 @@ from holdfast.broker.core.config import BrokerConfig, default_log_config
 from holdfast.broker.core.events import LogsLoaded, LogsOffline, ProofBelied, ShutdownWanted, Started, Stop
 from holdfast.broker.core.registration.lifecycle import BrokerState, Identity
 from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.telemetry import families, replica_body
-from holdfast.broker.log_manager import Key, LogManager, LogManagerConfig
+from holdfast.broker.log_manager import LogManager, LogManagerConfig
 from holdfast.broker.server import BrokerServer
 from holdfast.metadata.broker import SUPPORTED_FEATURES
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.status import NodeView, answer
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 from holdfast.raft.core.config import RaftConfig
@@ -158,22 +158,22 @@ class BrokerNode:
             self.server.post(ProofBelied(self._runtime.random.uuid()))
         self.server.post(
             LogsLoaded(
-                {TopicPartition(*key): log for key, log in self.log_manager.logs.items()},
-                {TopicPartition(*key): offset for key, offset in high_watermarks.items()},
-                {TopicPartition(*key): offset for key, offset in self.log_manager.ceilings().items()},
+                dict(self.log_manager.logs),
+                high_watermarks,
+                self.log_manager.ceilings(),
                 self.log_manager.is_whole,
             )
         )
 
-    def _high_watermark(self, key: tuple[bytes, int]) -> int | None:
-        partition = self.core.partitions.get(TopicPartition(*key))
+    def _high_watermark(self, key: PartitionId) -> int | None:
+        partition = self.core.partitions.get(key)
         return None if partition is None else partition.high_watermark
 
-    def _dir_offline(self, directory_id: bytes, keys: Sequence[Key]) -> None:
+    def _dir_offline(self, directory_id: bytes, keys: Sequence[PartitionId]) -> None:
         # at once, also when it was a flush in the background; what the followers say from now on must
         # not acknowledge anything there.
         if self.log_manager.online_directory_ids:
-            self.server.logs_offline(LogsOffline(tuple(TopicPartition(*key) for key in keys)))
+            self.server.logs_offline(LogsOffline(tuple(keys)))
         else:
             self.server.end()  # and the log manager ends the node with its story
 
@@ -237,8 +237,8 @@ class BrokerNode:
         )
         return answer(view, path, query)
 
-    def _replica_of(self, key: tuple[bytes, int]) -> dict[str, Any] | None:
-        partition = self.core.partitions.get(TopicPartition(*key))
+    def _replica_of(self, key: PartitionId) -> dict[str, Any] | None:
+        partition = self.core.partitions.get(key)
         return None if partition is None else replica_body(partition)
 
     def metrics(self) -> Iterable[MetricFamily]:

@@ -38,8 +38,8 @@ from holdfast.broker.core.events import (
     Truncate,
     Truncated,
 )
-from holdfast.broker.core.replicas.partition import TopicPartition
-from holdfast.broker.log_manager import Key, LogManager, ManagedLog
+from holdfast.broker.log_manager import LogManager, ManagedLog
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch
 from holdfast.runtime.api import DiskError, Runtime
@@ -51,7 +51,7 @@ from holdfast.storage.meta_properties import LogDirRefused
 #: One piece of work on one log.
 Step = Callable[[], Coroutine[Any, Any, None]]
 
-FetchedResult = tuple[TopicPartition, str | None, int, bool]
+FetchedResult = tuple[PartitionId, str | None, int, bool]
 
 _log = logging.getLogger("holdfast.log_effects")
 
@@ -68,7 +68,7 @@ class LogEffects:
         runtime: Runtime,
         log_manager: LogManager,
         post: Callable[[Event], None],
-        leads: Callable[[TopicPartition, int], bool],
+        leads: Callable[[PartitionId, int], bool],
     ) -> None:
         """`leads`: does this broker lead the partition in that leader epoch, right now?"""
         self._runtime = runtime
@@ -77,9 +77,9 @@ class LogEffects:
         self._leads = leads
         #: logs with work under way, and what waits behind it. `Serial.run` queues only when its task first
         #: runs; what is issued before that must not overtake it
-        self._waiting: dict[TopicPartition, deque[Step]] = {}
+        self._waiting: dict[PartitionId, deque[Step]] = {}
         #: logs with a flush under way; True when another one was asked for meanwhile
-        self._flushing: dict[TopicPartition, bool] = {}
+        self._flushing: dict[PartitionId, bool] = {}
         #: log dirs whose ceilings are being stored, and what came meanwhile
         self._ceilings: dict[LogDir, list[CeilingRow]] = {}
 
@@ -128,7 +128,7 @@ class LogEffects:
             result = _append_fetched_one(managed.log, item)
         self._post(FetchedAppended((result,)))
 
-    async def _has_room(self, key: TopicPartition, managed: ManagedLog, size_bytes: int) -> bool:
+    async def _has_room(self, key: PartitionId, managed: ManagedLog, size_bytes: int) -> bool:
         """Roll if so many bytes need it; False when the log is not there any more, or not by then."""
         if self._log_manager.managed(key) is not managed:
             return False
@@ -178,7 +178,7 @@ class LogEffects:
     async def _store_ceilings(self, log_dir: LogDir) -> None:
         while rows := self._ceilings[log_dir]:
             self._ceilings[log_dir] = []
-            kept: dict[Key, int] = {row.key: row.offset for row in rows}
+            kept: dict[PartitionId, int] = {row.key: row.offset for row in rows}
             if await self._log_manager.store_ceilings(log_dir, kept):
                 self._post(CeilingsStored(tuple(rows)))
         del self._ceilings[log_dir]
@@ -225,7 +225,7 @@ class LogEffects:
         self._flushing[key] = False
         self._runtime.tasks.start(f"flush {managed.partition.folder_name}", self._flush(key, managed))
 
-    async def _flush(self, key: TopicPartition, managed: ManagedLog) -> None:
+    async def _flush(self, key: PartitionId, managed: ManagedLog) -> None:
         is_wanted = True
         while is_wanted:
             self._flushing[key] = False
@@ -264,17 +264,17 @@ class LogEffects:
         """Remove a log."""
         self._runtime.tasks.start(f"delete {effect.key.topic_id.hex()}", self._delete(effect.key))
 
-    async def _delete(self, key: TopicPartition) -> None:
+    async def _delete(self, key: PartitionId) -> None:
         with suppress(DiskError):  # what is left is deleted at the next start
             await self._log_manager.delete(key.topic_id, key.partition_index)
 
     # --- order -------------------------------------------------------------------------------------------
 
-    def is_settled(self, key: TopicPartition, managed: ManagedLog) -> bool:
+    def is_settled(self, key: PartitionId, managed: ManagedLog) -> bool:
         """Nothing that was issued for the log is under way or waits: where it ends is where it stays."""
         return key not in self._waiting and managed.serial.is_idle
 
-    def _in_order(self, key: TopicPartition, managed: ManagedLog, step: Step) -> None:
+    def _in_order(self, key: PartitionId, managed: ManagedLog, step: Step) -> None:
         waiting = self._waiting.get(key)
         if waiting is not None:
             waiting.append(step)
@@ -283,7 +283,7 @@ class LogEffects:
         name = f"work on {managed.partition.folder_name}"
         self._runtime.tasks.start(name, self._work_off(key, managed))
 
-    async def _work_off(self, key: TopicPartition, managed: ManagedLog) -> None:
+    async def _work_off(self, key: PartitionId, managed: ManagedLog) -> None:
         waiting = self._waiting[key]
         while waiting:
             await managed.serial.run(waiting.popleft())

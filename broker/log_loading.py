@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.storage import clean_shutdown, meta_properties
 from holdfast.storage.core.config import LogConfig
@@ -42,7 +43,7 @@ class LogLoader:
         self._dir_failed = dir_failed
         self._found = found
         #: {(topic_id, partition_index): folder} of the logs that are open
-        self._folders: dict[tuple[bytes, int], str] = {}
+        self._folders: dict[PartitionId, str] = {}
         #: a proof of a clean stop was found, and no log has belied it
         self.was_clean = False
         #: some log is not the one that the proof vouched for
@@ -86,7 +87,7 @@ class LogLoader:
             else:
                 _log.warning("%s holds what belongs to no log, left alone", folder)
             return
-        key = (topic_id, partition.partition_index)
+        key = PartitionId(topic_id, partition.partition_index)
         known = self._folders.setdefault(key, folder)
         if known != folder:
             raise LogDirRefused(f"{folder}: is in {known} too; move one of them away")

@@ -20,6 +20,7 @@ from holdfast.broker.clean_shutdown_marks import StopProofs
 from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
 from holdfast.broker.housekeeping import Housekeeping, Nap
 from holdfast.broker.log_loading import LogLoader
+from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.runtime.stats import MetricFamily
 from holdfast.storage import clean_shutdown, meta_properties
@@ -31,8 +32,6 @@ from holdfast.storage.log_dir import LogDir, Offsets
 from holdfast.storage.meta_properties import LogDirRefused
 from holdfast.storage.serial import Serial
 
-#: (topic_id, partition_index)
-Key: TypeAlias = tuple[bytes, int]
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 #: Logs closed, or flushed by time, at the same time.
@@ -86,9 +85,9 @@ class LogManager:
         self._dirs: list[LogDir] = []
         #: dirs that could not be opened at the start
         self._absent: dict[str, DiskError] = {}
-        self._managed: dict[Key, ManagedLog] = {}
+        self._managed: dict[PartitionId, ManagedLog] = {}
         #: every log that is open and online; read only for others
-        self.logs: dict[Key, Log] = {}
+        self.logs: dict[PartitionId, Log] = {}
         #: {path of a log dir: logs on their way there}
         self._creating: Counter[str] = Counter()
         #: folders that are being created or removed, and who waits for that
@@ -97,8 +96,8 @@ class LogManager:
         self._is_loaded = False
         self._is_closing = False
         self._proofs = StopProofs(runtime.disk, self._dir_failed)
-        self._high_watermark_of: Callable[[Key], int | None] = lambda key: None
-        self._offline_listener: Callable[[bytes, Sequence[Key]], None] | None = None
+        self._high_watermark_of: Callable[[PartitionId], int | None] = lambda key: None
+        self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
         self._housekeeping = Housekeeping(runtime)
         #: of whoever flushes by time
         self._flush_nap: Nap | None = None
@@ -147,7 +146,7 @@ class LogManager:
 
     async def load(
         self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
-    ) -> dict[Key, int]:
+    ) -> dict[PartitionId, int]:
         """Open every partition folder and recover it unless the stop was clean; returns the high watermarks
         as stored, above a log's end where its tail is gone. `config_for(topic)`; `progress(logs done, logs in
         all)`. Afterwards `is_proof_belied` and `is_whole` tell what was found. Raises: DiskError when no dir
@@ -192,7 +191,7 @@ class LogManager:
 
     def _add(self, partition: TopicPartition, log_dir: LogDir, log: Log) -> None:
         assert log.topic_id is not None
-        key = (log.topic_id, partition.partition_index)
+        key = PartitionId(log.topic_id, partition.partition_index)
         assert key not in self._managed
         serial = Serial(self._runtime.tasks, f"log {partition.folder_name}")
         log.flush_stats = self._flush_stats
@@ -200,7 +199,7 @@ class LogManager:
         self.logs[key] = log
         self._watch_flush_ms(managed)
 
-    def start(self, high_watermark_of: Callable[[Key], int | None]) -> None:
+    def start(self, high_watermark_of: Callable[[PartitionId], int | None]) -> None:
         """Begin housekeeping. `high_watermark_of(key)` is None while the broker does not know it."""
         self._high_watermark_of = high_watermark_of
         config = self._config
@@ -243,7 +242,7 @@ class LogManager:
         """Ids of the dirs that have not failed."""
         return [log_dir.directory_id for log_dir in self._online_dirs()]
 
-    def managed(self, key: Key) -> ManagedLog | None:
+    def managed(self, key: PartitionId) -> ManagedLog | None:
         """The log of a partition with its name, dir and serial; None when it is not here or closing."""
         return None if self._is_closing else self._managed.get(key)
 
@@ -280,11 +279,11 @@ class LogManager:
             self._flush_stats,
         )
 
-    def serial(self, key: Key) -> Serial:
+    def serial(self, key: PartitionId) -> Serial:
         """The queue that orders what changes this log."""
         return self._managed[key].serial
 
-    def on_dir_offline(self, listener: Callable[[bytes, Sequence[Key]], None]) -> None:
+    def on_dir_offline(self, listener: Callable[[bytes, Sequence[PartitionId]], None]) -> None:
         """Be told the directory id and the partitions of a dir that failed, at once."""
         self._offline_listener = listener
 
@@ -299,7 +298,7 @@ class LogManager:
         partition = TopicPartition(topic, partition_index)
         await self._claim(partition.folder_name)
         try:
-            known = self._managed.get((topic_id, partition_index))
+            known = self._managed.get(PartitionId(topic_id, partition_index))
             if known is not None:
                 return known.log
             await self._check_is_new(partition.folder_name)
@@ -361,14 +360,14 @@ class LogManager:
 
     async def delete(self, topic_id: bytes, partition_index: int) -> None:
         """Remove a partition from this broker; nobody may use its log any more. Raises: DiskError."""
-        managed = self._managed.get((topic_id, partition_index))
+        managed = self._managed.get(PartitionId(topic_id, partition_index))
         if managed is None:
             return
         name, log_dir = managed.partition.folder_name, managed.log_dir
         await self._claim(name)
         try:
-            self._managed.pop((topic_id, partition_index), None)
-            self.logs.pop((topic_id, partition_index), None)
+            self._managed.pop(PartitionId(topic_id, partition_index), None)
+            self.logs.pop(PartitionId(topic_id, partition_index), None)
             await managed.serial.run(lambda: managed.log.close(False))
             # One rename takes the name away at once; the next start sweeps what a stop leaves of the rest.
             condemned = log_dir.file(condemned_name(name, self._runtime.random.uuid().hex()))
@@ -404,7 +403,7 @@ class LogManager:
             except DiskError as error:
                 self._dir_failed(log_dir, error)
 
-    def _logs_in(self, log_dir: LogDir) -> list[tuple[Key, ManagedLog]]:
+    def _logs_in(self, log_dir: LogDir) -> list[tuple[PartitionId, ManagedLog]]:
         return [(key, managed) for key, managed in self._managed.items() if managed.log_dir is log_dir]
 
     def _log_offsets(self, log_dir: LogDir) -> tuple[Offsets, Offsets]:
@@ -430,11 +429,11 @@ class LogManager:
             offsets[managed.partition] = high_watermark
         return offsets
 
-    def ceilings(self) -> dict[Key, int]:
+    def ceilings(self) -> dict[PartitionId, int]:
         """What is promised on disk of the logs that are open (R68)."""
         return {key: managed.ceiling for key, managed in self._managed.items() if managed.ceiling >= 0}
 
-    async def store_ceilings(self, log_dir: LogDir, rows: Mapping[Key, int]) -> bool:
+    async def store_ceilings(self, log_dir: LogDir, rows: Mapping[PartitionId, int]) -> bool:
         """Make promises of logs in a dir durable (R68); False when the dir has failed."""
         if log_dir.is_online:
             try:
@@ -443,7 +442,7 @@ class LogManager:
                 self._dir_failed(log_dir, error)
         return log_dir.is_online
 
-    def _ceilings(self, log_dir: LogDir, rows: Mapping[Key, int]) -> Offsets:
+    def _ceilings(self, log_dir: LogDir, rows: Mapping[PartitionId, int]) -> Offsets:
         offsets: Offsets = {}
         for key, managed in self._logs_in(log_dir):
             ceiling = rows.get(key, managed.ceiling)

@@ -44,11 +44,11 @@ from holdfast.broker.core.events import (
     Tick,
     Truncate,
 )
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.log_info import Replica, answer_log_info
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager
 from holdfast.broker.peers import Peers
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.questions import QUESTION_APIS, Asked, answer_question
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
@@ -271,7 +271,7 @@ class BrokerServer:
             answer_log_info(exchange.message, core.image, core.broker_id, epoch, self._replica_of)
         )
 
-    def _replica_of(self, key: TopicPartition) -> Replica | None:
+    def _replica_of(self, key: PartitionId) -> Replica | None:
         managed = self._log_manager.managed(key)
         if managed is None or managed.log.failure is not None:
             return None
@@ -345,7 +345,7 @@ class BrokerServer:
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
         left, is_first = effect.max_bytes, True
-        left_out: list[TopicPartition] = []
+        left_out: list[PartitionId] = []
         rows: list[FetchPartitionResponse] = []
         for row in effect.rows:
             records: memoryview | bytes = _NO_RECORDS
@@ -353,7 +353,7 @@ class BrokerServer:
             if row.max_bytes:
                 read = None if left_out else self._read(row, left, is_first=is_first)
                 if read is None:  # full: who has not had a turn is first in the next answer
-                    left_out.append(TopicPartition(row.topic_id, row.partition_index))
+                    left_out.append(PartitionId(row.topic_id, row.partition_index))
                     continue
                 error_code, records = read
                 is_first = is_first and not records
@@ -379,7 +379,7 @@ class BrokerServer:
 
     def _read(self, row: ReadRow, left: int, *, is_first: bool) -> tuple[int, memoryview | bytes] | None:
         """(error code, records); None when a follower's row has no room."""
-        key = TopicPartition(row.topic_id, row.partition_index)
+        key = PartitionId(row.topic_id, row.partition_index)
         managed = self._log_manager.managed(key)
         if managed is None:
             return ErrorCode.KAFKA_STORAGE_ERROR, _NO_RECORDS
@@ -410,7 +410,7 @@ class BrokerServer:
         for row in effect.rows:
             timestamp, offset, error_code = -1, row.offset, row.error_code
             if row.timestamp >= 0:
-                managed = self._log_manager.managed(TopicPartition(row.topic_id, row.partition_index))
+                managed = self._log_manager.managed(PartitionId(row.topic_id, row.partition_index))
                 try:
                     found = None if managed is None else managed.log.offset_for_timestamp(row.timestamp)
                 except DiskError:

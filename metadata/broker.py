@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import ELR_FEATURE, RegisterBrokerRecord
 from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
 
@@ -43,7 +44,7 @@ class BrokerRegistration:
     #: the registration proved a clean shutdown (R32), or was the first
     clean_shutdown: bool
     #: {(topic_id, partition_index): None}: replicas in log dirs that failed; the next incarnation has none
-    offline_replicas: Map[tuple[bytes, int], None] = field(default_factory=Map)
+    offline_replicas: Map[PartitionId, None] = field(default_factory=Map)
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> "BrokerRegistration":

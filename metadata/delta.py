@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from immutables import Map
 
 from holdfast.metadata.broker import BrokerRegistration
-from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, PartitionKey, TopicImage
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -92,7 +93,7 @@ class MetadataDelta:
         self._assigned = image.assigned
         self._leaderless = image.leaderless
         # dictionaries as ordered sets
-        self._changed: dict[tuple[bytes, int], None] = {}
+        self._changed: dict[PartitionId, None] = {}
         self._changed_brokers: dict[int, None] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
 
@@ -171,7 +172,7 @@ class MetadataDelta:
         return tuple(sorted(self._changed_configs))
 
     @property
-    def changed_keys(self) -> tuple[tuple[bytes, int], ...]:
+    def changed_keys(self) -> tuple[PartitionId, ...]:
         """(topic_id, partition_index) of every partition touched, in the order of the records."""
         return tuple(self._changed)
 
@@ -248,7 +249,7 @@ class MetadataDelta:
         if broker is not None:
             keys = broker.offline_replicas
             for index in record.partitions:
-                keys = keys.set((record.topic_id, index), None)
+                keys = keys.set(PartitionId(record.topic_id, index), None)
             self._put_broker(replace(broker, offline_replicas=keys))
 
     def _replay_topic(self, record: TopicRecord) -> None:
@@ -264,8 +265,8 @@ class MetadataDelta:
             self._refuse(self._offset - 1, f"unknown topic {record.topic_id.hex()} is removed")
             return
         for index, partition in topic.sorted_partitions():
-            self._changed[record.topic_id, index] = None
-            self._index((record.topic_id, index), partition, None)
+            self._changed[PartitionId(record.topic_id, index)] = None
+            self._index(PartitionId(record.topic_id, index), partition, None)
         self._topics = self._topics.delete(record.topic_id)
         self._topic_ids = self._topic_ids.delete(topic.name)
         resource = (RESOURCE_TOPIC, topic.name)
@@ -292,13 +293,13 @@ class MetadataDelta:
     def _put_partition(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
         for sentence in registration.broken_invariants():
             self._refuse(self._offset - 1, f"{topic.name}-{index}: {sentence}")
-        self._index((topic.topic_id, index), topic.partitions.get(index), registration)
+        self._index(PartitionId(topic.topic_id, index), topic.partitions.get(index), registration)
         partitions = topic.partitions.set(index, registration)
         self._topics = self._topics.set(topic.topic_id, TopicImage(topic.name, topic.topic_id, partitions))
-        self._changed[topic.topic_id, index] = None
+        self._changed[PartitionId(topic.topic_id, index)] = None
 
     def _index(
-        self, key: PartitionKey, before: PartitionRegistration | None, after: PartitionRegistration | None
+        self, key: PartitionId, before: PartitionRegistration | None, after: PartitionRegistration | None
     ) -> None:
         """Keep the indexes of the image: the one place where they are derived."""
         had = () if before is None else before.replicas
@@ -343,7 +344,7 @@ def local_view(image: MetadataImage, broker_id: int) -> LocalChanges:
     return LocalChanges(tuple(leaders), tuple(followers))
 
 
-_NO_KEYS: Map[PartitionKey, None] = Map()
+_NO_KEYS: Map[PartitionId, None] = Map()
 
 
 def _in_order(found: Iterable[LocalPartition]) -> tuple[LocalPartition, ...]:

@@ -4,7 +4,8 @@ Brokers and controllers answer with this very code, each from the image that it 
 """
 
 from holdfast.metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
-from holdfast.metadata.image import MetadataImage, PartitionKey, TopicImage
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration, leader_number
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
@@ -68,7 +69,7 @@ def _metadata_topic(image: MetadataImage, name: str) -> MetadataTopic:
             leader_epoch=partition.leader_epoch,
             replicas=partition.replicas,
             isr=partition.isr,
-            offline_replicas=offline_replicas(image, (topic.topic_id, index), partition),
+            offline_replicas=offline_replicas(image, PartitionId(topic.topic_id, index), partition),
         )
         for index, partition in topic.sorted_partitions()
     )
@@ -207,7 +208,7 @@ def _described_topic(
             last_known_leader=leader_number(partition.last_known_leader),
             min_isr=partition.min_isr,
             leader_recovery_state=partition.leader_recovery_state,
-            offline_replicas=offline_replicas(image, (topic.topic_id, index), partition),
+            offline_replicas=offline_replicas(image, PartitionId(topic.topic_id, index), partition),
         )
         for index, partition in partitions
     )
@@ -222,7 +223,7 @@ def _missing(name: str) -> ErrorCode:
 
 
 def offline_replicas(
-    image: MetadataImage, key: PartitionKey, partition: PartitionRegistration
+    image: MetadataImage, key: PartitionId, partition: PartitionRegistration
 ) -> tuple[int, ...]:
     """Those whose broker is fenced or not registered, or whose log dir has failed."""
     brokers = image.brokers

@@ -14,6 +14,7 @@ from immutables import Map
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.config_keys import CLUSTER_KEYS, TOPIC_KEY_BY_NAME
 from holdfast.metadata.configs import parse_value
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import ELR_FEATURE
 
@@ -27,8 +28,6 @@ _CLUSTER_KEY_BY_NAME = {key.name: key for key in CLUSTER_KEYS}
 
 #: (resource_type, resource_name)
 ConfigResource = tuple[int, str]
-#: (topic_id, partition_index)
-PartitionKey = tuple[bytes, int]
 #: a partition with the topic that it belongs to
 PartitionRow = tuple["TopicImage", int, PartitionRegistration]
 
@@ -64,9 +63,9 @@ class MetadataImage:
     #: first producer id not yet given to a broker
     next_producer_id: int = 0
     #: index, kept by `metadata.delta` alone: partitions by assigned broker, maps as persistent sets
-    assigned: Map[int, Map[PartitionKey, None]] = field(default_factory=Map)
+    assigned: Map[int, Map[PartitionId, None]] = field(default_factory=Map)
     #: index, kept by `metadata.delta` alone: partitions without a leader
-    leaderless: Map[PartitionKey, None] = field(default_factory=Map)
+    leaderless: Map[PartitionId, None] = field(default_factory=Map)
 
     # --- brokers -----------------------------------------------------------------------------------------
 
@@ -79,12 +78,12 @@ class MetadataImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_acceptable_leader
 
-    def is_active_replica(self, broker_id: int, key: PartitionKey) -> bool:
+    def is_active_replica(self, broker_id: int, key: PartitionId) -> bool:
         """Its broker is active, and its log dir has not failed (R27)."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_acceptable_leader and key not in broker.offline_replicas
 
-    def offline_among(self, replicas: Iterable[int], key: PartitionKey) -> tuple[int, ...]:
+    def offline_among(self, replicas: Iterable[int], key: PartitionId) -> tuple[int, ...]:
         """Those whose replica of the partition lies in a log dir that failed."""
         brokers = self.brokers
         return tuple(r for r in replicas if r in brokers and key in brokers[r].offline_replicas)
@@ -120,7 +119,7 @@ class MetadataImage:
         """Partitions without a leader, by topic name and index."""
         return self._rows(self.leaderless)
 
-    def _rows(self, keys: Map[PartitionKey, None]) -> list[PartitionRow]:
+    def _rows(self, keys: Map[PartitionId, None]) -> list[PartitionRow]:
         rows = []
         for topic_id, index in keys:
             topic = self.topics[topic_id]
@@ -161,4 +160,4 @@ class MetadataImage:
 
 
 _NOTHING: Map[str, str] = Map()
-_NO_KEYS: Map[PartitionKey, None] = Map()
+_NO_KEYS: Map[PartitionId, None] = Map()

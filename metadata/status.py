@@ -12,7 +12,8 @@ from typing import Any
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.describe import described_features, offline_replicas
 from holdfast.metadata.headroom import Headroom, headroom
-from holdfast.metadata.image import MetadataImage, PartitionKey, PartitionRow, TopicImage
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage, PartitionRow, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERING
 from holdfast.runtime.stats import Reply, Steps
@@ -56,7 +57,7 @@ class NodeView:
     #: ids of the voters
     voters: tuple[int, ...]
     #: what this node has of a partition, as plain values; None when it has nothing
-    replica_of: Callable[[PartitionKey], dict[str, Any] | None] = lambda key: None
+    replica_of: Callable[[PartitionId], dict[str, Any] | None] = lambda key: None
 
 
 class BadQuery(Exception):
@@ -258,7 +259,7 @@ def _partitions(view: NodeView, query: Query) -> Steps:
     for seen, (topic, index, partition) in enumerate(_rows_from(image, first_topic, first_index, only), 1):
         if seen % PARTITIONS_A_STEP == 0:
             yield
-        offline = offline_replicas(image, (topic.topic_id, index), partition)
+        offline = offline_replicas(image, PartitionId(topic.topic_id, index), partition)
         if state is not None and not STATES[state](partition, offline):
             continue
         if len(rows) == limit:
@@ -277,7 +278,7 @@ def _one_partition(view: NodeView, name: str, index: str) -> Reply:
     if partition is None:
         text = f"topic {name} has {len(topic.partitions)} partitions, and {number} is none of them"
         return _refusal(404, "UNKNOWN_PARTITION", text)
-    offline = offline_replicas(view.image, (topic.topic_id, number), partition)
+    offline = offline_replicas(view.image, PartitionId(topic.topic_id, number), partition)
     return Reply(200, _row(view, topic, number, partition, offline))
 
 
@@ -305,7 +306,7 @@ def _row(
         "offline_replicas": list(offline),
         "states": [state for state, holds in STATES.items() if holds(partition, offline)],
         "headroom": _headroom_body(_headroom(view.image, partition)),
-        "replica": view.replica_of((topic.topic_id, index)),
+        "replica": view.replica_of(PartitionId(topic.topic_id, index)),
     }
 
 

@@ -7,14 +7,15 @@ for tests. No rule of the partition is repeated here.
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
 from holdfast.broker.core.replicas.leadership import AlterVerdict, Proposal
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionPartitionResponse
 from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
 
 TOPIC_ID = b"t" * 16
-KEY = TopicPartition(TOPIC_ID, 0)
+KEY = PartitionId(TOPIC_ID, 0)
 LAG_MS_MAX = 30_000
 CEILING_RECORDS = 1_000
 

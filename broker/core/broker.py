@@ -51,8 +51,9 @@ from holdfast.broker.core.registration.lifecycle import (
 )
 from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
 from holdfast.broker.core.replicas.leadership import AlterVerdict
-from holdfast.broker.core.replicas.partition import Partition, RoleChange, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition, RoleChange
 from holdfast.broker.core.replicas.replica_manager import Roles, name_of
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionResponse
@@ -171,7 +172,7 @@ class Broker:
         """Raft epoch of that leader."""
         return self._link.controller_epoch
 
-    def leads(self, key: TopicPartition, leader_epoch: int) -> bool:
+    def leads(self, key: PartitionId, leader_epoch: int) -> bool:
         """True while this broker leads the partition in that leader epoch."""
         partition = self.partitions.get(key)
         return partition is not None and partition.leads_in(leader_epoch)
@@ -367,7 +368,7 @@ class Broker:
             return
         asked = self._alter.take_in_flight()
         for row in response.partitions:
-            key = TopicPartition(row.topic_id, row.partition_index)
+            key = PartitionId(row.topic_id, row.partition_index)
             proposal = asked.get(key)
             partition = self.partitions.get(key)
             if proposal is None or partition is None:
@@ -408,7 +409,7 @@ class Broker:
         return self._roles.has_roles
 
     @property
-    def offline_replicas(self) -> Collection[TopicPartition]:
+    def offline_replicas(self) -> Collection[PartitionId]:
         """Partitions whose logs lie in failed dirs of ours (R27)."""
         return self._roles.offline
 

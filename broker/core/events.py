@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.broker.core.replicas.divergence import LogView
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.record_batch import BatchHeader, Buffer
@@ -24,7 +24,7 @@ class BatchToAppend(NamedTuple):
     """One checked batch of a client. The batch gets `leader_epoch`, unless its producer state refuses it
     (R91, R92)."""
 
-    key: TopicPartition
+    key: PartitionId
     leader_epoch: int
     header: BatchHeader
     batch: Buffer
@@ -33,7 +33,7 @@ class BatchToAppend(NamedTuple):
 class AppendResult(NamedTuple):
     """What became of one `BatchToAppend`. A duplicate (R91) has the offsets of the first time."""
 
-    key: TopicPartition
+    key: PartitionId
     leader_epoch: int
     #: -1 when refused
     base_offset: int
@@ -53,7 +53,7 @@ class FetchedRecords(NamedTuple):
     """Whole batches of one answer row. The log takes them only if their crc is true, they continue it and
     none is of a later epoch than `leader_epoch`, in which they were fetched (R84)."""
 
-    key: TopicPartition
+    key: PartitionId
     records: Buffer
     leader_epoch: int
 
@@ -130,9 +130,9 @@ class LogsLoaded:
     """All logs of the dirs that are online are open and recovered. `high_watermarks` and `ceilings` are from
     the checkpoints."""
 
-    logs: Mapping[TopicPartition, LogView]
-    high_watermarks: Mapping[TopicPartition, int]
-    ceilings: Mapping[TopicPartition, int]
+    logs: Mapping[PartitionId, LogView]
+    high_watermarks: Mapping[PartitionId, int]
+    ceilings: Mapping[PartitionId, int]
     #: False when some dir failed: what is not among the logs may lie there
     is_whole: bool = True
 
@@ -142,7 +142,7 @@ class LogsOffline:
     """These logs cannot be used in this process any more: their dir failed (R27). Comes before any event
     that was posted earlier."""
 
-    keys: tuple[TopicPartition, ...]
+    keys: tuple[PartitionId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class ProofBelied:
 class LogOpened:
     """The answer to OpenLog."""
 
-    key: TopicPartition
+    key: PartitionId
     log: LogView
 
 
@@ -184,28 +184,28 @@ class FetchedAppended:
     """Fetched records are in the logs, or could not be put there."""
 
     #: (partition, None or why not, bytes, the flush policy wants a flush now)
-    results: tuple[tuple[TopicPartition, str | None, int, bool], ...]
+    results: tuple[tuple[PartitionId, str | None, int, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
     """The log's `flushed_offset` has moved."""
 
-    key: TopicPartition
+    key: PartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
     """A Truncate or Reset is done."""
 
-    key: TopicPartition
+    key: PartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class EpochStarted:
     """The log has taken the leader epoch at its end (R54)."""
 
-    key: TopicPartition
+    key: PartitionId
     leader_epoch: int
     start_offset: int
 
@@ -213,7 +213,7 @@ class EpochStarted:
 class CeilingRow(NamedTuple):
     """What is promised of one replica: nobody is shown that it holds more (R68)."""
 
-    key: TopicPartition
+    key: PartitionId
     offset: int
 
 
@@ -273,7 +273,7 @@ class LeftOut:
     """Rows that the answer to a follower had no room for; `session` is that of the AnswerFetch."""
 
     session: object
-    keys: tuple[TopicPartition, ...]
+    keys: tuple[PartitionId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,14 +350,14 @@ class AppendFetched:
 class Flush:
     """Make durable what is in the log now (A-21); Flushed comes back."""
 
-    key: TopicPartition
+    key: PartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
     """Cut the log to end at this offset; Truncated comes back."""
 
-    key: TopicPartition
+    key: PartitionId
     end_offset: int
 
 
@@ -365,7 +365,7 @@ class Truncate:
 class Reset:
     """Drop the whole log and start anew at this offset; Truncated comes back."""
 
-    key: TopicPartition
+    key: PartitionId
     start_offset: int
 
 
@@ -373,7 +373,7 @@ class Reset:
 class StartEpoch:
     """Note the leader epoch at the log's end; EpochStarted comes back."""
 
-    key: TopicPartition
+    key: PartitionId
     leader_epoch: int
 
 
@@ -389,7 +389,7 @@ class StoreCeilings:
 class OpenLog:
     """Open the log, make it if there is none; LogOpened comes back."""
 
-    key: TopicPartition
+    key: PartitionId
     topic_name: str
     config: LogConfig
 
@@ -398,7 +398,7 @@ class OpenLog:
 class ConfigureLog:
     """The settings of an open log have changed."""
 
-    key: TopicPartition
+    key: PartitionId
     config: LogConfig
 
 
@@ -406,7 +406,7 @@ class ConfigureLog:
 class DeleteLog:
     """Delete the log with everything in it; an OpenLog behind it waits until that is done."""
 
-    key: TopicPartition
+    key: PartitionId
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.controller.core.events import Note, Severity
 from holdfast.controller.core.partitions.partition_change import InvariantBroken
 from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord
 
@@ -66,7 +67,7 @@ class Draft:
         return self.base_offset + len(self.records)
 
     @property
-    def changed_partitions(self) -> tuple[tuple[bytes, int], ...]:
+    def changed_partitions(self) -> tuple[PartitionId, ...]:
         """(topic_id, partition_index) of the partitions that the records touch."""
         return self._delta.changed_keys
 

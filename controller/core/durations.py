@@ -12,7 +12,8 @@ from holdfast.controller.core.events import (
     RecoveryStated,
     WaitForReplicas,
 )
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.runtime.stats import Histogram
 
 _ELECTION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -34,9 +35,9 @@ class Durations:
             phase: Histogram(_ABSENCE_BOUNDS_SECONDS) for phase in (WAITING, ASKING, TOTAL)
         }
         #: {partition: when it was seen to be without a leader}
-        self._leaderless_since: dict[PartitionKey, int] = {}
+        self._leaderless_since: dict[PartitionId, int] = {}
         #: {partition: (when its recovery began, phase, when that began)}
-        self._recoveries: dict[PartitionKey, tuple[int, str, int]] = {}
+        self._recoveries: dict[PartitionId, tuple[int, str, int]] = {}
 
     def start(self, image: MetadataImage, now_ms: int) -> None:
         """Become active: what has no leader now is measured from now on."""
@@ -48,7 +49,7 @@ class Durations:
         self._leaderless_since = {}
         self._recoveries = {}
 
-    def changed(self, after: MetadataImage, keys: tuple[PartitionKey, ...], now_ms: int) -> None:
+    def changed(self, after: MetadataImage, keys: tuple[PartitionId, ...], now_ms: int) -> None:
         """Records touched these partitions."""
         leaderless = after.leaderless
         for key in keys:
@@ -67,7 +68,7 @@ class Durations:
 
     def stated(self, one: RecoveryStated, now_ms: int) -> None:
         """There is news of a recovery."""
-        key = (one.topic_id, one.partition_index)
+        key = PartitionId(one.topic_id, one.partition_index)
         match one.statement:
             case WaitForReplicas():
                 self._enter(key, WAITING, now_ms)
@@ -80,7 +81,7 @@ class Durations:
                 self.recovery_seconds[phase].observe((now_ms - entered_ms) / 1000)
                 self.recovery_seconds[TOTAL].observe((now_ms - began_ms) / 1000)
 
-    def _enter(self, key: PartitionKey, phase: str, now_ms: int) -> None:
+    def _enter(self, key: PartitionId, phase: str, now_ms: int) -> None:
         began_ms, before, entered_ms = self._recoveries.get(key, (now_ms, phase, now_ms))
         if before != phase:
             self.recovery_seconds[before].observe((now_ms - entered_ms) / 1000)

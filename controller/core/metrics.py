@@ -10,6 +10,7 @@ from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.unclean_recovery import Strategy
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.headroom import headroom
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, PartitionRow
 from holdfast.metadata.partition import PartitionRegistration, leader_number
 from holdfast.runtime.stats import (
@@ -190,7 +191,7 @@ def _partitions(image: MetadataImage, rows: list[PartitionRow]) -> list[MetricFa
 
     def roles() -> Iterator[Sample]:
         for topic, index, partition in rows:
-            offline = image.offline_among(partition.replicas, (topic.topic_id, index))
+            offline = image.offline_among(partition.replicas, PartitionId(topic.topic_id, index))
             for replica in partition.replicas:
                 labels = (("topic", topic.name), ("partition", str(index)), ("broker", str(replica)))
                 yield Sample(replica_role(partition, replica, unfenced, offline), labels)

@@ -49,6 +49,7 @@ from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery, Verdict
 from holdfast.metadata.delta import MetadataDelta
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
 from holdfast.metadata.questions import Asked, answer_question
 from holdfast.metadata.records import (
@@ -228,7 +229,7 @@ class QuorumController:
         if not self._is_active:
             return effects
         for one in stated:
-            key = (one.topic_id, one.partition_index)
+            key = PartitionId(one.topic_id, one.partition_index)
             self._questions.want(key, self._recovery.unanswered(self._latest, key))
             self._counts.recoveries += isinstance(one.statement, RecoveryElected)
             self._durations.stated(one, now_ms)

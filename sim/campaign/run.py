@@ -212,7 +212,7 @@ def _agreed_log(world: World, index: int) -> list[history_rules.Stored]:
     start_offset = _log_start(replicas)
     for broker, replica in replicas:
         assert broker.node is not None
-        log = broker.node.log_manager.logs[replica.key.topic_id, replica.key.partition_index]
+        log = broker.node.log_manager.logs[replica.key]
         data, offset = bytearray(), start_offset
         while offset < replica.high_watermark:
             piece = log.read(offset, 1 << 30, replica.high_watermark)

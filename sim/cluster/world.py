@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.client.producer import ProducerConfig
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.runtime.api import Runtime
@@ -464,7 +465,7 @@ class World:
         if not broker.is_up or node is None or not hasattr(node, "core") or image is None:
             return None
         topic, index = clients.partition_at(place)
-        return node.core.partitions.get(TopicPartition(image.topic_ids[topic], index))
+        return node.core.partitions.get(PartitionId(image.topic_ids[topic], index))
 
     def close(self) -> None:
         """End the run; nothing may be asked of it afterwards."""

@@ -243,7 +243,7 @@ def _offsets_by_time(world: World) -> tuple[Callable[[Admin], Awaitable[Any]], C
         replica, node = world.replica(leader, place), leader.node
         assert replica is not None
         assert node is not None
-        log = node.log_manager.logs[replica.key.topic_id, replica.key.partition_index]
+        log = node.log_manager.logs[replica.key]
         data, offset = [], log.log_start_offset
         while offset < replica.high_watermark:
             data += [header for header, _ in iter_batches(log.read(offset, 1 << 20, replica.high_watermark))]

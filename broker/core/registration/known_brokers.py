@@ -6,6 +6,8 @@ image; `broker.core.replicas.partition` reads it.
 
 from collections.abc import Container
 
+from holdfast.metadata.ids import PartitionId
+
 
 class KnownBrokers:
     """Registrations as the latest image has them. One object a broker, kept up to date by its core."""
@@ -18,9 +20,9 @@ class KnownBrokers:
         #: the same of unfenced brokers that are not shutting down
         self.acceptable: dict[int, int] = {}
         #: {broker_id: its replicas in failed log dirs}, of brokers that have some (R27)
-        self.offline: dict[int, Container[tuple[bytes, int]]] = {}
+        self.offline: dict[int, Container[PartitionId]] = {}
 
-    def is_offline(self, replica_id: int, key: tuple[bytes, int]) -> bool:
+    def is_offline(self, replica_id: int, key: PartitionId) -> bool:
         """The replica lies in a log dir that failed."""
         offline = self.offline.get(replica_id)
         return offline is not None and key in offline

@@ -10,7 +10,7 @@ makes the wrong log longer.
 
 from collections.abc import Collection
 
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
@@ -36,7 +36,7 @@ class SeenMetadata:
         self._incarnation_id = incarnation_id
         self._is_found = broker_epoch < 0
         #: partitions that were ours at some time; None once the logs were compared with it
-        self._given: set[TopicPartition] | None = set()
+        self._given: set[PartitionId] | None = set()
 
     def replayed(self, offset: int, record: MetadataRecord) -> None:
         """A committed record; all come, in order of offsets."""
@@ -47,7 +47,7 @@ class SeenMetadata:
                 )
         elif self._given is not None and isinstance(record, PartitionRecord | PartitionChangeRecord):
             if record.replicas is not None and self._broker_id in record.replicas:
-                self._given.add(TopicPartition(record.topic_id, record.partition_index))
+                self._given.add(PartitionId(record.topic_id, record.partition_index))
 
     def problem_with(self, broker_epoch: int, incarnation_id: bytes) -> str | None:
         """Why the metadata that holds this registration of ours, replayed just now, is not to be followed."""
@@ -60,7 +60,7 @@ class SeenMetadata:
             f"{self.broker_epoch}, which is not there, and now with {broker_epoch}. {_ADVICE}"
         )
 
-    def problem_with_logs(self, logs: Collection[TopicPartition]) -> str | None:
+    def problem_with_logs(self, logs: Collection[PartitionId]) -> str | None:
         """The same, for the logs that are here: one of a topic that was deleted, or moved away, was ours."""
         if self._given is None:
             return None

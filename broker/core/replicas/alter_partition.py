@@ -8,7 +8,7 @@ Everything that piles up while a request is under way goes out together with the
 from collections.abc import Iterable
 
 from holdfast.broker.core.replicas.leadership import Proposal
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionRequest,
@@ -27,9 +27,9 @@ class AlterPartitionQueue:
     __slots__ = ("_in_flight", "_last_number", "_not_before_ms", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[TopicPartition, Proposal] = {}
+        self._waiting: dict[PartitionId, Proposal] = {}
         #: {partition: proposal} of the request under way, None for no request
-        self._in_flight: dict[TopicPartition, Proposal] | None = None
+        self._in_flight: dict[PartitionId, Proposal] | None = None
         self._not_before_ms = 0
         #: requests are numbered, so that a copy in some buffer is void once a later one was heard
         self._last_number = 0
@@ -39,11 +39,11 @@ class AlterPartitionQueue:
         """A request is under way."""
         return self._in_flight is not None
 
-    def submit(self, key: TopicPartition, proposal: Proposal) -> None:
+    def submit(self, key: PartitionId, proposal: Proposal) -> None:
         """Ask for this ISR. A waiting older proposal of the partition is replaced."""
         self._waiting[key] = proposal
 
-    def withdraw(self, key: TopicPartition) -> None:
+    def withdraw(self, key: PartitionId) -> None:
         """The partition has no open proposal any more: do not send a waiting one."""
         self._waiting.pop(key, None)
 
@@ -64,7 +64,7 @@ class AlterPartitionQueue:
         self._last_number += 1
         return AlterPartitionRequest(broker_id, broker_epoch, rows, controller_epoch, self._last_number)
 
-    def take_in_flight(self) -> dict[TopicPartition, Proposal]:
+    def take_in_flight(self) -> dict[PartitionId, Proposal]:
         """The request was answered: what it had asked for, by partition."""
         in_flight = self._in_flight
         assert in_flight is not None
@@ -77,7 +77,7 @@ class AlterPartitionQueue:
             self._waiting.setdefault(key, proposal)
         self._not_before_ms = now_ms + RETRY_MS
 
-    def retry(self, proposals: Iterable[tuple[TopicPartition, Proposal]], now_ms: int) -> None:
+    def retry(self, proposals: Iterable[tuple[PartitionId, Proposal]], now_ms: int) -> None:
         """Send these again after RETRY_MS."""
         for key, proposal in proposals:
             self._waiting.setdefault(key, proposal)
@@ -88,7 +88,7 @@ class AlterPartitionQueue:
         return self._not_before_ms if self._waiting and self._in_flight is None else None
 
 
-def _row(key: TopicPartition, proposal: Proposal) -> AlterPartitionPartition:
+def _row(key: PartitionId, proposal: Proposal) -> AlterPartitionPartition:
     # R56: a leader is RECOVERED at once, and says so with the next proposal.
     return AlterPartitionPartition(
         topic_id=key.topic_id,

@@ -27,7 +27,8 @@ from holdfast.broker.core.events import (
     Truncate,
 )
 from holdfast.broker.core.replicas.ceiling import Urgency
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
     EpochEndOffset,
@@ -110,13 +111,13 @@ class Source:
         self.source_id = source_id
         self.host = host
         self.port = port
-        self.rows: dict[TopicPartition, FollowedRow] = {}
+        self.rows: dict[PartitionId, FollowedRow] = {}
         #: rows to be listed in the next request, in order
-        self.ready: dict[TopicPartition, FollowedRow] = {}
+        self.ready: dict[PartitionId, FollowedRow] = {}
         #: rows that the leader is to answer
         self.open_count = 0
         #: rows that left since the last request
-        self.forgotten: dict[TopicPartition, None] = {}
+        self.forgotten: dict[PartitionId, None] = {}
         #: 0 while no session is open
         self.session_id = 0
         #: number of the next request
@@ -149,16 +150,16 @@ class Fetchers:
         self._backoff_ms = max(backoff_ms, PAUSE_MS_MIN)
         self._timeout_ms = timeout_ms
         self._sources: dict[int, Source] = {}
-        self._source_of: dict[TopicPartition, Source] = {}
+        self._source_of: dict[PartitionId, Source] = {}
         #: effects on a followed log that are under way: its row waits for all of them
-        self._pending: dict[TopicPartition, int] = {}
+        self._pending: dict[PartitionId, int] = {}
         #: partitions whose row waits for a flush; counted in `_pending` too
-        self._flushing: dict[TopicPartition, None] = {}
+        self._flushing: dict[PartitionId, None] = {}
         #: the same of those that wait for a ceiling
-        self._promising: dict[TopicPartition, None] = {}
+        self._promising: dict[PartitionId, None] = {}
         #: partitions that need a higher ceiling soon or now, since `low_ceilings` was taken
-        self.low_ceilings: dict[TopicPartition, Urgency] = {}
-        self._paused: dict[TopicPartition, FollowedRow] = {}
+        self.low_ceilings: dict[PartitionId, Urgency] = {}
+        self._paused: dict[PartitionId, FollowedRow] = {}
         self._last_session_id = 0
         #: sources that may have something to send
         self._touched: dict[int, Source] = {}
@@ -183,7 +184,7 @@ class Fetchers:
         if row.state is RowState.READY:
             self._make_ready(source, row)
 
-    def unfollow(self, key: TopicPartition) -> None:
+    def unfollow(self, key: PartitionId) -> None:
         """Fetch this partition no more; an answer that is under way counts for nothing."""
         source = self._source_of.pop(key, None)
         if source is None:
@@ -235,7 +236,7 @@ class Fetchers:
         effects: list[Effect] = []
         fetched: list[FetchedRecords] = []
         for answer in response.partitions:
-            key = TopicPartition(answer.topic_id, answer.partition_index)
+            key = PartitionId(answer.topic_id, answer.partition_index)
             row = source.rows.get(key)
             if row is None or row.state is not RowState.OPEN or row.listed_in > event.session_epoch:
                 continue
@@ -297,7 +298,7 @@ class Fetchers:
         return Note(Level.WARNING, text), Reset(partition.key, leader_start)
 
     def appended(
-        self, key: TopicPartition, error_message: str | None, must_flush: bool, now_ms: int
+        self, key: PartitionId, error_message: str | None, must_flush: bool, now_ms: int
     ) -> list[Effect]:
         """Fetched records are in the log, or were refused there (crc)."""
         effects: list[Effect] = [Flush(key)] if must_flush else []
@@ -313,20 +314,20 @@ class Fetchers:
         self._end(key)
         return effects
 
-    def flushed(self, key: TopicPartition) -> None:
+    def flushed(self, key: PartitionId) -> None:
         """A flush of this log is done. After one that began before the last append (A-21) the row is not
         durable to its end yet, and waits for the next."""
         if key in self._flushing:
             del self._flushing[key]
             self._end(key)
 
-    def ceiling_stored(self, key: TopicPartition) -> None:
+    def ceiling_stored(self, key: PartitionId) -> None:
         """The log may be shown farther than before."""
         if key in self._promising:
             del self._promising[key]
             self._end(key)
 
-    def show_durable(self, key: TopicPartition) -> None:
+    def show_durable(self, key: PartitionId) -> None:
         """From now on only durable records count (D6), and the log is being flushed: if the leader was shown
         a log that was not durable to its end, it is shown the log again."""
         row = self._row(key)
@@ -337,7 +338,7 @@ class Fetchers:
             self._begin(row)
             self._flushing[key] = None
 
-    def cut(self, key: TopicPartition) -> None:
+    def cut(self, key: PartitionId) -> None:
         """A truncation or a reset of this log is done."""
         self._end(key)
 
@@ -475,7 +476,7 @@ class Fetchers:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _row(self, key: TopicPartition) -> FollowedRow | None:
+    def _row(self, key: PartitionId) -> FollowedRow | None:
         source = self._source_of.get(key)
         return None if source is None else source.rows[key]
 
@@ -489,7 +490,7 @@ class Fetchers:
         row.state = RowState.BUSY
         self._pending[key] = self._pending.get(key, 0) + 1
 
-    def _end(self, key: TopicPartition) -> None:
+    def _end(self, key: PartitionId) -> None:
         left = self._pending.get(key, 0) - 1
         assert left >= 0, "an effect on a followed log ended that was not begun"
         if left:

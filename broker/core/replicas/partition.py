@@ -12,7 +12,6 @@ R50-R56, R82, F1-F6.
 
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.replicas import divergence
@@ -20,18 +19,12 @@ from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
 from holdfast.broker.core.replicas.divergence import LogView, Refusal
 from holdfast.broker.core.replicas.leadership import AlterVerdict, Leadership, Proposal
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERING
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionPartitionResponse
 from holdfast.protocol.messages.fetch import FetchPartition
-
-
-class TopicPartition(NamedTuple):
-    """Topic by id and partition by index."""
-
-    topic_id: bytes
-    partition_index: int
 
 
 class Role(Enum):
@@ -77,7 +70,7 @@ class Partition:
     def __init__(
         self,
         broker_id: int,
-        key: TopicPartition,
+        key: PartitionId,
         topic_name: str,
         log: LogView,
         *,

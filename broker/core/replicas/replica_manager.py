@@ -37,10 +37,11 @@ from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
 from holdfast.broker.core.replicas.divergence import LogView
 from holdfast.broker.core.replicas.fetcher import Fetchers
 from holdfast.broker.core.replicas.leadership import Proposal
-from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition, Role, RoleChange
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, local_view
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import decode_record
@@ -70,10 +71,10 @@ class Roles:
         self.broker_id = config.node_id
         #: metadata as far as it was applied
         self.image = MetadataImage()
-        self.partitions: dict[TopicPartition, Partition] = {}
+        self.partitions: dict[PartitionId, Partition] = {}
         #: registrations as the image has them
         self.brokers = KnownBrokers()
-        self._max_message_bytes: dict[TopicPartition, int] = {}
+        self._max_message_bytes: dict[PartitionId, int] = {}
         self.produce_path = ProducePath(self.partitions, self._max_message_bytes, purgatory_max)
         self.fetch_path = FetchPath(self.partitions, purgatory_max, config.fetch_max_bytes)
         self.fetchers = Fetchers(
@@ -91,21 +92,21 @@ class Roles:
         self._alter = alter
         self._counts = counts
         #: open logs, with a role or without one yet; None until all are loaded
-        self._logs: dict[TopicPartition, LogView] | None = None
-        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._logs: dict[PartitionId, LogView] | None = None
+        self._high_watermarks: dict[PartitionId, int] = {}
         #: logs in failed dirs: nothing of them is done here any more (R27)
-        self.offline: dict[TopicPartition, None] = {}
+        self.offline: dict[PartitionId, None] = {}
         #: what is not among the logs was never made; False: it may lie in a failed dir
         self._is_whole = True
         #: as they were stored by former processes
-        self._ceilings: dict[TopicPartition, int] = {}
+        self._ceilings: dict[PartitionId, int] = {}
         #: replicas that near their ceiling, and when that is to be raised at the latest (R68)
-        self._low_ceilings: dict[TopicPartition, None] = {}
+        self._low_ceilings: dict[PartitionId, None] = {}
         self._ceilings_ms: int | None = None
         #: logs asked for, by the folder that each is made in, and the folder of each. In a folder one opening
         #: at a time: that of a topic that has gone ends, and is deleted, before one of its name is asked for
-        self._opening: dict[Place, TopicPartition] = {}
-        self._places: dict[TopicPartition, Place] = {}
+        self._opening: dict[Place, PartitionId] = {}
+        self._places: dict[PartitionId, Place] = {}
         self._effects = outbox
 
     # --- metadata ------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class Roles:
             return
         changes = delta.local_changes(self.broker_id)
         for local in changes.deleted:
-            self._delete(TopicPartition(local.topic_id, local.partition_index))
+            self._delete(PartitionId(local.topic_id, local.partition_index))
         for local in (*changes.leaders, *changes.followers):
             self._apply_local(local, now_ms)
         if delta.changed_brokers:  # who may not join any more holds the high watermark up no more (F3)
@@ -157,7 +158,7 @@ class Roles:
             self._apply_local(local, now_ms)
         self._lifecycle.caught_up(now_ms)
 
-    def _is_own_metadata(self, logs: Collection[TopicPartition]) -> bool:
+    def _is_own_metadata(self, logs: Collection[PartitionId]) -> bool:
         """The image, which holds our registration, comes from the log that this broker has always followed.
         Else this broker ends before it deletes what that image does not name."""
         seen, lifecycle = self._seen, self._lifecycle
@@ -177,7 +178,7 @@ class Roles:
         anew elsewhere it would look like a replica that lost everything."""
         assert self._logs is not None
         for local in (*view.leaders, *view.followers):
-            key = TopicPartition(local.topic_id, local.partition_index)
+            key = PartitionId(local.topic_id, local.partition_index)
             if key not in self._logs:
                 self.offline[key] = None
         self._is_whole = True  # what is assigned from now on is made in another dir
@@ -256,7 +257,7 @@ class Roles:
     # --- one partition -------------------------------------------------------------------------------------
 
     def _apply_local(self, local: LocalPartition, now_ms: int) -> None:
-        key = TopicPartition(local.topic_id, local.partition_index)
+        key = PartitionId(local.topic_id, local.partition_index)
         if key in self.offline:
             return
         partition = self.partitions.get(key)
@@ -271,7 +272,7 @@ class Roles:
         change = partition.apply_registration(local.registration, now_ms)
         self.state_changed(partition, change, before, now_ms)
 
-    def _make_partition(self, key: TopicPartition, topic_name: str, log: LogView) -> Partition:
+    def _make_partition(self, key: PartitionId, topic_name: str, log: LogView) -> Partition:
         config = log_config(self.image, topic_name, self.config.static)
         partition = Partition(
             self.broker_id,
@@ -347,7 +348,7 @@ class Roles:
         """When ceilings are to be raised."""
         return self._ceilings_ms
 
-    def _raise_ceiling(self, key: TopicPartition, urgency: Urgency, now_ms: int) -> None:
+    def _raise_ceiling(self, key: PartitionId, urgency: Urgency, now_ms: int) -> None:
         if urgency is not Urgency.NOT_NOW:
             self._low_ceilings[key] = None
             due_ms = now_ms if urgency is Urgency.NOW else now_ms + CEILINGS_WAIT_MS
@@ -388,7 +389,7 @@ class Roles:
 
     # --- proposals -----------------------------------------------------------------------------------------
 
-    def submit(self, key: TopicPartition, proposal: Proposal) -> None:
+    def submit(self, key: PartitionId, proposal: Proposal) -> None:
         """Ask the controller for an ISR."""
         registration = self.partitions[key].registration
         assert registration is not None
@@ -442,19 +443,19 @@ class Roles:
                 by_topic.setdefault(key.topic_id, []).append(key.partition_index)
         return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
 
-    def _is_assigned(self, key: TopicPartition) -> bool:
+    def _is_assigned(self, key: PartitionId) -> bool:
         """Metadata wants a replica of it here."""
         registration = self.image.partition(*key)
         return registration is not None and self.broker_id in registration.replicas
 
-    def _open_log(self, key: TopicPartition, place: Place) -> None:
+    def _open_log(self, key: PartitionId, place: Place) -> None:
         if place not in self._opening:
             self._opening[place] = key
             self._places[key] = place
             name, _ = place
             self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
 
-    def _opening_over(self, key: TopicPartition, now_ms: int) -> None:
+    def _opening_over(self, key: PartitionId, now_ms: int) -> None:
         """Whoever owns the name now has its log, or may have it made."""
         place = self._places.pop(key, None)
         if place is None:
@@ -464,11 +465,11 @@ class Roles:
         topic = self.image.topic(name)
         if not self.has_roles or topic is None:
             return
-        key = TopicPartition(topic.topic_id, index)
+        key = PartitionId(topic.topic_id, index)
         if self._is_assigned(key):
             self._apply_local(LocalPartition(name, index, topic.topic_id, topic.partitions[index]), now_ms)
 
-    def _delete(self, key: TopicPartition) -> None:
+    def _delete(self, key: PartitionId) -> None:
         # An opening under way goes on: a second one behind it could find the log that is being deleted.
         partition = self.partitions.pop(key, None)
         if partition is None:
@@ -488,7 +489,7 @@ class Roles:
         self._effects += self.fetch_path.role_changed(key)
         del self._max_message_bytes[key]
 
-    def _delete_log(self, key: TopicPartition) -> None:
+    def _delete_log(self, key: PartitionId) -> None:
         assert self._logs is not None
         self._high_watermarks.pop(key, None)
         self._ceilings.pop(key, None)

@@ -20,7 +20,7 @@ from holdfast.broker.core.events import (
 )
 from holdfast.broker.core.replicas.divergence import Refusal
 from holdfast.broker.core.replicas.leadership import Proposal
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.requests.fetch_session import (
     HIGH_WATERMARK_LINGER_MS,
     FollowerSession,
@@ -28,6 +28,7 @@ from holdfast.broker.core.requests.fetch_session import (
     SessionRow,
 )
 from holdfast.broker.core.requests.purgatory import DelayedFetch, FetchPurgatory
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsRequest
@@ -82,13 +83,13 @@ class FetchPath:
     """All fetches of a broker."""
 
     def __init__(
-        self, partitions: Mapping[TopicPartition, Partition], purgatory_limit: int, answer_max_bytes: int
+        self, partitions: Mapping[PartitionId, Partition], purgatory_limit: int, answer_max_bytes: int
     ) -> None:
         self._partitions = partitions
         self._answer_max_bytes = answer_max_bytes
-        self._purgatory: FetchPurgatory[TopicPartition] = FetchPurgatory(purgatory_limit)
-        self._sessions: FollowerSessions[TopicPartition] = FollowerSessions()
-        self._sizes: dict[TopicPartition, RecentSizes] = {}
+        self._purgatory: FetchPurgatory[PartitionId] = FetchPurgatory(purgatory_limit)
+        self._sessions: FollowerSessions[PartitionId] = FollowerSessions()
+        self._sizes: dict[PartitionId, RecentSizes] = {}
 
     @property
     def waiting_count(self) -> int:
@@ -112,7 +113,7 @@ class FetchPath:
         wanted = max(1, request.min_bytes)
         available = 0
         for row in request.partitions:
-            key = TopicPartition(row.topic_id, row.partition_index)
+            key = PartitionId(row.topic_id, row.partition_index)
             partition = self._partitions.get(key)
             if partition is None or partition.check_reader(row) is not None:
                 return True
@@ -142,7 +143,7 @@ class FetchPath:
         )
 
     def _consumer_row(self, wanted: FetchPartition) -> ReadRow:
-        key = TopicPartition(wanted.topic_id, wanted.partition_index)
+        key = PartitionId(wanted.topic_id, wanted.partition_index)
         partition = self._partitions.get(key)
         if partition is None:
             return _error_row(key, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -171,7 +172,7 @@ class FetchPath:
 
     def follower_request(
         self, reply_to: object, request: FetchRequest, now_ms: int
-    ) -> tuple[list[Effect], list[Partition], list[tuple[TopicPartition, Proposal]]]:
+    ) -> tuple[list[Effect], list[Partition], list[tuple[PartitionId, Proposal]]]:
         """Take the rows of a follower's request in: what they prove is counted at once. Returns the answers
         that must go out first, the partitions with a follower that moved, and ISR proposals. The answer to
         this request comes from `settle`."""
@@ -195,7 +196,7 @@ class FetchPath:
             if session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
         for gone in request.forgotten:
-            self._sessions.forget(session, TopicPartition(gone.topic_id, gone.partition_index))
+            self._sessions.forget(session, PartitionId(gone.topic_id, gone.partition_index))
         session.parked = reply_to
         session.max_bytes = min(max(1, request.max_bytes), self._answer_max_bytes)
         wait_ms = max(0, min(request.max_wait_ms, WAIT_MS_MAX))
@@ -203,7 +204,7 @@ class FetchPath:
             min(wait_ms, HIGH_WATERMARK_LINGER_MS) if session.watermark_rows else wait_ms
         )
         moved: list[Partition] = []
-        proposals: list[tuple[TopicPartition, Proposal]] = []
+        proposals: list[tuple[PartitionId, Proposal]] = []
         for listed in request.partitions:
             self._list_row(session, listed, now_ms, moved, proposals)
         if session.due_rows or session.due_ms <= now_ms:
@@ -212,13 +213,13 @@ class FetchPath:
 
     def _list_row(
         self,
-        session: FollowerSession[TopicPartition],
+        session: FollowerSession[PartitionId],
         listed: FetchPartition,
         now_ms: int,
         moved: list[Partition],
-        proposals: list[tuple[TopicPartition, Proposal]],
+        proposals: list[tuple[PartitionId, Proposal]],
     ) -> None:
-        key = TopicPartition(listed.topic_id, listed.partition_index)
+        key = PartitionId(listed.topic_id, listed.partition_index)
         row = self._sessions.list_row(
             session, key, listed.fetch_offset, listed.current_leader_epoch, max(1, listed.max_bytes)
         )
@@ -247,7 +248,7 @@ class FetchPath:
         elif row.sent_high_watermark != partition.high_watermark:
             self._sessions.high_watermark_moved(key, partition.high_watermark, now_ms)
 
-    def _answer_session(self, session: FollowerSession[TopicPartition], now_ms: int) -> Effect:
+    def _answer_session(self, session: FollowerSession[PartitionId], now_ms: int) -> Effect:
         """Everything due, as far as the answer has room; what has none stays due for the next request. The
         sizes are estimates: what is too large when it is read comes back to `left_out`."""
         reply_to, session.parked = session.parked, None
@@ -286,7 +287,7 @@ class FetchPath:
         assert isinstance(event.session, FollowerSession)
         self._sessions.left_out(event.session, event.keys)
 
-    def _follower_row(self, due: SessionRow[TopicPartition]) -> ReadRow | None:
+    def _follower_row(self, due: SessionRow[PartitionId]) -> ReadRow | None:
         partition = self._partitions.get(due.key)
         refusal = due.refusal
         if partition is None:  # gone since it was listed: what was to be said of its log is void
@@ -306,7 +307,7 @@ class FetchPath:
 
     # --- what happened -----------------------------------------------------------------------------------
 
-    def log_grew(self, key: TopicPartition, base_offset: int, log_end_offset: int, size_bytes: int) -> None:
+    def log_grew(self, key: PartitionId, base_offset: int, log_end_offset: int, size_bytes: int) -> None:
         """The leader has appended [base_offset, log_end_offset)."""
         sizes = self._sizes.get(key)
         if sizes is None:
@@ -325,7 +326,7 @@ class FetchPath:
                 effects.append(self._answer_consumer(delayed.reply_to, delayed.request))
         return effects
 
-    def role_changed(self, key: TopicPartition) -> list[Effect]:
+    def role_changed(self, key: PartitionId) -> list[Effect]:
         """Whoever waits for this partition hears of it."""
         self._sizes.pop(key, None)
         self._sessions.role_changed(key)
@@ -367,7 +368,7 @@ class FetchPath:
         known to be no lower than what an earlier leader may have shown (F6, A-6)."""
         rows: list[OffsetRow] = []
         for asked in request.partitions:
-            partition = self._partitions.get(TopicPartition(asked.topic_id, asked.partition_index))
+            partition = self._partitions.get(PartitionId(asked.topic_id, asked.partition_index))
             offset = -1
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if partition is not None:
@@ -398,7 +399,7 @@ class FetchPath:
         return Respond(reply_to, OffsetForLeaderEpochResponse(ErrorCode.NONE, None, rows))
 
     def _epoch_row(self, asked: EpochPartition) -> EpochPartitionResponse:
-        partition = self._partitions.get(TopicPartition(asked.topic_id, asked.partition_index))
+        partition = self._partitions.get(PartitionId(asked.topic_id, asked.partition_index))
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found: tuple[int, int] | None = None
         if partition is not None:
@@ -409,7 +410,7 @@ class FetchPath:
         return EpochPartitionResponse(asked.topic_id, asked.partition_index, code, epoch, end_offset)
 
 
-def _leader_row(partition: Partition, row: SessionRow[TopicPartition], max_bytes: int) -> ReadRow:
+def _leader_row(partition: Partition, row: SessionRow[PartitionId], max_bytes: int) -> ReadRow:
     log = partition.log
     return ReadRow(
         row.key.topic_id,
@@ -427,7 +428,7 @@ def _leader_row(partition: Partition, row: SessionRow[TopicPartition], max_bytes
     )
 
 
-def _error_row(key: TopicPartition, partition: Partition | None, code: ErrorCode) -> ReadRow:
+def _error_row(key: PartitionId, partition: Partition | None, code: ErrorCode) -> ReadRow:
     leader_id, leader_epoch = (-1, -1) if partition is None else (partition.leader_id, partition.leader_epoch)
     start_offset, end_offset = -1, -1
     if code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
@@ -448,10 +449,10 @@ def _error_row(key: TopicPartition, partition: Partition | None, code: ErrorCode
     )
 
 
-def _keys_of(request: FetchRequest) -> tuple[TopicPartition, ...] | None:
+def _keys_of(request: FetchRequest) -> tuple[PartitionId, ...] | None:
     """The partitions, None when one is named twice: the work for a request, and what it keeps while it
     waits, are bounded by what is here."""
-    keys = dict.fromkeys([TopicPartition(p.topic_id, p.partition_index) for p in request.partitions])
+    keys = dict.fromkeys([PartitionId(p.topic_id, p.partition_index) for p in request.partitions])
     return tuple(keys) if len(keys) == len(request.partitions) else None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.broker.core.replicas.divergence import LogView
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.replica_log_info import (
@@ -43,7 +43,7 @@ def answer_log_info(
     image: MetadataImage,
     broker_id: int,
     broker_epoch: int,
-    replica_of: Callable[[TopicPartition], Replica | None],
+    replica_of: Callable[[PartitionId], Replica | None],
 ) -> GetReplicaLogInfoResponse:
     """The answer; `replica_of` gives what is open here, `broker_epoch` is -1 without a registration.
 
@@ -60,7 +60,7 @@ def answer_log_info(
     topics: list[LogInfoTopicResult] = []
     for topic in request.topic_partitions:
         rows = tuple(
-            _row(image, broker_id, TopicPartition(topic.topic_id, index), replica_of)
+            _row(image, broker_id, PartitionId(topic.topic_id, index), replica_of)
             for index in topic.partitions[:left]
         )
         beyond = tuple(_beyond_limit(index) for index in topic.partitions[left:])
@@ -74,8 +74,8 @@ def answer_log_info(
 def _row(
     image: MetadataImage,
     broker_id: int,
-    key: TopicPartition,
-    replica_of: Callable[[TopicPartition], Replica | None],
+    key: PartitionId,
+    replica_of: Callable[[PartitionId], Replica | None],
 ) -> ReplicaLogInfo:
     topic = image.topics.get(key.topic_id)
     registration = image.partition(*key)

@@ -9,8 +9,9 @@ changes.
 from collections.abc import Mapping
 
 from holdfast.broker.core.events import Append, Appended, AppendResult, BatchToAppend, Drop, Effect, Respond
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.produce import (
     ProducePartition,
@@ -44,7 +45,7 @@ class ProduceContext:
         self.deadline_ms = deadline_ms
         #: answers in the order of the request; None while not decided
         self.rows: list[ProducePartitionResponse | None] = [None] * row_count
-        self.index_of: dict[TopicPartition, int] = {}
+        self.index_of: dict[PartitionId, int] = {}
         self.results: list[AppendResult] = []
         #: batches whose result has not come yet
         self.outstanding = 0
@@ -55,16 +56,16 @@ class ProducePath:
 
     def __init__(
         self,
-        partitions: Mapping[TopicPartition, Partition],
-        max_message_bytes: Mapping[TopicPartition, int],
+        partitions: Mapping[PartitionId, Partition],
+        max_message_bytes: Mapping[PartitionId, int],
         purgatory_limit: int,
     ) -> None:
         self._partitions = partitions
         self._max_message_bytes = max_message_bytes
         #: acks=all, by high watermark
-        self._replicating: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
+        self._replicating: ProducePurgatory[PartitionId] = ProducePurgatory(purgatory_limit)
         #: acks=1, by flushed offset
-        self._flushing: ProducePurgatory[TopicPartition] = ProducePurgatory(purgatory_limit)
+        self._flushing: ProducePurgatory[PartitionId] = ProducePurgatory(purgatory_limit)
 
     @property
     def waiting_count(self) -> int:
@@ -82,7 +83,7 @@ class ProducePath:
         refusal: tuple[ErrorCode, str]
         is_full = acks != _NO_ANSWER and self._purgatory_for(acks).is_full
         for index, row in enumerate(request.partitions):
-            key = TopicPartition(row.topic_id, row.partition_index)
+            key = PartitionId(row.topic_id, row.partition_index)
             partition = self._partitions.get(key)
             if is_full:
                 refusal = (
@@ -159,7 +160,7 @@ class ProducePath:
             return []
         if context.acks == _NO_ANSWER:
             return [_unanswered(context)]
-        delayed: DelayedProduce[TopicPartition] | None = None
+        delayed: DelayedProduce[PartitionId] | None = None
         for result in context.results:
             index = context.index_of[result.key]
             partition = self._partitions.get(result.key)
@@ -195,7 +196,7 @@ class ProducePath:
         self._purgatory_for(context.acks).add(delayed, context.deadline_ms)
         return []
 
-    def _purgatory_for(self, acks: int) -> ProducePurgatory[TopicPartition]:
+    def _purgatory_for(self, acks: int) -> ProducePurgatory[PartitionId]:
         return self._replicating if acks == _ALL else self._flushing
 
     # --- waiting -----------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ class ProducePath:
             self._decided(purgatory, row, effects)
         return effects
 
-    def state_changed(self, key: TopicPartition) -> list[Effect]:
+    def state_changed(self, key: PartitionId) -> list[Effect]:
         """After a new registration: answer what cannot be acknowledged any more (A-18, KAFKA-15021)."""
         partition = self._partitions.get(key)
         if partition is None or partition.leadership is None:
@@ -230,7 +231,7 @@ class ProducePath:
         effects = self._give_up(key, _LEADER, only_former=True)
         return effects + self._give_up(key, _ALL, only_former=not partition.is_under_min_isr)
 
-    def _give_up(self, key: TopicPartition, acks: int, *, only_former: bool = False) -> list[Effect]:
+    def _give_up(self, key: PartitionId, acks: int, *, only_former: bool = False) -> list[Effect]:
         """Answer what waits; only what was appended in another leader epoch when asked so."""
         effects: list[Effect] = []
         partition = self._partitions.get(key)
@@ -270,8 +271,8 @@ class ProducePath:
 
     def _decided(
         self,
-        purgatory: ProducePurgatory[TopicPartition],
-        row: WaitingRow[TopicPartition],
+        purgatory: ProducePurgatory[PartitionId],
+        row: WaitingRow[PartitionId],
         effects: list[Effect],
     ) -> None:
         if row.decide():
@@ -294,7 +295,7 @@ class ProducePath:
             leader_epoch,
         )
 
-    def _refused(self, key: TopicPartition, code: ErrorCode, text: str) -> ProducePartitionResponse:
+    def _refused(self, key: PartitionId, code: ErrorCode, text: str) -> ProducePartitionResponse:
         partition = self._partitions.get(key)
         leader_id, leader_epoch = (
             (-1, -1) if partition is None else (partition.leader_id, partition.leader_epoch)

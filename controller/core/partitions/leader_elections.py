@@ -11,6 +11,7 @@ from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.partition_change import Wish
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import Strategy, UncleanRecovery
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
@@ -72,7 +73,7 @@ def _elect_preferred(
         text = f"the preferred replica {preferred} leads already"
         return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
     # nobody else is elected instead (B15)
-    key = (topic.topic_id, index)
+    key = PartitionId(topic.topic_id, index)
     if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
         text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
         return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
@@ -91,7 +92,7 @@ def _elect_unclean(
     partition: PartitionRegistration,
     replication: ReplicationControl,
 ) -> Outcome:
-    key = (topic.topic_id, index)
+    key = PartitionId(topic.topic_id, index)
     if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
         text = "no replica is on a broker that is ready; start one of them"
         return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
@@ -113,7 +114,9 @@ def _elect_designated(
     if request.leader is None or request.leader not in partition.replicas:
         text = f"name one of the replicas {', '.join(map(str, partition.replicas))}, not {request.leader}"
         return Outcome(ErrorCode.INVALID_REQUEST, text)
-    if not draft.image.is_active_replica(request.leader, (topic.topic_id, request.partition_index)):
+    if not draft.image.is_active_replica(
+        request.leader, PartitionId(topic.topic_id, request.partition_index)
+    ):
         text = f"the replica on {request.leader} is not ready; start that broker, or name another replica"
         return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(draft.image, topic.name, draft.image.is_active)

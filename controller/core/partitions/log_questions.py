@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.events import AskBroker, LogInfoAnswered, LogInfoArrived, LogInfoFailed
 from holdfast.controller.core.partitions.unclean_recovery import Verdict
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.replica_log_info import (
     LOG_INFO_ROWS_MAX,
@@ -38,17 +39,17 @@ _RESULTS = {
 class _Broker:
     """What one broker is to be asked. Every wanted key is in exactly one of ready, paused, in_flight."""
 
-    wanted: dict[PartitionKey, None] = field(default_factory=dict)
-    ready: dict[PartitionKey, None] = field(default_factory=dict)
+    wanted: dict[PartitionId, None] = field(default_factory=dict)
+    ready: dict[PartitionId, None] = field(default_factory=dict)
     #: asked in vain; ready again at `resume_ms`
-    paused: dict[PartitionKey, None] = field(default_factory=dict)
+    paused: dict[PartitionId, None] = field(default_factory=dict)
     resume_ms: int = 0
     #: answers in a row that brought nothing
     fruitless: int = 0
     #: of the request under way, 0 for none
     question_id: int = 0
     #: some of it may not be wanted any more
-    in_flight: dict[PartitionKey, None] = field(default_factory=dict)
+    in_flight: dict[PartitionId, None] = field(default_factory=dict)
 
 
 class LogQuestions:
@@ -57,7 +58,7 @@ class LogQuestions:
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
         self._brokers: dict[int, _Broker] = {}
-        self._asked_of: dict[PartitionKey, tuple[int, ...]] = {}
+        self._asked_of: dict[PartitionId, tuple[int, ...]] = {}
         #: never used twice, so an answer to an earlier tenure matches nothing
         self._questions_asked = 0
         #: {(broker, result): answers} since the process started
@@ -70,7 +71,7 @@ class LogQuestions:
 
     # --- what is wanted ----------------------------------------------------------------------------------
 
-    def want(self, key: PartitionKey, broker_ids: tuple[int, ...]) -> None:
+    def want(self, key: PartitionId, broker_ids: tuple[int, ...]) -> None:
         """Exactly these brokers are to be asked for the partition from now on."""
         for broker_id in self._asked_of.pop(key, ()):
             if broker_id not in broker_ids:
@@ -101,9 +102,9 @@ class LogQuestions:
             self._count(event.broker_id, _RESULTS[Verdict.ERROR])
             self._pause(broker, broker.in_flight, now_ms)
             return
-        again: dict[PartitionKey, None] = {}
-        at_once: dict[PartitionKey, None] = {}
-        judged: dict[PartitionKey, Verdict] = {}
+        again: dict[PartitionId, None] = {}
+        at_once: dict[PartitionId, None] = {}
+        judged: dict[PartitionId, Verdict] = {}
         for topic in response.topics:
             for row in topic.partitions:
                 key = (topic.topic_id, row.partition)
@@ -139,7 +140,7 @@ class LogQuestions:
         broker = self._brokers.get(broker_id)
         return broker if broker is not None and broker.question_id == question_id else None
 
-    def _pause(self, broker: _Broker, keys: dict[PartitionKey, None], now_ms: int) -> None:
+    def _pause(self, broker: _Broker, keys: dict[PartitionId, None], now_ms: int) -> None:
         """Put these off, and end the request under way."""
         broker.question_id, broker.in_flight = 0, {}
         wanted = {key: None for key in keys if key in broker.wanted}
@@ -196,7 +197,7 @@ class LogQuestions:
         )
 
 
-def _request(broker_id: int, keys: list[PartitionKey]) -> GetReplicaLogInfoRequest:
+def _request(broker_id: int, keys: list[PartitionId]) -> GetReplicaLogInfoRequest:
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in keys:
         topics.setdefault(topic_id, []).append(index)
@@ -205,7 +206,7 @@ def _request(broker_id: int, keys: list[PartitionKey]) -> GetReplicaLogInfoReque
     )
 
 
-def _arrived(broker_id: int, broker_epoch: int, key: PartitionKey, row: ReplicaLogInfo) -> LogInfoArrived:
+def _arrived(broker_id: int, broker_epoch: int, key: PartitionId, row: ReplicaLogInfo) -> LogInfoArrived:
     return LogInfoArrived(
         broker_id=broker_id,
         broker_epoch=broker_epoch,

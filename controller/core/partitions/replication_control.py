@@ -18,6 +18,7 @@ from holdfast.controller.core.partitions.partition_change import (
     Wish,
     change_partition,
 )
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration, ids_text, leader_number
 from holdfast.metadata.records import RECOVERED, RECOVERING
@@ -82,7 +83,7 @@ class ReplicationControl:
                     image, topic.name, is_active, why_inactive=why_inactive
                 )
             # without ELR the last member has stayed, its dir failed or not (F7)
-            is_offline = bool(image.offline_among((broker_id,), (topic.topic_id, index)))
+            is_offline = bool(image.offline_among((broker_id,), PartitionId(topic.topic_id, index)))
             wish = Wish(
                 tuple(r for r in partition.isr if r != broker_id),
                 unclean=(broker_id,) if departure is Departure.UNCLEAN or is_offline else (),
@@ -116,7 +117,7 @@ class ReplicationControl:
         cause = Cause(CauseKind.TAKEOVER)
         situations: dict[str, Situation] = {}
         for topic, index, partition in image.leaderless_partitions():
-            key = (topic.topic_id, index)
+            key = PartitionId(topic.topic_id, index)
             candidates = partition.electable or self._trusted(image, partition)
             if not any(image.is_active_replica(replica, key) for replica in candidates):
                 continue
@@ -231,7 +232,7 @@ class ReplicationControl:
     ) -> PartitionChange | None:
         """Write the record that grants the wish, and tell why; None when nothing changes."""
         replicas = before.replicas if wish.assignment is None else wish.assignment.replicas
-        offline = draft.image.offline_among(replicas, (topic.topic_id, index))
+        offline = draft.image.offline_among(replicas, PartitionId(topic.topic_id, index))
         if offline:  # R27: whatever asks, a replica in a failed log dir is not active
             situation = situation.without(offline)
         change = change_partition(topic.topic_id, index, before, wish, situation, cause)
@@ -371,7 +372,7 @@ def _proposal_error(
         return ErrorCode.INVALID_REQUEST
     if recovering and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         return ErrorCode.INVALID_REQUEST
-    key = (proposal.topic_id, proposal.partition_index)
+    key = PartitionId(proposal.topic_id, proposal.partition_index)
     for member in proposal.new_isr:
         broker = image.brokers.get(member.broker_id)
         if broker is None or not image.is_active_replica(member.broker_id, key):

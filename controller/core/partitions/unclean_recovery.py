@@ -23,7 +23,8 @@ from holdfast.controller.core.events import (
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.partition_change import Situation, Wish
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.metadata.image import MetadataImage, PartitionKey, TopicImage
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERED
 from holdfast.protocol.errors import ErrorCode
@@ -134,10 +135,10 @@ class UncleanRecovery:
     def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
         self._config = config
         self._replication = replication
-        self._recoveries: dict[PartitionKey, Recovery] = {}
-        self._forced: dict[PartitionKey, _Forced] = {}
+        self._recoveries: dict[PartitionId, Recovery] = {}
+        self._forced: dict[PartitionId, _Forced] = {}
         #: partitions that `run` must look at, and whether it must look at all
-        self._dirty: dict[PartitionKey, None] = {}
+        self._dirty: dict[PartitionId, None] = {}
         self._is_all_dirty = False
         #: when the next recovery has waited long enough for further answers, or when more are to be looked at
         self._deadline_ms: int | None = None
@@ -151,7 +152,7 @@ class UncleanRecovery:
         """Partitions under recovery, those included that wait for fenced replicas."""
         return len(self._recoveries)
 
-    def unanswered(self, image: MetadataImage, key: PartitionKey) -> tuple[int, ...]:
+    def unanswered(self, image: MetadataImage, key: PartitionId) -> tuple[int, ...]:
         """The replicas whose logs are asked for and that have given no answer that counts now."""
         recovery = self._recoveries.get(key)
         if recovery is None or not isinstance(recovery.statement, AskForLogs):
@@ -183,7 +184,7 @@ class UncleanRecovery:
         self._is_all_dirty = False
         self._deadline_ms = None
 
-    def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionKey, ...]) -> None:
+    def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionId, ...]) -> None:
         """Records led from one image to the other and touched the partitions `changed`."""
         for key in changed:
             if key not in after.leaderless:
@@ -199,17 +200,19 @@ class UncleanRecovery:
 
     def force(self, image: MetadataImage, topic: TopicImage, index: int, strategy: Strategy) -> None:
         """An operator wants the logs of a leaderless partition compared, whatever its strategy."""
-        self._forced[topic.topic_id, index] = _Forced(strategy, self._configured(image, topic.name))
-        self._dirty[topic.topic_id, index] = None
+        self._forced[PartitionId(topic.topic_id, index)] = _Forced(
+            strategy, self._configured(image, topic.name)
+        )
+        self._dirty[PartitionId(topic.topic_id, index)] = None
 
     def is_forced(self, image: MetadataImage, topic: TopicImage, index: int, strategy: Strategy) -> bool:
         """To force it again would change nothing."""
-        forced = self._forced.get((topic.topic_id, index))
+        forced = self._forced.get(PartitionId(topic.topic_id, index))
         return forced == _Forced(strategy, self._configured(image, topic.name))
 
     def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> Verdict:
         """Keep an answer that counts (R62); the others are asked for again by whoever sends the questions."""
-        key = (event.topic_id, event.partition_index)
+        key = PartitionId(event.topic_id, event.partition_index)
         recovery = self._recoveries.get(key)
         broker = image.brokers.get(event.broker_id)
         partition = image.partition(*key)
@@ -297,8 +300,8 @@ class UncleanRecovery:
                 if recovery.is_timed and recovery.started_ms <= since_ms:
                     self._dirty[key] = None
 
-    def _dirty_rows(self, image: MetadataImage) -> list[tuple[str, int, PartitionKey]]:
-        rows: list[tuple[str, int, PartitionKey]] = []
+    def _dirty_rows(self, image: MetadataImage) -> list[tuple[str, int, PartitionId]]:
+        rows: list[tuple[str, int, PartitionId]] = []
         for key in self._dirty:
             topic = image.topics.get(key[0])
             recovery = self._recoveries.get(key)
@@ -308,7 +311,7 @@ class UncleanRecovery:
                 rows.append((recovery.topic_name, key[1], key))
         return sorted(rows)
 
-    def _step(self, look: _Look, key: PartitionKey) -> list[Statement]:
+    def _step(self, look: _Look, key: PartitionId) -> list[Statement]:
         image, now_ms = look.image, look.now_ms
         topic = image.topics.get(key[0])
         partition = None if topic is None else topic.partitions.get(key[1])
@@ -374,7 +377,7 @@ class UncleanRecovery:
         return RecoveryElected(chosen)
 
     def _strategy(
-        self, look: _Look, topic_name: str, key: PartitionKey, partition: PartitionRegistration
+        self, look: _Look, topic_name: str, key: PartitionId, partition: PartitionRegistration
     ) -> Strategy:
         """How to recover now; NONE also while a complete replica is awaited, or the manager is off (R14)."""
         strategy = look.strategies.get(topic_name)
@@ -488,7 +491,7 @@ def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -
 
 
 def _statement(
-    image: MetadataImage, key: PartitionKey, partition: PartitionRegistration, strategy: Strategy
+    image: MetadataImage, key: PartitionId, partition: PartitionRegistration, strategy: Strategy
 ) -> WaitForReplicas | AskForLogs:
     """Who is waited for, or who is asked (R61, R64)."""
     active = tuple(replica for replica in sorted(partition.replicas) if image.is_active_replica(replica, key))

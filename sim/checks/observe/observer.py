@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.broker.core.broker import Broker
-from holdfast.broker.core.replicas.partition import Partition, Role, TopicPartition
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.broker.core.replicas.partition import Partition, Role
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -312,10 +313,10 @@ class Observer:
                     _end(view, has_dropped_pages(broker.machine.platter, view.log.folder))
 
     def _load(
-        self, broker: SimBroker, key: TopicPartition, replica: Partition, prior: ReplicaView | None
+        self, broker: SimBroker, key: PartitionId, replica: Partition, prior: ReplicaView | None
     ) -> None:
         assert broker.node is not None
-        log = broker.node.log_manager.logs.get((key.topic_id, key.partition_index))
+        log = broker.node.log_manager.logs.get(key)
         if log is None or broker.process.is_dead:
             return  # killed within this step: its files cannot be read any more
         if prior is not None and prior.process is broker.process:
@@ -509,7 +510,7 @@ class Observer:
             for hook in self._on_metadata:
                 hook(self)
 
-    def _row_changed(self, key: PartitionKey, change: Change) -> None:
+    def _row_changed(self, key: PartitionId, change: Change) -> None:
         place = self.place(*key)
         if place is not None:
             self._partition_changed(place, change)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from holdfast.controller.core.decisions import UNSTATED, Decision
 from holdfast.controller.core.partitions.elr import SetsRule
 from holdfast.metadata.delta import MetadataDelta
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord, PartitionChangeRecord, decode_record
 from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.sim.checks.observe.batches import BatchMark, mark_of
@@ -55,7 +56,7 @@ class QuorumLog:
 
     def replay(
         self, batch: CommittedBatch
-    ) -> Iterator[tuple[int, MetadataRecord, tuple[PartitionKey, Change] | None]]:
+    ) -> Iterator[tuple[int, MetadataRecord, tuple[PartitionId, Change] | None]]:
         """Each record, after it was replayed, and what it changed of a partition that was there before."""
         mark = batch.mark
         for offset, value in batch.values:
@@ -71,13 +72,13 @@ class QuorumLog:
         self.batches.append(mark)
         self.by_offset[mark.base_offset] = mark
 
-    def _change(self, offset: int, record: MetadataRecord) -> tuple[PartitionKey, Change] | None:
+    def _change(self, offset: int, record: MetadataRecord) -> tuple[PartitionId, Change] | None:
         if type(record) is not PartitionChangeRecord:
             return None
-        key = record.topic_id, record.partition_index
+        key = PartitionId(record.topic_id, record.partition_index)
         before, after = self.before.partition(*key), self.image.partition(*key)
         if before is None or after is None:
             return None
         stored = record.decision
         decision = None if stored is None else Decision.from_stored(stored)
-        return key, Change(offset, before, after, decision or _UNSTATED, self.before, key)
+        return (key, Change(offset, before, after, decision or _UNSTATED, self.before, key))

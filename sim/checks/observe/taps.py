@@ -24,12 +24,12 @@ from holdfast.broker.core.events import (
     Truncate,
 )
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.decisions import DecisionEntry
 from holdfast.controller.core.events import Note, RequestArrived, Resign
 from holdfast.controller.core.events import Respond as ControllerResponds
 from holdfast.controller.core.quorum_controller import QuorumController
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -133,7 +133,7 @@ class Heard:
         #: to those with acks=1
         self.acknowledged_by_leader: list[ProduceResponse] = []
         #: to the active controller, and the replicas in failed log dirs when it was made
-        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[TopicPartition, ...]]] = []
+        self.heartbeats: list[tuple[BrokerHeartbeatRequest, tuple[PartitionId, ...]]] = []
         #: who asked for a producer id, and was given one
         self.producer_ids: list[tuple[InitProducerIdRequest, InitProducerIdResponse]] = []
         #: batches of idempotent producers that were taken for repetitions, or refused
@@ -141,9 +141,9 @@ class Heard:
         #: promises that the disk keeps by now (R68)
         self.ceilings: list[CeilingRow] = []
         #: logs that are about to be cut, and the leader epoch in which that was decided
-        self.cuts: list[tuple[TopicPartition, int]] = []
+        self.cuts: list[tuple[PartitionId, int]] = []
         #: proposals that were open when they were answered, with what, and whether they are open still (R44)
-        self.answered: list[tuple[TopicPartition, Proposal, int, bool]] = []
+        self.answered: list[tuple[PartitionId, Proposal, int, bool]] = []
         #: fetches of followers, and when they came
         self.fetched: list[tuple[FetchRequest, int]] = []
         #: answers to fetches
@@ -183,7 +183,7 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
     #: requests of producers that want no answer, and what became of their batches
     unanswered: dict[object, Any] = {}
     #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
-    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]] = {}
+    appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]] = {}
     #: requests with acks=all whose batches are appended, and not answered yet
     replicating: dict[object, Any] = {}
     turns = Turns()
@@ -293,7 +293,7 @@ def _wrongly_dropped(effect: Drop, context: Any) -> list[str]:
 
 def _judged(
     core: Broker,
-    appending: dict[int, tuple[object, dict[TopicPartition, BatchHeader]]],
+    appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]],
     event: Appended,
     heard: Heard,
 ) -> None:
@@ -313,7 +313,7 @@ def _judged(
         del appending[id(event.context)]
 
 
-def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Leadership, Proposal, int]]:
+def _asked(core: Broker, event: CallAnswered) -> list[tuple[PartitionId, Leadership, Proposal, int]]:
     """The open proposals that an answer tells of, before it is taken in, and what it says."""
     response = event.response
     if event.call_id not in core._link._calls or not isinstance(response, AlterPartitionResponse):
@@ -321,7 +321,7 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[TopicPartition, Lead
     asked = core._link.alter._in_flight or {}
     found = []
     for row in response.partitions if response.error_code == ErrorCode.NONE else ():
-        key = TopicPartition(row.topic_id, row.partition_index)
+        key = PartitionId(row.topic_id, row.partition_index)
         replica = core.partitions.get(key)
         leadership = None if replica is None else replica.leadership
         proposal = None if leadership is None else leadership.proposal

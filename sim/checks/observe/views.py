@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.broker.core.events import AnswerFetch, ReadRow
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
-from holdfast.broker.core.replicas.partition import Partition, Role, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition, Role
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.client.producer import Producer
 from holdfast.controller.core.decisions import CauseKind, Decision, DecisionEntry
-from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import ELR_FEATURE, MetadataRecord
 from holdfast.protocol.errors import ErrorCode
@@ -51,7 +52,7 @@ DEPARTURES = (
 )
 
 
-def may_lead(image: MetadataImage, broker_id: int, key: PartitionKey) -> bool:
+def may_lead(image: MetadataImage, broker_id: int, key: PartitionId) -> bool:
     """The broker is registered, neither fenced nor leaving, and the replica's log dir has not failed. Worked
     out here once more: what is checked must not be asked."""
     broker = image.brokers.get(broker_id)
@@ -161,7 +162,7 @@ class Change:
     decision: Decision
     #: the cluster before this record
     image: MetadataImage
-    key: PartitionKey
+    key: PartitionId
 
     def is_active(self, broker_id: int) -> bool:
         """It may lead, as the decision saw it: whoever leaves by this change may not."""
@@ -252,7 +253,7 @@ class Property:
         seen: "Observer",
         broker: SimBroker,
         request: BrokerHeartbeatRequest,
-        offline: Sequence[TopicPartition],
+        offline: Sequence[PartitionId],
     ) -> None:
         """The broker tells the active controller that it lives. `offline`: its replicas in failed dirs."""
 

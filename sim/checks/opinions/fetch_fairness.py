@@ -7,8 +7,8 @@ end of a step it may be another.
 from collections import Counter
 
 from holdfast.broker.core.events import AnswerFetch
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.fetch_session import FollowerSession
+from holdfast.metadata.ids import PartitionId
 
 #: answers to another row while one is due. That row may have been due before this one, and one that had no
 #: room when it was read was none.
@@ -20,7 +20,7 @@ class Turns:
 
     def __init__(self) -> None:
         #: {follower: (its session, {row that is due: {other row: answers since then}})}
-        self._passed_over: dict[int, tuple[object, dict[TopicPartition, Counter[TopicPartition]]]] = {}
+        self._passed_over: dict[int, tuple[object, dict[PartitionId, Counter[PartitionId]]]] = {}
 
     def missed(self, effect: AnswerFetch) -> list[str]:
         """Who has had to wait for too long, after an answer that is about to go out."""
@@ -32,7 +32,7 @@ class Turns:
         former, counts = self._passed_over.get(session.replica_id, (session, {}))
         if former is not session:
             counts = {}
-        answered = [TopicPartition(row.topic_id, row.partition_index) for row in effect.rows if row.max_bytes]
+        answered = [PartitionId(row.topic_id, row.partition_index) for row in effect.rows if row.max_bytes]
         now = {key: counts.get(key, Counter()) for key in session.due_rows}
         self._passed_over[session.replica_id] = session, now
         missed = []

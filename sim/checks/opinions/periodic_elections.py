@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 from holdfast.controller.core.decisions import CauseKind
 from holdfast.controller.core.events import TimerFired
 from holdfast.controller.core.quorum_controller import QuorumController
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.sim.checks.observe.views import compares_logs, configured, may_lead
 
 #: longer than any story, ms
 _NEVER_MS = 120_000
 #: by partition, since when somebody could lead it; of one pass
-_Since: TypeAlias = dict[PartitionKey, int]
+_Since: TypeAlias = dict[PartitionId, int]
 
 
 class Passes:
@@ -65,22 +66,22 @@ class Passes:
                 ]
         return found
 
-    def _may_have_any_leader(self, image: MetadataImage) -> list[PartitionKey]:
+    def _may_have_any_leader(self, image: MetadataImage) -> list[PartitionId]:
         """Partitions for unclean elections while logs are not compared (R12)."""
         if not image.leaderless or compares_logs(image, self._core.config.recovery_manager_enabled):
             return []
         return [
-            (topic.topic_id, index)
+            PartitionId(topic.topic_id, index)
             for topic, index, row in image.leaderless_partitions()
             if configured(image, topic.name, "unclean.leader.election.enable") == "true"
-            and any(may_lead(image, one, (topic.topic_id, index)) for one in row.replicas)
+            and any(may_lead(image, one, PartitionId(topic.topic_id, index)) for one in row.replicas)
         ]
 
-    def _may_go_back(self, image: MetadataImage) -> list[PartitionKey]:
+    def _may_go_back(self, image: MetadataImage) -> list[PartitionId]:
         """Partitions of brokers that miss too many of their leaderships, which they could lead now."""
         missing = {broker_id for broker_id, share in _missed(image).items() if self._is_too_much(*share)}
         return [
-            (topic.topic_id, index)
+            PartitionId(topic.topic_id, index)
             for topic in image.topics.values()
             for index, row in topic.partitions.items()
             if (preferred := row.replicas[0]) in missing
@@ -88,7 +89,7 @@ class Passes:
             and row.leader != preferred
             and not row.adding_replicas
             and not row.removing_replicas
-            and may_lead(image, preferred, (topic.topic_id, index))
+            and may_lead(image, preferred, PartitionId(topic.topic_id, index))
         ]
 
     def _is_too_much(self, missed: int, preferring: int) -> bool:
@@ -120,7 +121,7 @@ class Passes:
         return found
 
 
-def _since(known: _Since, keys: list[PartitionKey], now_ms: int) -> _Since:
+def _since(known: _Since, keys: list[PartitionId], now_ms: int) -> _Since:
     return {key: known.get(key, now_ms) for key in keys}
 
 
@@ -134,5 +135,5 @@ def _missed(image: MetadataImage) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _name(image: MetadataImage, key: PartitionKey) -> str:
+def _name(image: MetadataImage, key: PartitionId) -> str:
     return f"{image.topics[key[0]].name}-{key[1]}"

@@ -19,7 +19,8 @@ from holdfast.controller.core.events import (
 from holdfast.controller.core.partitions.log_questions import BACKOFF_DOUBLINGS_MAX
 from holdfast.controller.core.partitions.unclean_recovery import Recovery, Strategy
 from holdfast.controller.core.quorum_controller import QuorumController
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind, ElectLeadersRequest
@@ -51,11 +52,11 @@ class Recoveries:
 
     def __init__(self, core: QuorumController) -> None:
         self._core = core
-        self._known: dict[PartitionKey, _Known] = {}
+        self._known: dict[PartitionId, _Known] = {}
         #: {leaderless partition: (how operators want its logs compared, what was configured then)}
-        self._wishes: dict[PartitionKey, tuple[Strategy, Strategy]] = {}
+        self._wishes: dict[PartitionId, tuple[Strategy, Strategy]] = {}
         #: {(partition, broker): since when it was not asked for its log, though its answer is waited for}
-        self._unasked: dict[tuple[PartitionKey, int], int] = {}
+        self._unasked: dict[tuple[PartitionId, int], int] = {}
         #: elections by comparison that were asked for while none are made, and which have no leader
         self._vain: dict[int, set[tuple[str, int]]] = {}
         self._called_ms = 0
@@ -79,9 +80,9 @@ class Recoveries:
             found += self._asked_for(event.request_id, event.message, effects)
         for effect in elected:
             found += self._too_early(effect, now_ms)
-        seen: set[PartitionKey] = set()
+        seen: set[PartitionId] = set()
         for topic, index, row in image.leaderless_partitions():
-            key = topic.topic_id, index
+            key = PartitionId(topic.topic_id, index)
             seen.add(key)
             name, strategy = f"{topic.name}-{index}", self._strategy(topic.name, key, row)
             recovery = recoveries.get(key)
@@ -107,7 +108,7 @@ class Recoveries:
         ]
         return found
 
-    def _strategy(self, topic_name: str, key: PartitionKey, row: PartitionRegistration) -> Strategy:
+    def _strategy(self, topic_name: str, key: PartitionId, row: PartitionRegistration) -> Strategy:
         """R14, R69: nobody compares logs while somebody complete is awaited, unless an operator says so."""
         image = self._core.latest
         if not compares_logs(image, self._core.config.recovery_manager_enabled):
@@ -121,7 +122,7 @@ class Recoveries:
         return Strategy.NONE if strategy is Strategy.BALANCED and is_awaited else strategy
 
     def _look_at(
-        self, key: PartitionKey, row: PartitionRegistration, recovery: Recovery, now_ms: int
+        self, key: PartitionId, row: PartitionRegistration, recovery: Recovery, now_ms: int
     ) -> _Known:
         """Its time has begun with it, or once all were there without whom nothing is proved (R64)."""
         is_asking = all(may_lead(self._core.latest, one, key) for one in _proofs(row, recovery))
@@ -131,13 +132,13 @@ class Recoveries:
         known.row, known.is_asking = row, is_asking
         return known
 
-    def _is_decided(self, key: PartitionKey, known: _Known, now_ms: int) -> bool:
+    def _is_decided(self, key: PartitionId, known: _Known, now_ms: int) -> bool:
         """R64, R65: those have answered who must, or whoever has once time is over."""
         return bool(self._answered(key, known)) and not self._missing(key, known, now_ms)
 
     def _too_early(self, stated: RecoveryStated, now_ms: int) -> list[str]:
         """Who was elected by a comparison that somebody was still to be waited for."""
-        key = stated.topic_id, stated.partition_index
+        key = PartitionId(stated.topic_id, stated.partition_index)
         known = self._known.get(key)
         name = f"{stated.topic_name}-{stated.partition_index}"
         if known is None:
@@ -145,7 +146,7 @@ class Recoveries:
         missing = self._missing(key, known, now_ms)
         return [f"{name} is decided without {sorted(missing)}: {known}"] if missing else []
 
-    def _missing(self, key: PartitionKey, known: _Known, now_ms: int) -> set[int]:
+    def _missing(self, key: PartitionId, known: _Known, now_ms: int) -> set[int]:
         """Whose answers are waited for: once time is over of those only without whom nothing is proved."""
         image, row = self._core.latest, known.row
         needed: Collection[int] = _proofs(row, known.recovery)
@@ -155,7 +156,7 @@ class Recoveries:
             needed = row.replicas if knows_nothing else {*needed, *active}
         return {*needed} - self._answered(key, known)
 
-    def _answered(self, key: PartitionKey, known: _Known) -> set[int]:
+    def _answered(self, key: PartitionId, known: _Known) -> set[int]:
         """Whose answers count (R63)."""
         image = self._core.latest
         return {
@@ -184,8 +185,8 @@ class Recoveries:
             return self._promised(effects)
         found = []
         for (topic_name, index), (topic_id, row) in wanted.items():
-            self._wishes[topic_id, index] = strategy, _configured(image, topic_name)
-            recovery = self._core.recovery._recoveries.get((topic_id, index))
+            self._wishes[PartitionId(topic_id, index)] = strategy, _configured(image, topic_name)
+            recovery = self._core.recovery._recoveries.get(PartitionId(topic_id, index))
             is_awaited = strategy is Strategy.BALANCED and bool(row.isr or row.elr)
             if not is_awaited and (recovery is None or recovery.strategy is not strategy):
                 found.append(f"{topic_name}-{index} is not recovered as asked, {strategy.name}: {recovery}")
@@ -209,7 +210,7 @@ class Recoveries:
     # --- who is asked ----------------------------------------------------------------------------------
 
     def _unheard(
-        self, name: str, key: PartitionKey, known: _Known, effects: Sequence[Any], now_ms: int
+        self, name: str, key: PartitionId, known: _Known, effects: Sequence[Any], now_ms: int
     ) -> list[str]:
         """R61, R62: whose answer is waited for is asked, and again until one counts."""
         config, image = self._core.config, self._core.latest
@@ -232,7 +233,7 @@ class Recoveries:
         return found
 
 
-def _names(effect: AskBroker, key: PartitionKey) -> bool:
+def _names(effect: AskBroker, key: PartitionId) -> bool:
     """The question is about that partition, too."""
     return any(one.topic_id == key[0] and key[1] in one.partitions for one in effect.request.topic_partitions)
 

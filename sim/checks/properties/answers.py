@@ -10,8 +10,8 @@ from operator import attrgetter
 
 from holdfast.broker.core.broker import Broker
 from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, Respond
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.producer_ids import EPOCH_MAX
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.list_offsets import (
@@ -163,7 +163,7 @@ class OffsetsAreTold(Property):
                 seen.broken(self, view.index, f"{story}, it is {end_offset}")
 
 
-def _offsets(core: Broker, key: TopicPartition) -> tuple[int, int]:
+def _offsets(core: Broker, key: PartitionId) -> tuple[int, int]:
     """(earliest, latest) as a client would be told; -1 where they are not known."""
     asked = tuple(ListOffsetsPartition(*key, -1, stamp) for stamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
     answer = core.fetch_path.list_offsets(None, ListOffsetsRequest(asked))
@@ -172,7 +172,7 @@ def _offsets(core: Broker, key: TopicPartition) -> tuple[int, int]:
     return earliest, latest
 
 
-def _end_of(core: Broker, key: TopicPartition, epoch: int) -> tuple[int, int]:
+def _end_of(core: Broker, key: PartitionId, epoch: int) -> tuple[int, int]:
     """(epoch, end) as a client would be told."""
     request = OffsetForLeaderEpochRequest(-1, (EpochPartition(*key, -1, epoch),))
     effect = core.fetch_path.offset_for_leader_epoch(None, request)

@@ -7,8 +7,8 @@ time that is lost, or as a position that nobody has.
 
 from holdfast.broker.core.broker import Broker
 from holdfast.broker.core.replicas.fetcher import RowState
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.fetch_session import FollowerSession, FollowerSessions
+from holdfast.metadata.ids import PartitionId
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimBroker, State
@@ -73,7 +73,7 @@ class SessionsAgree(Property):
                     self._compare(seen, broker, session, follower.node.core)
 
     def _look_for_former(
-        self, seen: Observer, broker: SimBroker, sessions: FollowerSessions[TopicPartition]
+        self, seen: Observer, broker: SimBroker, sessions: FollowerSessions[PartitionId]
     ) -> None:
         for key, rows in sessions._by_key.items():
             for replica_id, row in rows.items():
@@ -83,7 +83,7 @@ class SessionsAgree(Property):
                     seen.broken(self, seen.place(*key), story)
 
     def _compare(
-        self, seen: Observer, leader: SimBroker, session: FollowerSession[TopicPartition], follower: Broker
+        self, seen: Observer, leader: SimBroker, session: FollowerSession[PartitionId], follower: Broker
     ) -> None:
         fetchers = follower.fetchers
         source = fetchers._sources.get(leader.node_id)

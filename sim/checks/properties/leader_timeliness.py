@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from holdfast.broker.core.replicas.leadership import Leadership
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
@@ -90,7 +91,7 @@ class HighWatermarkWaitsForJoiners(Property):
             if caught_up_ms is None or now_ms - progress._last_fetch_ms < _SAME_STEP_MS:
                 continue
             keeps_up = now_ms - caught_up_ms < view.replica._lag_ms_max * 9 // 10
-            if keeps_up and _may_join(image, progress, (key.topic_id, key.partition_index)):
+            if keeps_up and _may_join(image, progress, key):
                 story = f"{view.broker.name} goes on to {view.high_watermark} without b{member}"
                 seen.broken(self, view.index, f"{story}, which keeps up, at {progress.position}")
 
@@ -159,7 +160,7 @@ class CompleteAreProposed(Property):
             view = None if index is None else seen.replicas.get(index, {}).get(broker.node_id)
             if view is None or view.replica.leadership is None:
                 continue
-            new = [one for one in changed if _is_new(former, image, one, (key.topic_id, key.partition_index))]
+            new = [one for one in changed if _is_new(former, image, one, key)]
             self._look(seen, view, new, f"unfenced now: {view.replica.registration}")
 
     def _look(self, seen: Observer, view: ReplicaView, members: Sequence[int] | None, why: str) -> None:
@@ -174,7 +175,7 @@ class CompleteAreProposed(Property):
                 seen.broken(self, view.index, f"{story}, {why}")
 
 
-def _is_new(former: MetadataImage, image: MetadataImage, broker_id: int, key: tuple[bytes, int]) -> bool:
+def _is_new(former: MetadataImage, image: MetadataImage, broker_id: int, key: PartitionId) -> bool:
     """It may lead, and might not before, or was another process."""
     was = former.brokers.get(broker_id)
     is_other = was is None or was.broker_epoch != image.brokers[broker_id].broker_epoch
@@ -191,7 +192,7 @@ def _is_left_out(
         progress.position >= needed
         and leadership.proposal is None
         and progress.replica_id not in leadership.maximal_isr
-        and _may_join(image, progress, (replica.key.topic_id, replica.key.partition_index))
+        and _may_join(image, progress, replica.key)
     )
 
 
@@ -203,7 +204,7 @@ def _serving(view: ReplicaView) -> Leadership | None:
     return leadership if is_there and leadership is not None and leadership.start_offset is not None else None
 
 
-def _may_join(image: MetadataImage, progress: ReplicaProgress, key: tuple[bytes, int]) -> bool:
+def _may_join(image: MetadataImage, progress: ReplicaProgress, key: PartitionId) -> bool:
     """Unfenced, and the incarnation that has fetched."""
     broker = image.brokers.get(progress.replica_id)
     is_same = broker is not None and broker.broker_epoch == progress.broker_epoch

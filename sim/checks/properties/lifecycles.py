@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from holdfast.broker.core.registration.controller_link import Purpose
 from holdfast.broker.core.registration.lifecycle import SILENCE_MS_MAX, BrokerState
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord, UnfenceBrokerRecord
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
@@ -51,7 +51,7 @@ class FailedDirsAreTold(Property):
         seen: Observer,
         broker: SimBroker,
         request: BrokerHeartbeatRequest,
-        offline: Sequence[TopicPartition],
+        offline: Sequence[PartitionId],
     ) -> None:
         assert broker.node is not None
         if request.offline and broker.node.log_manager.is_whole:
@@ -122,7 +122,7 @@ class HeartbeatsGoOut(Property):
         seen: Observer,
         broker: SimBroker,
         request: BrokerHeartbeatRequest,
-        offline: Sequence[TopicPartition],
+        offline: Sequence[PartitionId],
     ) -> None:
         self._idle.pop(broker.process.name, None)
         assert broker.node is not None

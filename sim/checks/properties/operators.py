@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.controller.core.decisions import CauseKind, DecisionEntry
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
@@ -140,7 +141,7 @@ def _is_election_refused(
     row, topic = _partition(image, topic_name, index), image.topic(topic_name)
     if row is None or topic is None:
         return error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    ready = [broker for broker in row.replicas if may_lead(image, broker, (topic.topic_id, index))]
+    ready = [broker for broker in row.replicas if may_lead(image, broker, PartitionId(topic.topic_id, index))]
     if error_code == ErrorCode.ELECTION_NOT_NEEDED:
         return row.leader == row.replicas[0] if kind is ElectionKind.PREFERRED else row.leader is not None
     if error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:

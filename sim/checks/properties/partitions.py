@@ -3,6 +3,7 @@
 from holdfast.broker.core.replicas.partition import Role
 from holdfast.controller.core.decisions import CauseKind
 from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import MetadataRecord, RegisterBrokerRecord
@@ -162,7 +163,7 @@ class ProposalsAreChecked(Property):
             return "granted to a former incarnation"
         for member in row.new_isr:
             broker = image.brokers.get(member.broker_id)
-            key = (row.topic_id, row.partition_index)
+            key = PartitionId(row.topic_id, row.partition_index)
             if broker is None or not may_lead(image, member.broker_id, key):
                 return f"granted for {member.broker_id}, which may not be in an ISR"
             is_named = member.broker_epoch >= 0 or member.broker_id in old.isr

@@ -7,7 +7,7 @@ Owns what no loss and no later moment shows: whoever is not answered asks again,
 from collections.abc import Sequence
 
 from holdfast.broker.core.broker import Broker
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.taps import Late
@@ -154,7 +154,7 @@ def _due(core: Broker) -> list[int]:
     return due
 
 
-def _waited_for(core: Broker) -> list[TopicPartition]:
+def _waited_for(core: Broker) -> list[PartitionId]:
     """Partitions that writes and consumers wait for."""
     produces = core.produce_path
     return [
@@ -200,7 +200,7 @@ class DurableWritesAreAcknowledged(Property):
             seen.broken(self, seen.place(*again[0].key), f"{story} {again[0].required_offset}, on its disk")
 
 
-def _is_due(core: Broker, key: TopicPartition, leader_epoch: int, required_offset: int) -> bool:
+def _is_due(core: Broker, key: PartitionId, leader_epoch: int, required_offset: int) -> bool:
     """Nothing is waited for any more."""
     replica = core.partitions.get(key)
     leadership = None if replica is None else replica.leadership

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.controller.core.decisions import CauseKind
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration, effective_min_isr
 from holdfast.metadata.records import (
     RECOVERING,
@@ -260,7 +261,9 @@ class DecisionsRefineModel(Property):
         cluster, topic = self._of(seen), partition_at(index).topic
         configured = cluster.configured_min_isr(image, topic)
         topic_id = image.topic_ids.get(topic, b"")
-        offline = mask(image.offline_among(row.replicas, (topic_id, partition_at(index).partition)))
+        offline = mask(
+            image.offline_among(row.replicas, PartitionId(topic_id, partition_at(index).partition))
+        )
         return cluster.become(image, topic, offline), partition_state(index, row, configured)
 
     def _of(self, seen: Observer) -> Cluster:
@@ -360,10 +363,10 @@ def _altered(request: AlterPartitionRequest, row: AlterPartitionPartition) -> St
     return step
 
 
-def _places(seen: Observer, image: MetadataImage) -> list[tuple[int, PartitionKey]]:
+def _places(seen: Observer, image: MetadataImage) -> list[tuple[int, PartitionId]]:
     """The partitions with load."""
     return [
-        (first + index, (topic_id, index))
+        (first + index, PartitionId(topic_id, index))
         for topic_id, first in seen.topics.items()
         if topic_id in image.topics
         for index in sorted(image.topics[topic_id].partitions)

@@ -9,11 +9,12 @@ from immutables import Map
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.replicas.ceiling import Ceiling
 from holdfast.broker.core.replicas.leadership import Leadership
-from holdfast.broker.core.replicas.partition import Partition, Role, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition, Role
 from holdfast.controller.core.decisions import Cause, CauseKind, Decision
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.elr import SetsRule
 from holdfast.metadata.broker import BrokerRegistration
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import ELR_FEATURE
@@ -46,9 +47,9 @@ def image(
     known = epochs or {}
     brokers = Map({n: broker(n, epoch=known.get(n, 0), is_fenced=n in fenced) for n in (1, 2, 3)})
     partitions = Map({0: row}) if row is not None else Map()
-    assigned: Map[int, Map[tuple[bytes, int], None]] = Map()
+    assigned: Map[int, Map[PartitionId, None]] = Map()
     if row is not None:
-        one: Map[tuple[bytes, int], None] = Map({(TOPIC_ID, 0): None})
+        one: Map[PartitionId, None] = Map({PartitionId(TOPIC_ID, 0): None})
         assigned = Map(dict.fromkeys((1, 2, 3), one))
     return MetadataImage(
         offset=100,
@@ -90,7 +91,7 @@ def change(
     }
     after = replace(before, **{**epochs, **given})
     decision = Decision(Cause(kind, cause_broker, logs), reason, (), SetsRule.KEPT_BELOW_MIN_ISR)
-    return Change(50, before, after, decision, image(fenced, row=before), (TOPIC_ID, 0))
+    return Change(50, before, after, decision, image(fenced, row=before), PartitionId(TOPIC_ID, 0))
 
 
 class Scene:
@@ -157,7 +158,7 @@ def view_of(scene: Scene, broker_id: int, batches: Iterable[BatchMark] = (), **g
     if not hasattr(sim_broker, "process"):
         sim_broker.process = scene.world.loop.process(f"b{broker_id}.1")
     log: Any = SceneLog()
-    key = TopicPartition(TOPIC_ID, 0)
+    key = PartitionId(TOPIC_ID, 0)
     replica = Partition(
         broker_id,
         key,

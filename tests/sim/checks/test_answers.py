@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.broker.core.events import AnswerFetch, AppendResult, ReadRow
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.producer_ids import EPOCH_MAX, ProducerIds
 from holdfast.broker.core.requests.purgatory import DelayedFetch, DelayedProduce, ProducePurgatory, WaitingRow
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
@@ -349,7 +349,7 @@ def test_as_many_requests_count_as_waiting_as_wait_a18(writes: int, fetches: int
 
     def tell(scene: Scene) -> None:
         view = leads(view_of(scene, 1, BATCHES))
-        path, keys = with_core(view), [TopicPartition(TOPIC_ID, index) for index in range(3)]
+        path, keys = with_core(view), [PartitionId(TOPIC_ID, index) for index in range(3)]
         path._purgatory.add(DelayedFetch(None, fetch(2), tuple(keys[:2])), 5_000)
         flushing: ProducePurgatory[Any] = ProducePurgatory(10)
         replicating: ProducePurgatory[Any] = ProducePurgatory(10)

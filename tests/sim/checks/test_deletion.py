@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.records import RemoveTopicRecord
 from holdfast.sim.checks.observe.views import ReplicaView
@@ -135,8 +136,8 @@ def test_a_log_of_which_all_has_expired_knows_its_last_epoch_r80(
 )
 def test_nothing_outlives_a_topic_r107(configs: tuple[str, ...], is_assigned: bool, expected: bool) -> None:
     scene = Scene(NothingOutlivesATopic())
-    rows = [((TOPIC_ID, 0), None)] if is_assigned else []
-    keys: Map[tuple[bytes, int], None] = Map(rows)
+    rows = [(PartitionId(TOPIC_ID, 0), None)] if is_assigned else []
+    keys: Map[PartitionId, None] = Map(rows)
     scene.property.record_committed(scene.seen, 7, RemoveTopicRecord(TOPIC_ID), MetadataImage())
     left = MetadataImage(
         topic_ids=Map({"t2": bytes(16)}),

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from holdfast.broker.core.events import AnswerFetch, ReadRow
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.fetch_session import FollowerSession
+from holdfast.metadata.ids import PartitionId
 from holdfast.sim.checks.opinions.fetch_fairness import Turns
 from holdfast.sim.checks.properties import fetch_sessions
 from tests.sim.checks.histories import TOPIC_ID, Scene
 
-KEYS = [TopicPartition(TOPIC_ID, index) for index in range(3)]
+KEYS = [PartitionId(TOPIC_ID, index) for index in range(3)]
 
 
-def answer(session: FollowerSession[TopicPartition], *indexes: int, size: int = 100) -> AnswerFetch:
+def answer(session: FollowerSession[PartitionId], *indexes: int, size: int = 100) -> AnswerFetch:
     """To these partitions of it."""
     rows = (ReadRow(*KEYS[index], 0, 0, 0, 9, None, 1, 5, 0, 9, size) for index in indexes)
     return AnswerFetch("somebody", tuple(rows), 1_000, session)
@@ -44,7 +44,7 @@ def test_what_had_no_room_has_its_turn_r80(
     answers: list[tuple[tuple[int, ...], tuple[int, ...]]], expected: bool
 ) -> None:
     """(answered, due behind that), in turn."""
-    session: FollowerSession[TopicPartition] = FollowerSession(2, 7, 3)
+    session: FollowerSession[PartitionId] = FollowerSession(2, 7, 3)
     turns, missed = Turns(), []
     for answered, due in answers:
         session.due_rows = {KEYS[index]: SimpleNamespace() for index in due}  # type: ignore[misc]
@@ -59,7 +59,7 @@ def test_turns_are_of_a_session_and_what_brings_nothing_is_none_r80(
     is_same: bool, size: int, expected: bool
 ) -> None:
     turns, missed = Turns(), []
-    session: FollowerSession[TopicPartition] = FollowerSession(2, 7, 3)
+    session: FollowerSession[PartitionId] = FollowerSession(2, 7, 3)
     for _ in range(3):
         session = session if is_same else FollowerSession(2, 7, 4)
         due: Any = {KEYS[2]: SimpleNamespace()}

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from holdfast.broker.core.replicas.fetcher import RowState
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.broker.core.requests.fetch_session import FollowerSession
+from holdfast.metadata.ids import PartitionId
 from holdfast.sim.checks.properties import fetch_sessions
 from holdfast.sim.cluster.nodes import State
 from tests.sim.checks.histories import Scene, follows, leads, mark, view_of
@@ -48,8 +48,8 @@ class Pair:
 
     scene: Scene
     leader: Any
-    session: FollowerSession[TopicPartition]
-    key: TopicPartition
+    session: FollowerSession[PartitionId]
+    key: PartitionId
     path: FetchPath
     source: Any
     partition: Any
@@ -167,7 +167,7 @@ def test_a_leader_need_not_have_told_of_its_high_watermark_d4() -> None:
 def test_a_row_stays_behind_though_another_one_takes_its_place_in_one_step_d4(forgets: bool) -> None:
     pair = Pair.at_rest()
     assert not pair.is_broken()
-    all_sessions, other = pair.path._sessions, TopicPartition(pair.key.topic_id, 7)
+    all_sessions, other = pair.path._sessions, PartitionId(pair.key.topic_id, 7)
     if forgets:
         all_sessions.forget(pair.session, pair.key)
     else:

@@ -10,7 +10,7 @@ from immutables import Map
 
 from holdfast.broker.core.registration.controller_link import Purpose
 from holdfast.broker.core.registration.lifecycle import BrokerState
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import UnfenceBrokerRecord
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, OfflineTopic
 from holdfast.sim.checks.observe.views import About
@@ -70,7 +70,7 @@ def test_each_heartbeat_tells_of_failed_dirs_r27(
 ) -> None:
     scene = Scene(lifecycles.FailedDirsAreTold())
     node = scene.world.brokers[0]
-    key = TopicPartition(TOPIC_ID, 0)
+    key = PartitionId(TOPIC_ID, 0)
     seen = image(row=row())
     own = seen.brokers[1]
     if known:

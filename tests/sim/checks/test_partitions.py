@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.controller.core.decisions import CauseKind, LogEnd
 from holdfast.controller.core.partitions.election import ElectionReason
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RegisterBrokerRecord
 from holdfast.protocol.messages.alter_partition import (
@@ -271,7 +272,7 @@ def test_a_change_that_breaks_a_property_is_seen_and_the_one_beside_it_is_not(na
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.one.judges_rows])
 def test_so_it_is_of_a_topic_without_load(name: str) -> None:
-    case, key = CASES[name], (b"u" * 16, 0)
+    case, key = CASES[name], PartitionId(b"u" * 16, 0)
     for told, is_broken in ((case.allowed, False), (case.broken, True)):
         scene = Scene(case.one(), case.shape)
         said = scene.violation(lambda: scene.seen._row_changed(key, told))  # noqa: B023

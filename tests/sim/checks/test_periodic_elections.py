@@ -11,6 +11,7 @@ from holdfast.controller.core.decisions import Cause, CauseKind, Decision
 from holdfast.controller.core.events import TimerFired
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.elr import SetsRule
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.sim.checks.opinions.periodic_elections import Passes
@@ -28,7 +29,7 @@ def cluster(
     first: MetadataImage = image(fenced, elr=elr, row=rows[0])
     values: Map[str, str] = Map({} if unclean is None else {"unclean.leader.election.enable": unclean})
     topic = replace(first.topics[TOPIC_ID], partitions=Map(dict(enumerate(rows))))
-    leaderless = {(TOPIC_ID, index): None for index, one in enumerate(rows) if one.leader is None}
+    leaderless = {PartitionId(TOPIC_ID, index): None for index, one in enumerate(rows) if one.leader is None}
     return replace(
         first,
         topics=Map({TOPIC_ID: topic}),

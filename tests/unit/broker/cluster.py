@@ -10,10 +10,11 @@ from typing import Any
 
 from holdfast.broker.__main__ import BrokerNode
 from holdfast.broker.core.config import BrokerConfig
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
 from holdfast.controller.__main__ import raft_config
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.server import ControllerServer
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
@@ -128,11 +129,11 @@ class BrokerMachine:
 
     def partition(self, index: int = 0) -> Partition:
         """The live partition of the test's topic."""
-        return self.node.core.partitions[TopicPartition(self._cluster.topic_id, index)]
+        return self.node.core.partitions[PartitionId(self._cluster.topic_id, index)]
 
     def bytes(self, index: int = 0) -> bytes:
         """The whole log of a partition."""
-        log = self.node.log_manager.logs[self._cluster.topic_id, index]
+        log = self.node.log_manager.logs[PartitionId(self._cluster.topic_id, index)]
         return log.read(log.log_start_offset, 1 << 30, log.log_end_offset)
 
     def values(self, index: int = 0) -> list[str]:
@@ -289,7 +290,7 @@ class Cluster:
 
     def has_role(self, machine: BrokerMachine) -> bool:
         """It leads or follows partition 0 of the topic that was made last with `topic`."""
-        return TopicPartition(self.topic_id, 0) in machine.node.core.partitions
+        return PartitionId(self.topic_id, 0) in machine.node.core.partitions
 
     async def describe(self, index: int = 0) -> MetadataPartition:
         """The partition as a running broker knows it."""

@@ -46,7 +46,8 @@ from holdfast.broker.core.events import (
     Truncated,
 )
 from holdfast.broker.core.registration.lifecycle import Identity
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import (
     RECOVERED,
     ConfigRecord,
@@ -71,7 +72,7 @@ from holdfast.scenario.partition import MemoryLog
 from holdfast.storage.core.producer_state import Duplicate, ProducerState, Rejected
 
 TOPIC = b"t" * 16
-KEY = TopicPartition(TOPIC, 0)
+KEY = PartitionId(TOPIC, 0)
 PROPERTIES = {
     "node.id": "1",
     "process.roles": "broker",
@@ -176,8 +177,8 @@ class CoreHarness:
         self.now_ms = 1_000_000
         identity = Identity(1, "cluster", b"i" * 16, (), None, (), (b"d" * 16,), previous_broker_epoch=-1)
         self.core = Broker(config(**changes), identity, self.now_ms)
-        self.logs: dict[TopicPartition, MemoryLog] = {}
-        self.producers: dict[TopicPartition, ProducerState] = {}
+        self.logs: dict[PartitionId, MemoryLog] = {}
+        self.producers: dict[PartitionId, ProducerState] = {}
         #: {reply_to: message or AnswerFetch}
         self.answers: dict[object, Any] = {}
         self.dropped: list[object] = []
@@ -362,7 +363,7 @@ class CoreHarness:
                     result = AppendResult(item.key, item.leader_epoch, -1, -1, 0, code, "deposed")
                 self.post(Appended(effect.context, (result,)))
 
-    def finish_opens(self) -> list[TopicPartition]:
+    def finish_opens(self) -> list[PartitionId]:
         """What was opened."""
         opened = self._open_logs()
         self.post(*opened)
@@ -452,7 +453,7 @@ class CoreHarness:
             must_flush=self.partition.counts_flushed,
         )
 
-    def _append_fetched(self, item: Any) -> tuple[TopicPartition, str | None, int, bool]:
+    def _append_fetched(self, item: Any) -> tuple[PartitionId, str | None, int, bool]:
         log = self.logs[item.key]
         for header, _ in iter_batches(item.records):
             if header.base_offset != log.log_end_offset or header.leader_epoch > item.leader_epoch:

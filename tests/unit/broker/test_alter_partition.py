@@ -6,10 +6,10 @@ import pytest
 
 from holdfast.broker.core.replicas.alter_partition import RETRY_MS, AlterPartitionQueue
 from holdfast.broker.core.replicas.leadership import Proposal
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import RECOVERED
 
-A, B = TopicPartition(b"a" * 16, 0), TopicPartition(b"b" * 16, 1)
+A, B = PartitionId(b"a" * 16, 0), PartitionId(b"b" * 16, 1)
 
 
 def proposal(*isr: int, partition_epoch: int = 0) -> Proposal:

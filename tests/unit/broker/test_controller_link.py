@@ -6,14 +6,14 @@ from holdfast.broker.core.events import CallAnswered, CallController, CallFailed
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.replicas.leadership import Proposal
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.producer_ids import RETRY_MS
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationResponse
 from holdfast.protocol.messages.producer_ids import AllocateProducerIdsResponse, InitProducerIdRequest
 from tests.unit.broker.test_lifecycle import IDENTITY
 
-KEY = TopicPartition(b"t" * 16, 0)
+KEY = PartitionId(b"t" * 16, 0)
 PROPOSAL = Proposal((1, 2), (-1, 20), 0, 0)
 
 

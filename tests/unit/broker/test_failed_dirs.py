@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
 from tests.unit.broker.cluster import BrokerMachine, Cluster, batch
@@ -26,7 +27,7 @@ def partition(cluster: Cluster, index: int) -> PartitionRegistration:
 
 
 def log_dir(cluster: Cluster, machine: BrokerMachine, index: int) -> str:
-    managed = machine.node.log_manager.managed((cluster.topic_id, index))
+    managed = machine.node.log_manager.managed(PartitionId(cluster.topic_id, index))
     assert managed is not None
     return managed.log_dir.path
 

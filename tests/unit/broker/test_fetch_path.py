@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, Requested
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.core.requests.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
 from holdfast.broker.core.requests.fetch_session import HIGH_WATERMARK_LINGER_MS
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest, ForgottenPartition
 from holdfast.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -242,7 +242,7 @@ def test_rows_that_had_no_room_come_first_in_the_next_answer() -> None:
     harness.fetch(2, None, session=5, number=1)
     listed = FetchRequest(None, 2, 0, 500, 1, 1 << 20, (_row(2),), 5, 2)
     harness.core.handle(Requested("next", listed), harness.now_ms)
-    harness.post(LeftOut(answer.session, (TopicPartition(TOPIC, 1),)))
+    harness.post(LeftOut(answer.session, (PartitionId(TOPIC, 1),)))
     assert [row.partition_index for row in harness.answers["next"].rows] == [1, 2]
 
 
@@ -410,7 +410,7 @@ def test_what_was_to_be_said_of_a_log_that_is_gone_before_there_is_room_is_void(
     answer = harness.answers[first]
     assert isinstance(answer, AnswerFetch)
     assert [row.partition_index for row in answer.rows] == [0]
-    harness.post(LogsOffline((TopicPartition(TOPIC, 1),)))
+    harness.post(LogsOffline((PartitionId(TOPIC, 1),)))
     second = harness.request(FetchRequest(None, 2, 0, 500, 1, 100, (), 1, 1))
     answer = harness.answers[second]
     assert isinstance(answer, AnswerFetch)

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
@@ -54,7 +55,7 @@ async def power_outage(cluster: Cluster) -> None:
 
 
 async def flush(cluster: Cluster, broker_id: int) -> None:
-    await cluster[broker_id].node.log_manager.logs[cluster.topic_id, 0].flush()
+    await cluster[broker_id].node.log_manager.logs[PartitionId(cluster.topic_id, 0)].flush()
 
 
 def registration(cluster: Cluster) -> PartitionRegistration:

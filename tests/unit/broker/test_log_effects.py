@@ -26,9 +26,9 @@ from holdfast.broker.core.events import (
     Truncate,
     Truncated,
 )
-from holdfast.broker.core.replicas.partition import TopicPartition
 from holdfast.broker.log_effects import LogEffects
 from holdfast.broker.log_manager import LogManager, LogManagerConfig
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import check_batch
 from holdfast.runtime.api import DiskError
@@ -40,7 +40,7 @@ from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, offsets
 
 TOPIC = b"t" * 16
-KEY = TopicPartition(TOPIC, 0)
+KEY = PartitionId(TOPIC, 0)
 
 
 class Place:
@@ -219,7 +219,7 @@ async def test_what_was_fetched_and_waits_for_room_when_the_log_dir_fails_is_ref
 async def test_a_log_whose_folder_is_there_already_is_offline_and_the_node_goes_on(place: Place) -> None:
     """Somebody put it there while the broker ran: one replica is no reason to end, again at each start."""
     await place.world.disk.make_folder("/data/other-0")
-    other = TopicPartition(b"o" * 16, 0)
+    other = PartitionId(b"o" * 16, 0)
     place.effects.open(OpenLog(other, "other", LogConfig()))
     await settle()
     assert place.events == [LogsOffline((other,))]

@@ -5,7 +5,8 @@ import errno
 
 import pytest
 
-from holdfast.broker.log_manager import Key, LogManager, LogManagerConfig
+from holdfast.broker.log_manager import LogManager, LogManagerConfig
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TOPIC_NAME_MAX
 from holdfast.runtime.api import Disk, DiskError, Runtime
 from holdfast.runtime.memory.disk import MemoryDisk
@@ -32,7 +33,7 @@ class Process:
         self.runtime = Runtime(runtime.clock, runtime.random, runtime.network, disk, runtime.tasks)
         self.manager = LogManager(self.runtime, LogManagerConfig(log_dirs), "cluster", 1)
         self.config = config
-        self.high_watermarks: dict[Key, int] = {}
+        self.high_watermarks: dict[PartitionId, int] = {}
 
     async def start(self) -> int:
         await self.manager.open_dirs()
@@ -47,7 +48,7 @@ class Process:
         await self.world.tasks.cancel_all()
 
 
-def write(process: Process, key: Key, count: int) -> None:
+def write(process: Process, key: PartitionId, count: int) -> None:
     for _ in range(count):
         process.manager.logs[key].append_as_leader(batch(2), 1)
 
@@ -58,7 +59,7 @@ async def broker_with_two_logs() -> tuple[Process, MemoryDisk]:
     assert await process.start() == -1
     for index in (0, 1):
         await process.manager.create("topic", TOPIC, index, SMALL)
-        write(process, (TOPIC, index), 3 + index)
+        write(process, PartitionId(TOPIC, index), 3 + index)
     return process, disk
 
 
@@ -67,16 +68,16 @@ async def broker_with_two_logs() -> tuple[Process, MemoryDisk]:
 
 async def test_after_a_clean_stop_everything_is_there_without_a_scan() -> None:
     process, disk = await broker_with_two_logs()
-    process.high_watermarks.update({(TOPIC, 0): 6, (TOPIC, 1): 4})
+    process.high_watermarks.update({PartitionId(TOPIC, 0): 6, PartitionId(TOPIC, 1): 4})
     assert await process.manager.close(41)
     await process.kill(disk, loses_power=True)
     process = Process(disk)
     assert await process.start() == 41
     assert {key: log.log_end_offset for key, log in process.manager.logs.items()} == {
-        (TOPIC, 0): 6,
-        (TOPIC, 1): 8,
+        PartitionId(TOPIC, 0): 6,
+        PartitionId(TOPIC, 1): 8,
     }
-    assert process.high_watermarks == {(TOPIC, 0): 6, (TOPIC, 1): 4}
+    assert process.high_watermarks == {PartitionId(TOPIC, 0): 6, PartitionId(TOPIC, 1): 4}
     assert all(log.recovery.scanned_bytes == 0 for log in process.manager.logs.values())
 
 
@@ -85,14 +86,14 @@ async def test_after_a_kill_the_page_cache_is_recovered_and_the_stop_counts_as_u
     await process.kill(disk)
     process = Process(disk)
     assert await process.start() == -1
-    log = process.manager.logs[TOPIC, 1]
+    log = process.manager.logs[PartitionId(TOPIC, 1)]
     assert (log.log_end_offset, log.flushed_offset) == (8, 8)
     assert log.recovery.scanned_bytes > 0
 
 
 async def test_after_a_power_loss_what_was_flushed_is_there() -> None:
     process, disk = await broker_with_two_logs()
-    await process.manager.logs[TOPIC, 1].flush()
+    await process.manager.logs[PartitionId(TOPIC, 1)].flush()
     await process.kill(disk, loses_power=True)
     process = Process(disk)
     assert await process.start() == -1
@@ -114,7 +115,7 @@ async def test_a_crash_at_any_step_of_a_clean_stop_never_leaves_a_false_proof() 
             for number in range(6):
                 data = batch(2, size=60)
                 if log.needs_roll(len(data)):
-                    await process.manager.serial((TOPIC, index)).run(log.roll)
+                    await process.manager.serial(PartitionId(TOPIC, index)).run(log.roll)
                 log.append_as_leader(data, number)
             contents[TOPIC, index] = read_all(log)
         crashing.crash_at = len(crashing.steps) + crash_at
@@ -165,7 +166,7 @@ async def test_a_clean_start_that_stops_before_it_loads_is_still_clean() -> None
     await early.kill(disk)
     process = Process(disk)
     assert await process.start() == 42
-    assert process.manager.logs[TOPIC, 1].log_end_offset == 8
+    assert process.manager.logs[PartitionId(TOPIC, 1)].log_end_offset == 8
 
 
 async def test_an_unclean_start_that_stops_before_it_loads_proves_nothing() -> None:
@@ -187,14 +188,14 @@ async def test_a_log_dir_in_another_one_is_no_folder_of_a_partition() -> None:
     await process.start()
     for index in (0, 1):
         await process.manager.create("topic", TOPIC, index, SMALL)
-        write(process, (TOPIC, index), 5)
+        write(process, PartitionId(TOPIC, index), 5)
     assert await process.manager.close(7)
     await process.kill(disk)
     process = Process(disk, log_dirs=dirs)
     assert await process.start() == 7
     assert {key: log.log_end_offset for key, log in process.manager.logs.items()} == {
-        (TOPIC, 0): 10,
-        (TOPIC, 1): 10,
+        PartitionId(TOPIC, 0): 10,
+        PartitionId(TOPIC, 1): 10,
     }
 
 
@@ -264,7 +265,7 @@ async def test_two_processes_never_share_a_dir() -> None:
 
 async def test_a_log_without_its_topic_id_is_refused_and_an_empty_folder_swept_away() -> None:
     process, disk = await broker_with_two_logs()
-    folder = process.manager.logs[TOPIC, 0].folder
+    folder = process.manager.logs[PartitionId(TOPIC, 0)].folder
     await disk.make_folder("/a/half-3")
     await disk.make_folder("/a/__cluster_metadata-0")
     await process.kill(disk)
@@ -286,7 +287,7 @@ async def test_new_logs_go_to_the_dir_with_fewest_and_survive_at_once() -> None:
     folders = [log.folder for _, log in sorted(process.manager.logs.items())]
     assert folders == ["/a/topic-0", "/b/topic-1"]
     again = await process.manager.create("topic", TOPIC, 1, SMALL)
-    assert again is process.manager.logs[TOPIC, 1]
+    assert again is process.manager.logs[PartitionId(TOPIC, 1)]
     await process.kill(disk, loses_power=True)
     process = Process(disk)
     await process.start()
@@ -316,9 +317,9 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
     await process.start()
     log = await process.manager.create("topic", TOPIC, 0, SMALL)
     await log.reset_to(30)
-    write(process, (TOPIC, 0), 5)
+    write(process, PartitionId(TOPIC, 0), 5)
     await log.flush()
-    process.high_watermarks[TOPIC, 0] = 40
+    process.high_watermarks[PartitionId(TOPIC, 0)] = 40
     await process.manager.checkpoint_log_offsets()
     await process.manager.checkpoint_high_watermarks()
     await process.manager.delete(TOPIC, 0)
@@ -327,13 +328,13 @@ async def test_a_topic_of_the_same_name_inherits_no_checkpoint(was_deletion_cut_
         process = Process(disk, ("/a",))
         await process.start()
     await process.manager.create("topic", OTHER, 0, SMALL)
-    write(process, (OTHER, 0), 3)
+    write(process, PartitionId(OTHER, 0), 3)
     await process.kill(disk)
     process = Process(disk, ("/a",))
     await process.start()
-    log = process.manager.logs[OTHER, 0]
+    log = process.manager.logs[PartitionId(OTHER, 0)]
     assert (log.log_start_offset, log.log_end_offset) == (0, 6)
-    assert process.high_watermarks == {(OTHER, 0): 0}
+    assert process.high_watermarks == {PartitionId(OTHER, 0): 0}
 
 
 @pytest.mark.usefixtures("failures_logged")
@@ -368,8 +369,8 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(h
         process = Process(crashing, ("/a",))
         await process.start()
         await process.manager.create("topic", TOPIC, 0, SMALL)
-        write(process, (TOPIC, 0), 2)
-        await process.manager.logs[TOPIC, 0].flush()
+        write(process, PartitionId(TOPIC, 0), 2)
+        await process.manager.logs[PartitionId(TOPIC, 0)].flush()
         process.manager.on_dir_offline(lambda directory_id, keys: None)
         crashing.crash_at = len(crashing.steps) + crash_at
         try:
@@ -382,7 +383,7 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(h
         await process.start()
         remaining = process.manager.logs
         # All of it or nothing: never a shorter log.
-        assert {key: log.log_end_offset for key, log in remaining.items()} in ({}, {(TOPIC, 0): 4})
+        assert {key: log.log_end_offset for key, log in remaining.items()} in ({}, {PartitionId(TOPIC, 0): 4})
         if not remaining:
             assert [name for name in await disk.listdir("/a") if name.startswith("topic")] == []
         if not was_dead:
@@ -418,7 +419,7 @@ async def test_a_topic_with_the_longest_name_is_deleted_like_any_other() -> None
 
 async def test_recovery_points_bound_what_the_next_start_reads() -> None:
     process, disk = await broker_with_two_logs()
-    key = (TOPIC, 0)
+    key = PartitionId(TOPIC, 0)
     log = process.manager.logs[key]
     for _ in range(6):
         if log.needs_roll(100):
@@ -437,7 +438,7 @@ async def test_recovery_points_bound_what_the_next_start_reads() -> None:
 
 async def test_what_lies_behind_the_recovery_point_is_read_again_whatever_segment_it_is_in() -> None:
     process, disk = await broker_with_two_logs()
-    key = (TOPIC, 0)
+    key = PartitionId(TOPIC, 0)
     log = process.manager.logs[key]
     await log.flush()
     await process.manager.checkpoint_log_offsets()
@@ -461,7 +462,7 @@ async def test_what_lies_behind_the_recovery_point_is_read_again_whatever_segmen
 
 async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
     process, disk = await broker_with_two_logs()
-    key = (TOPIC, 1)
+    key = PartitionId(TOPIC, 1)
     log = process.manager.logs[key]
     await log.flush()
     await process.manager.checkpoint_log_offsets()
@@ -474,14 +475,14 @@ async def test_a_recovery_point_never_outlives_a_truncation_below_it() -> None:
 
 async def test_a_recovery_point_never_outlives_what_a_damaged_disk_lost() -> None:
     process, disk = await broker_with_two_logs()
-    await process.manager.logs[TOPIC, 1].flush()
+    await process.manager.logs[PartitionId(TOPIC, 1)].flush()
     await process.manager.checkpoint_log_offsets()
     await process.kill(disk)
     file = await disk.open("/b/topic-1/00000000000000000000.log", create=False)
     await file.truncate(file.size - 1)
     process = Process(disk)
     await process.start()
-    end_offset = process.manager.logs[TOPIC, 1].log_end_offset
+    end_offset = process.manager.logs[PartitionId(TOPIC, 1)].log_end_offset
     assert end_offset == 6
     stored = await read_offsets(disk, "/b/recovery-point-offset-checkpoint")
     assert stored == {("topic", 1): end_offset}
@@ -489,8 +490,8 @@ async def test_a_recovery_point_never_outlives_what_a_damaged_disk_lost() -> Non
 
 async def test_a_stop_while_logs_are_loaded_leaves_the_checkpoints_as_they_are() -> None:
     process, disk = await broker_with_two_logs()
-    await process.manager.logs[TOPIC, 0].flush()
-    process.high_watermarks[TOPIC, 0] = 4
+    await process.manager.logs[PartitionId(TOPIC, 0)].flush()
+    process.high_watermarks[PartitionId(TOPIC, 0)] = 4
     await process.manager.checkpoint_log_offsets()
     await process.manager.checkpoint_high_watermarks()
     for turns in range(0, 60, 5):
@@ -513,27 +514,27 @@ async def start_only(process: Process) -> None:
 async def test_high_watermarks_are_stored_every_few_seconds_and_outlive_the_records_below_them() -> None:
     """R87, R68: what is above a log's end is what it has lost."""
     process, disk = await broker_with_two_logs()
-    await process.manager.logs[TOPIC, 0].flush()
-    process.high_watermarks.update({(TOPIC, 0): 4, (TOPIC, 1): 8})
+    await process.manager.logs[PartitionId(TOPIC, 0)].flush()
+    process.high_watermarks.update({PartitionId(TOPIC, 0): 4, PartitionId(TOPIC, 1): 8})
     await process.world.clock.advance(5_000)
     await process.kill(disk, loses_power=True)
     process = Process(disk)
     await process.start()
-    assert process.high_watermarks == {(TOPIC, 0): 4, (TOPIC, 1): 8}
-    assert process.manager.logs[TOPIC, 1].log_end_offset == 0
+    assert process.high_watermarks == {PartitionId(TOPIC, 0): 4, PartitionId(TOPIC, 1): 8}
+    assert process.manager.logs[PartitionId(TOPIC, 1)].log_end_offset == 0
 
 
 async def test_ceilings_outlive_a_power_loss() -> None:
     """R68: of a log without one nothing is known."""
     process, disk = await broker_with_two_logs()
-    managed = process.manager.managed((TOPIC, 0))
+    managed = process.manager.managed(PartitionId(TOPIC, 0))
     assert managed is not None
     assert managed.ceiling == -1
-    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): 70})
+    assert await process.manager.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 0): 70})
     await process.kill(disk, loses_power=True)
     process = Process(disk)
     await process.start()
-    assert process.manager.ceilings() == {(TOPIC, 0): 70}
+    assert process.manager.ceilings() == {PartitionId(TOPIC, 0): 70}
 
 
 async def test_a_ceiling_of_a_topic_that_was_deleted_is_none_of_the_next_of_that_name() -> None:
@@ -541,16 +542,16 @@ async def test_a_ceiling_of_a_topic_that_was_deleted_is_none_of_the_next_of_that
     process = Process(MemoryDisk(), ("/a",))
     await process.start()
     await process.manager.create("topic", TOPIC, 0, SMALL)
-    before = process.manager.managed((TOPIC, 0))
+    before = process.manager.managed(PartitionId(TOPIC, 0))
     assert before is not None
-    assert await process.manager.store_ceilings(before.log_dir, {(TOPIC, 0): 70})
+    assert await process.manager.store_ceilings(before.log_dir, {PartitionId(TOPIC, 0): 70})
     assert before.ceiling == 70
     await process.manager.delete(TOPIC, 0)
     await process.manager.create("topic", OTHER, 0, SMALL)
-    managed = process.manager.managed((OTHER, 0))
+    managed = process.manager.managed(PartitionId(OTHER, 0))
     assert managed is not None
     assert managed.ceiling == -1
-    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 0): 70})
+    assert await process.manager.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 0): 70})
     assert managed.ceiling == -1
 
 
@@ -592,7 +593,7 @@ async def test_flush_ms_of_a_log_that_was_just_made_or_configured_is_kept_from_i
     await process.world.clock.advance(101)
     assert (made.flushed_offset, other.flushed_offset) == (2, 0)
     await process.world.clock.advance(1_001)
-    managed = process.manager.managed((OTHER, 0))
+    managed = process.manager.managed(PartitionId(OTHER, 0))
     assert managed is not None
     process.manager.configure(managed, LogConfig(flush_ms=100))
     await process.world.clock.advance(101)
@@ -603,7 +604,7 @@ async def test_retention_deletes_what_is_committed() -> None:
     disk = MemoryDisk()
     process = Process(disk, config=LogConfig(segment_bytes=100, retention_ms=1))
     await process.start()
-    key = (TOPIC, 0)
+    key = PartitionId(TOPIC, 0)
     log = await process.manager.create("topic", TOPIC, 0, process.config)
     for _ in range(4):
         if log.needs_roll(100):
@@ -622,16 +623,16 @@ async def test_retention_deletes_what_is_committed() -> None:
 
 async def test_a_failed_dir_goes_offline_and_the_others_go_on() -> None:
     process, disk = await broker_with_two_logs()
-    heard: list[tuple[bytes, list[Key]]] = []
+    heard: list[tuple[bytes, list[PartitionId]]] = []
     process.manager.on_dir_offline(lambda directory_id, keys: heard.append((directory_id, list(keys))))
     disk.fail("append", "/a/topic-0/00000000000000000000.log", errno.ENOSPC)
     with pytest.raises(DiskError):
-        write(process, (TOPIC, 0), 1)
+        write(process, PartitionId(TOPIC, 0), 1)
     first, _ = process.manager.directory_ids
     assert heard == [(first, [(TOPIC, 0)])]
     assert sorted(process.manager.logs) == [(TOPIC, 1)]
     assert first not in process.manager.online_directory_ids
-    write(process, (TOPIC, 1), 1)
+    write(process, PartitionId(TOPIC, 1), 1)
     log = await process.manager.create("new", OTHER, 0, SMALL)
     assert log.folder == "/b/new-0"
     assert not await process.manager.close(7), "all dirs must agree (R33)"
@@ -645,7 +646,7 @@ async def test_the_node_ends_with_its_last_dir() -> None:
     await process.manager.create("topic", TOPIC, 0, SMALL)
     disk.fail("append", ".log", errno.ENOSPC)
     with pytest.raises(DiskError):
-        write(process, (TOPIC, 0), 1)
+        write(process, PartitionId(TOPIC, 0), 1)
     failure = await process.world.tasks.failure()
     assert isinstance(failure, DiskError)
     assert failure.errno == errno.ENOSPC
@@ -671,18 +672,18 @@ async def test_progress_of_loading_is_told() -> None:
     told: list[tuple[int, int]] = []
     await process.manager.load(lambda topic: SMALL, lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
-    assert offsets(process.manager.logs[TOPIC, 0]) == [(0, 1), (2, 1), (4, 1)]
+    assert offsets(process.manager.logs[PartitionId(TOPIC, 0)]) == [(0, 1), (2, 1), (4, 1)]
 
 
 @pytest.mark.usefixtures("failures_logged")
 async def test_checkpoints_of_a_dir_that_fails_meanwhile_stay_as_they_are() -> None:
     """A-20: it has no logs any more, and its files must not say so."""
     process, disk = await broker_with_two_logs()
-    process.high_watermarks.update({(TOPIC, 0): 6, (TOPIC, 1): 4})
+    process.high_watermarks.update({PartitionId(TOPIC, 0): 6, PartitionId(TOPIC, 1): 4})
     await process.manager.checkpoint_high_watermarks()
-    managed = process.manager.managed((TOPIC, 1))
+    managed = process.manager.managed(PartitionId(TOPIC, 1))
     assert managed is not None
-    assert await process.manager.store_ceilings(managed.log_dir, {(TOPIC, 1): 1000})
+    assert await process.manager.store_ceilings(managed.log_dir, {PartitionId(TOPIC, 1): 1000})
     path = managed.log_dir.file(HIGH_WATERMARK_CHECKPOINT)
     assert await read_offsets(disk, path) == {("topic", 1): 4}
     disk.fail("rename", "/b/recovery-point-offset-checkpoint.tmp")

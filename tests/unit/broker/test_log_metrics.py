@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
 from holdfast.broker.log_manager import LogManager
+from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.stats import HistogramValue, MetricFamily
 from holdfast.storage.core.flush_stats import FlushReason, FlushStats
@@ -60,7 +61,7 @@ async def test_what_is_not_durable_is_gone_from_the_sums_once_it_is_flushed() ->
     before = seen(process.manager)
     assert before["unflushed_records", "topic"] == 14
     assert before["unflushed_bytes", "topic"] == before["size_bytes", "topic"]
-    await process.manager.logs[TOPIC, 0].flush()
+    await process.manager.logs[PartitionId(TOPIC, 0)].flush()
     after = seen(process.manager)
     assert after["unflushed_records", "topic"] == 8
     assert 0 < after["unflushed_bytes", "topic"] < before["unflushed_bytes", "topic"]
@@ -71,8 +72,8 @@ async def test_what_is_not_durable_is_gone_from_the_sums_once_it_is_flushed() ->
 
 async def test_a_full_segment_is_flushed_for_that_reason() -> None:
     process, _ = await broker_with_two_logs()
-    await process.manager.logs[TOPIC, 0].roll()
-    write(process, (TOPIC, 0), 1)
+    await process.manager.logs[PartitionId(TOPIC, 0)].roll()
+    write(process, PartitionId(TOPIC, 0), 1)
     await process.manager.close(7)  # waits for what is flushed in the background
     assert seen(process.manager)["flushes_total", "roll"] == 1
 
@@ -97,7 +98,7 @@ async def test_a_dir_that_failed_is_offline_and_has_no_logs() -> None:
     process, disk = await broker_with_two_logs()
     disk.fail("flush", "/a/topic-0/00000000000000000000.log", errno.EIO)
     with pytest.raises(DiskError):
-        await process.manager.logs[TOPIC, 0].flush()
+        await process.manager.logs[PartitionId(TOPIC, 0)].flush()
     found = seen(process.manager)
     assert [found["directory_offline", path] for path in ("/a", "/b")] == [1, 0]
     assert [found["directory_logs", path] for path in ("/a", "/b")] == [0, 1]

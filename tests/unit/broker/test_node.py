@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.topics import DeleteTopicsRequest
 from holdfast.rpc.channel import CallRefused
@@ -176,7 +177,7 @@ async def test_nothing_is_acknowledged_after_a_flush_in_the_background_has_faile
     await cluster.topic(min_insync_replicas="2")
     leader = await cluster.leader()
     await cluster.produce(leader.id, batch("one"))
-    log = leader.node.log_manager.logs[cluster.topic_id, 0]
+    log = leader.node.log_manager.logs[PartitionId(cluster.topic_id, 0)]
     leader.disk.fail("flush", ".log", times=1)
     answer = await cluster.send(leader.id, batch("two"))
     while log.log_end_offset == 1:

@@ -11,7 +11,8 @@ from holdfast.broker.core.events import (
     ProofBelied,
     Started,
 )
-from holdfast.broker.core.replicas.partition import Role, TopicPartition
+from holdfast.broker.core.replicas.partition import Role
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import ReplicasOfflineRecord, TopicRecord, UnfenceBrokerRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import (
@@ -23,7 +24,7 @@ from holdfast.protocol.messages.broker_registration import (
 from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, partition, register
 
-OTHER = TopicPartition(TOPIC, 1)
+OTHER = PartitionId(TOPIC, 1)
 
 
 def heartbeats(harness: CoreHarness, duration_ms: int) -> list[BrokerHeartbeatRequest]:
@@ -94,7 +95,7 @@ def test_what_a_start_with_a_failed_dir_did_not_find_is_reported_before_it_is_un
     assert all(request.offline == (OfflineTopic(TOPIC, (1,)),) for request in wishes)
     assert list(harness.core.partitions) == [KEY]
     harness.metadata(UnfenceBrokerRecord(1, 3), partition(1, index=2))
-    assert TopicPartition(TOPIC, 2) in harness.core.partitions, "what is assigned later is made elsewhere"
+    assert PartitionId(TOPIC, 2) in harness.core.partitions, "what is assigned later is made elsewhere"
 
 
 # --- proofs ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.core.replicas.partition import TopicPartition
+from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.configs import (
     AlterableConfig,
@@ -53,8 +53,8 @@ class Run:
         self._sent = 0
 
     @property
-    def key(self) -> TopicPartition:
-        return TopicPartition(self.cluster.topic_id, 0)
+    def key(self) -> PartitionId:
+        return PartitionId(self.cluster.topic_id, 0)
 
     def check(self) -> None:
         """Compare what brokers hold with what the controller has registered, now."""

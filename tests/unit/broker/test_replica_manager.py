@@ -17,8 +17,9 @@ from holdfast.broker.core.events import (
     Started,
     Stop,
 )
-from holdfast.broker.core.replicas.partition import Partition, Role, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition, Role
 from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from holdfast.metadata.records import (
     ConfigRecord,
@@ -53,7 +54,7 @@ from tests.unit.broker.core_harness import (
 
 #: of the topic of the same name that comes after it
 OTHER_TOPIC = b"n" * 16
-OTHER_KEY = TopicPartition(OTHER_TOPIC, 0)
+OTHER_KEY = PartitionId(OTHER_TOPIC, 0)
 REGISTERED = BrokerRegistrationResponse(ErrorCode.NONE, None, 4, True)
 
 
@@ -155,7 +156,7 @@ def test_new_leader_forgets_followers_and_old_fetches() -> None:
 def test_unknown_partition_of_this_broker_gets_a_log() -> None:
     harness = CoreHarness().join(partition(1))
     harness.metadata(partition(2, index=4))
-    assert TopicPartition(TOPIC, 4) in harness.logs
+    assert PartitionId(TOPIC, 4) in harness.logs
 
 
 def test_deleted_topic_takes_its_log_along() -> None:
@@ -169,7 +170,7 @@ def test_deleted_topic_takes_its_log_along() -> None:
 
 def test_log_of_a_topic_that_was_deleted_meanwhile_goes_when_the_broker_is_back() -> None:
     harness = CoreHarness()
-    stray = TopicPartition(b"old" + bytes(13), 0)
+    stray = PartitionId(b"old" + bytes(13), 0)
     harness.logs[stray] = MemoryLog(10, 0)
     was_here = replace(partition(1), topic_id=stray.topic_id)
     old = (TopicRecord("old", stray.topic_id), was_here, RemoveTopicRecord(stray.topic_id))
@@ -180,7 +181,7 @@ def test_log_of_a_topic_that_was_deleted_meanwhile_goes_when_the_broker_is_back(
 def test_a_log_of_a_topic_that_metadata_never_had_stays_and_the_broker_ends() -> None:
     """The controllers' metadata was lost, or is an older copy."""
     harness = CoreHarness()
-    stray = TopicPartition(b"old" + bytes(13), 0)
+    stray = PartitionId(b"old" + bytes(13), 0)
     harness.logs[stray] = MemoryLog(10, 0)
     harness.join(partition(1))
     (stop,) = harness.others
@@ -202,7 +203,7 @@ def test_topic_settings_reach_the_log_and_the_rules() -> None:
     assert harness.partition.counts_flushed
 
 
-class CountedWalks(dict[TopicPartition, Partition]):
+class CountedWalks(dict[PartitionId, Partition]):
     """Counts how often all partitions are walked."""
 
     walks = 0
@@ -320,7 +321,7 @@ def test_log_of_a_partition_that_was_moved_away_meanwhile_goes_when_the_broker_i
     """R102: the broker was down while the reassignment completed without it."""
     harness = CoreHarness()
     harness.logs[KEY] = MemoryLog(10, 0)
-    kept = TopicPartition(TOPIC, 1)
+    kept = PartitionId(TOPIC, 1)
     harness.logs[kept] = MemoryLog(10, 0)
     moved = change(replicas=(2, 3), isr=(2, 3), leader=2)
     harness.join(partition(2), partition(2, index=1), moved)

@@ -2,7 +2,8 @@
 
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.replicas.ceiling import Ceiling
-from holdfast.broker.core.replicas.partition import Partition, TopicPartition
+from holdfast.broker.core.replicas.partition import Partition
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
 from holdfast.runtime.memory.machine import memory_runtime, settle
@@ -10,7 +11,7 @@ from holdfast.storage.core.config import LogConfig
 from holdfast.storage.log import Log
 from tests.unit.storage.batches import batch, offsets
 
-KEY = TopicPartition(b"t" * 16, 0)
+KEY = PartitionId(b"t" * 16, 0)
 #: the leader was elected uncleanly: its log ended at 60
 LED = PartitionRegistration((1, 2), (1,), 1, 7, 9, 1)
 

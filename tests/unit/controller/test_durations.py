@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.controller.core.durations import ASKING, TOTAL, WAITING
 from holdfast.controller.core.metrics import families
+from holdfast.metadata.ids import PartitionId
 from holdfast.runtime.stats import Histogram, HistogramValue
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
@@ -67,7 +68,7 @@ def test_a_partition_that_is_deleted_never_got_a_leader(quorum: Quorum) -> None:
     durations.changed(quorum.image, (), quorum.now_ms)
     topic_id = quorum.topic("t").topic_id
     without = quorum.replayed().__class__()
-    durations.changed(without, ((topic_id, 0),), quorum.now_ms + 1)
+    durations.changed(without, (PartitionId(topic_id, 0),), quorum.now_ms + 1)
     assert seen(durations.leaderless_seconds) == (0, 0.0)
 
 

@@ -9,7 +9,8 @@ from holdfast.controller.core.events import AskBroker, LogInfoAnswered, LogInfoA
 from holdfast.controller.core.partitions.log_questions import BACKOFF_DOUBLINGS_MAX, LogQuestions
 from holdfast.controller.core.partitions.unclean_recovery import Verdict
 from holdfast.metadata.broker import BrokerRegistration
-from holdfast.metadata.image import MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 from holdfast.protocol.messages.replica_log_info import (
@@ -36,8 +37,8 @@ def broker(broker_id: int) -> BrokerRegistration:
 IMAGE = replace(MetadataImage(), brokers=Map({broker_id: broker(broker_id) for broker_id in (1, 2, 3)}))
 
 
-def key(index: int) -> PartitionKey:
-    return TOPIC, index
+def key(index: int) -> PartitionId:
+    return PartitionId(TOPIC, index)
 
 
 class Asking:
@@ -53,7 +54,7 @@ class Asking:
         self.questions = LogQuestions(config)
         self.now_ms = 1_000
         self.judged: list[LogInfoArrived] = []
-        self.verdicts: dict[PartitionKey, Verdict] = {}
+        self.verdicts: dict[PartitionId, Verdict] = {}
 
     def requests(self) -> list[AskBroker]:
         return self.questions.requests(IMAGE, self.now_ms)
@@ -64,7 +65,7 @@ class Asking:
 
     def judge(self, row: LogInfoArrived) -> Verdict:
         self.judged.append(row)
-        return self.verdicts.get((row.topic_id, row.partition_index), Verdict.OK)
+        return self.verdicts.get(PartitionId(row.topic_id, row.partition_index), Verdict.OK)
 
     def answer(self, request: AskBroker, error_code: int = 0, leave_out: tuple[int, ...] = ()) -> None:
         topics = tuple(
@@ -90,16 +91,18 @@ def asking() -> Asking:
     return Asking()
 
 
-def named(request: AskBroker) -> list[PartitionKey]:
+def named(request: AskBroker) -> list[PartitionId]:
     return [
-        (topic.topic_id, index) for topic in request.request.topic_partitions for index in topic.partitions
+        PartitionId(topic.topic_id, index)
+        for topic in request.request.topic_partitions
+        for index in topic.partitions
     ]
 
 
 def test_each_broker_gets_one_request_with_all_its_partitions_at_its_inner_listener(asking: Asking) -> None:
     asking.questions.want(key(0), (2, 1))
     asking.questions.want(key(1), (1,))
-    asking.questions.want((b"u" * 16, 0), (1,))
+    asking.questions.want(PartitionId(b"u" * 16, 0), (1,))
     first, second = asking.requests()
     assert [(one.broker_id, one.host, one.port) for one in (first, second)] == [
         (1, "b1", 9092),
@@ -273,7 +276,7 @@ def test_ten_thousand_partitions_are_ten_requests_a_broker(asking: Asking) -> No
     """R61: 1000 a request, one at a time, and no partition twice."""
     for index in range(10_000):
         asking.questions.want(key(index), (1, 2, 3))
-    seen: dict[int, list[PartitionKey]] = {1: [], 2: [], 3: []}
+    seen: dict[int, list[PartitionId]] = {1: [], 2: [], 3: []}
     rounds = 0
     while requests := asking.requests():
         rounds += 1

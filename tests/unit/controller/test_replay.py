@@ -22,7 +22,8 @@ from holdfast.controller.core.operators.operations import (
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.delta import MetadataDelta
-from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage, PartitionKey
+from holdfast.metadata.ids import PartitionId
+from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import ELR_FEATURE, PartitionChangeRecord, decode_record, encode_record
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
@@ -49,7 +50,7 @@ class Standby:
         return self.core.committed
 
 
-def successor(quorum: Quorum, left: frozenset[PartitionKey] = frozenset()) -> QuorumController:
+def successor(quorum: Quorum, left: frozenset[PartitionId] = frozenset()) -> QuorumController:
     """Another process that has the log and leads from now on; it may elect for the partitions in `left`."""
     core = QuorumController(quorum.config, quorum.random)
     core.handle(EntriesCommitted(tuple(quorum.entries), quorum.committed_offset), quorum.now_ms)
@@ -116,7 +117,7 @@ def test_log_alone_makes_the_state(path: Path) -> None:
     standby: Standby | None = None
     checked = 0
     #: as they were put: nobody has looked yet whether somebody could lead them
-    put: dict[PartitionKey, PartitionRegistration] = {}
+    put: dict[PartitionId, PartitionRegistration] = {}
     for block in parse_file(path):
         for command in block.commands:
             scenario.execute(command)
@@ -133,7 +134,7 @@ def test_log_alone_makes_the_state(path: Path) -> None:
             assert standby.catch_up(quorum) == image
             if command.name == "partition":
                 topic_name, _, index = command.word().rpartition("-")
-                key = (image.topic_ids[topic_name], int(index))
+                key = PartitionId(image.topic_ids[topic_name], int(index))
                 put[key] = image.topics[key[0]].partitions[key[1]]
             left = frozenset(key for key in image.leaderless if image.partition(*key) == put.get(key))
             assert contents(successor(quorum, left).committed) == contents(image)

@@ -22,6 +22,7 @@ from holdfast.controller.core.events import (
 from holdfast.controller.core.operators.operations import AlterConfig
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.unclean_recovery import LogReply, Verdict, best_log, most_lost
+from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord
@@ -473,7 +474,7 @@ def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], 
     event = LogInfoArrived(topic_id=quorum.topic("t").topic_id, **fields)
     recovery = quorum.core.recovery
     assert recovery.take_log_info(quorum.image, event) is verdict
-    key = (quorum.topic("t").topic_id, 0)
+    key = PartitionId(quorum.topic("t").topic_id, 0)
     assert (2 in recovery.unanswered(quorum.image, key)) is (verdict is not Verdict.OK)
 
 
