@@ -43,6 +43,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import CorruptBatch
 from holdfast.runtime.api import DiskError, Runtime
+from holdfast.storage.core.files import folder_name
 from holdfast.storage.core.producer_state import Duplicate, Rejected
 from holdfast.storage.log import InvalidAppend, Log
 from holdfast.storage.log_dir import LogDir
@@ -223,7 +224,7 @@ class LogEffects:
             self._post(Flushed(key))  # nothing to wait for
             return
         self._flushing[key] = False
-        self._runtime.tasks.start(f"flush {managed.partition.folder_name}", self._flush(key, managed))
+        self._runtime.tasks.start(f"flush {folder_name(managed.partition)}", self._flush(key, managed))
 
     async def _flush(self, key: PartitionId, managed: ManagedLog) -> None:
         is_wanted = True
@@ -280,7 +281,7 @@ class LogEffects:
             waiting.append(step)
             return
         self._waiting[key] = deque((step,))
-        name = f"work on {managed.partition.folder_name}"
+        name = f"work on {folder_name(managed.partition)}"
         self._runtime.tasks.start(name, self._work_off(key, managed))
 
     async def _work_off(self, key: PartitionId, managed: ManagedLog) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.metadata.ids import PartitionId
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.storage import clean_shutdown, meta_properties
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import (
     LOG_SUFFIX,
     METADATA_FOLDER,
-    TopicPartition,
+    folder_name,
     is_deleted_name,
     is_file_of_log,
     parse_folder_name,
@@ -87,7 +88,7 @@ class LogLoader:
             else:
                 _log.warning("%s holds what belongs to no log, left alone", folder)
             return
-        key = PartitionId(topic_id, partition.partition_index)
+        key = PartitionId(topic_id, partition.partition)
         known = self._folders.setdefault(key, folder)
         if known != folder:
             raise LogDirRefused(f"{folder}: is in {known} too; move one of them away")
@@ -130,11 +131,11 @@ class LogLoader:
         self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
     ) -> Log:
         """A log is scanned unless the proof of a clean stop vouches for it."""
-        vouched = log_dir.vouched.get(partition.folder_name) if self.was_clean else None
+        vouched = log_dir.vouched.get(folder_name(partition)) if self.was_clean else None
         open_it = partial(
             Log.open,
             self._runtime,
-            log_dir.file(partition.folder_name),
+            log_dir.file(folder_name(partition)),
             config,
             log_start_offset=log_dir.log_starts.get(partition, 0),
             topic_id=topic_id,

@@ -21,11 +21,12 @@ from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log
 from holdfast.broker.housekeeping import Housekeeping, Nap
 from holdfast.broker.log_loading import LogLoader
 from holdfast.metadata.ids import PartitionId
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.runtime.stats import MetricFamily
 from holdfast.storage import clean_shutdown, meta_properties
 from holdfast.storage.core.config import LogConfig
-from holdfast.storage.core.files import TopicPartition, condemned_name
+from holdfast.storage.core.files import condemned_name, folder_name
 from holdfast.storage.core.flush_stats import FlushStats
 from holdfast.storage.log import Log
 from holdfast.storage.log_dir import LogDir, Offsets
@@ -191,9 +192,9 @@ class LogManager:
 
     def _add(self, partition: TopicPartition, log_dir: LogDir, log: Log) -> None:
         assert log.topic_id is not None
-        key = PartitionId(log.topic_id, partition.partition_index)
+        key = PartitionId(log.topic_id, partition.partition)
         assert key not in self._managed
-        serial = Serial(self._runtime.tasks, f"log {partition.folder_name}")
+        serial = Serial(self._runtime.tasks, f"log {folder_name(partition)}")
         log.flush_stats = self._flush_stats
         self._managed[key] = managed = ManagedLog(partition, log_dir, log, serial)
         self.logs[key] = log
@@ -296,16 +297,16 @@ class LogManager:
         the same name was not deleted before.
         """
         partition = TopicPartition(topic, partition_index)
-        await self._claim(partition.folder_name)
+        await self._claim(folder_name(partition))
         try:
             known = self._managed.get(PartitionId(topic_id, partition_index))
             if known is not None:
                 return known.log
-            await self._check_is_new(partition.folder_name)
+            await self._check_is_new(folder_name(partition))
             self._check_some_online()
             return await self._create(partition, topic_id, config)
         finally:
-            self._busy_folders.pop(partition.folder_name).set()
+            self._busy_folders.pop(folder_name(partition)).set()
 
     async def _check_is_new(self, name: str) -> None:
         """No dir has a folder of this name; one that does not answer has failed. Raises: LogDirRefused."""
@@ -339,7 +340,7 @@ class LogManager:
     async def _create_in(
         self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
     ) -> Log:
-        folder = log_dir.file(partition.folder_name)
+        folder = log_dir.file(folder_name(partition))
         if log_dir.has_rows_of(partition):
             # Of a deleted topic with this name: a crash would cut or drop the new log by them.
             await self._store_checkpoints(log_dir)
@@ -363,7 +364,7 @@ class LogManager:
         managed = self._managed.get(PartitionId(topic_id, partition_index))
         if managed is None:
             return
-        name, log_dir = managed.partition.folder_name, managed.log_dir
+        name, log_dir = folder_name(managed.partition), managed.log_dir
         await self._claim(name)
         try:
             self._managed.pop(PartitionId(topic_id, partition_index), None)
@@ -562,7 +563,7 @@ class LogManager:
         logs = {} if self._is_loaded else dict(log_dir.vouched)  # what was not opened is as it was
         for managed in self._managed.values():
             if managed.log_dir is log_dir:
-                logs[managed.partition.folder_name] = clean_shutdown.digest(managed.log)
+                logs[folder_name(managed.partition)] = clean_shutdown.digest(managed.log)
         return logs
 
     async def _close_log(self, managed: ManagedLog) -> None:

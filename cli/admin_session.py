@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from holdfast.cli.options import Answer, client_properties, run_client
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Clock, NetworkError, Runtime, Tasks
 
 

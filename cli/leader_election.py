@@ -17,10 +17,10 @@ from holdfast.cli.options import INT32_MAX, Answer, bootstrap, output
 from holdfast.cli.partition_files import ELECTION_SHAPE, read_elections
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.protocol.topic_names import TopicPartition
 
 #: Between looks for leaders that a comparison of logs is to find.
 _LEADER_BACKOFF = Backoff(first_ms=100, max_ms=1_000)

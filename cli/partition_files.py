@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.topic_names import TopicPartition
 
 ELECTION_SHAPE = '{"partitions":[{"topic":"foo","partition":1,"desiredLeader":0}]}'
 REASSIGNMENT_SHAPE = '{"version":1,"partitions":[{"topic":"foo","partition":1,"replicas":[1,2,3]}]}'

@@ -28,8 +28,8 @@ from holdfast.cli.partition_files import (
 from holdfast.cli.reassignment_plan import Assignment, CannotPropose, Progress, propose, verify
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import TopicPartition
 
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 #: {option: the actions that it belongs to}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from holdfast.client.admin_partitions import Reassignment
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.controller.core.partitions.placement import place_replicas
+from holdfast.protocol.topic_names import TopicPartition
 
 #: {partition: replicas, the preferred one first}
 Assignment = Mapping[TopicPartition, tuple[int, ...]]

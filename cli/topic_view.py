@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.client.admin_partitions import Reassignment
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 
 #: Partitions that move; those that do not are not in it.
 Moves = Mapping[TopicPartition, Reassignment]

@@ -14,7 +14,6 @@ from holdfast.client.admin_partitions import NewPartitions, Reassignment
 from holdfast.client.admin_rows import ask_whole, check_complete, raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, code_of
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.list_offsets import FoundOffset, list_offsets
 from holdfast.protocol.errors import ErrorCode
@@ -40,6 +39,7 @@ from holdfast.protocol.messages.topics import (
     TopicPartitionCursor,
 )
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Runtime
 
 _PARTITIONS_PER_ANSWER = 2_000

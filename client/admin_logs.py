@@ -10,7 +10,6 @@ from itertools import groupby
 from holdfast.client.admin_rows import raise_refusal
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import ClientError, RowError, row_error
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.replica_log_info import (
@@ -19,6 +18,7 @@ from holdfast.protocol.messages.replica_log_info import (
     GetReplicaLogInfoResponse,
     LogInfoTopic,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.rpc.channel import CallRefused
 from holdfast.runtime.api import Clock, NetworkError
 

@@ -10,7 +10,6 @@ from itertools import groupby
 from holdfast.client.admin_rows import ask_whole, check_complete
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.errors import RowError, row_error
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -33,6 +32,7 @@ from holdfast.protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Clock
 
 #: Elections that one request makes (R18).

@@ -27,12 +27,12 @@ from holdfast.client.core.fetcher_effects import (
     ResetPolicy,
     SendFetch,
 )
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.next_turn import NEXT_TURN
 from holdfast.client.list_offsets import FoundOffset, ask_leader, list_offsets
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.rpc.channel import CallRefused, Disconnected
 from holdfast.runtime.api import NetworkError, Runtime, Timer
 

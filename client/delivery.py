@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ProduceFailed
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.outcomes import Outcome
+from holdfast.protocol.topic_names import TopicPartition
 
 
 class RecordMetadata(NamedTuple):

@@ -6,13 +6,13 @@ from typing import NamedTuple
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import ClientError, TimedOut, code_of
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.rpc.channel import CallRefused
 from holdfast.runtime.api import Clock, NetworkError
 

@@ -1,10 +1,19 @@
 """What a topic may be called: one rule for who makes topics and for who asks for them."""
 
+from typing import NamedTuple
+
 #: What the metadata log is called, which is no topic.
 METADATA_TOPIC = "__cluster_metadata"
 #: As in Kafka: folder names add the index.
 TOPIC_NAME_MAX = 249
 _TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the names that people use, as folders and checkpoints have it, too."""
+
+    topic: str
+    partition: int
 
 
 def topic_name_problem(name: object) -> str | None:

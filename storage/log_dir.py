@@ -10,6 +10,7 @@ import asyncio
 import posixpath
 from collections.abc import Callable
 
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Disk, DiskError, Runtime
 from holdfast.storage import checkpoint, meta_properties
 from holdfast.storage.core.files import (
@@ -18,7 +19,6 @@ from holdfast.storage.core.files import (
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
 )
 from holdfast.storage.folders import make_durably
 

@@ -11,12 +11,12 @@ from typing import Any
 from holdfast.cli.tables import table_lines
 from holdfast.cli.topic_view import Moves, is_under_replicated, topic_as_json
 from holdfast.client.admin_partitions import Reassignment
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.controller.core.brokers.what_if import NextLeader, next_leader, registration_of, situation_of
 from holdfast.metadata.headroom import Headroom, headroom
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 
 HEADS = (
     "TOPIC", "PART", "LEADER", "EPOCH", "HWM", "LEO", "MIN", "ISR", "ELR", "LKELR", "NEXT",

@@ -11,11 +11,11 @@ from holdfast.cli.durability.report import Surroundings
 from holdfast.cli.topic_view import Moves
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.messages.list_offsets import LATEST_TIMESTAMP
 from holdfast.protocol.messages.metadata import DescribeClusterBroker, DescribeClusterResponse
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 
 #: Longest wait for high watermarks, and for the logs of single replicas.
 _OFFSETS_TIMEOUT_MS = 3_000

@@ -235,11 +235,7 @@ def _recovery_point(path: Path) -> int | None:
         return None
     rows = checkpoint.decode_rows(stored.read_text(errors="replace"), checkpoint.OFFSETS_COLUMNS) or []
     return next(
-        (
-            int(row[2])
-            for row in rows
-            if (row[0], row[1]) == (partition.topic, str(partition.partition_index))
-        ),
+        (int(row[2]) for row in rows if (row[0], row[1]) == (partition.topic, str(partition.partition))),
         None,
     )
 

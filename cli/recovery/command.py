@@ -35,9 +35,9 @@ from holdfast.cli.recovery.events import (
 )
 from holdfast.cli.recovery.view import as_json, elected_lines, election_file, errors, table, warnings
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.topic_names import TopicPartition
 
 
 @click.command()

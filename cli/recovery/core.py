@@ -34,12 +34,12 @@ from holdfast.cli.recovery.events import (
 )
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import DescribeClusterBroker, DescribeClusterResponse
 from holdfast.protocol.messages.replica_log_info import LOG_INFO_ROWS_MAX
 from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.protocol.topic_names import TopicPartition
 
 #: Elections of one request (R74).
 ELECTIONS_MAX = 1_000

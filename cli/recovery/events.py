@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 
 # --- events ----------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast.cli.recovery.choice import Candidate, Worth, estimated_loss, longest, unseen
 from holdfast.cli.recovery.core import Ending, Goal, RecoveryMind
 from holdfast.cli.tables import table_lines
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import TopicPartition
 
 HEADS = (
     "TOPIC", "PARTITION", "REPLICA", "ROLE", "FENCED", "BROKER-EPOCH", "LAST-EPOCH", "CURRENT-EPOCH", "LEO",

@@ -20,7 +20,7 @@ from holdfast.client.core.fetcher_effects import (
     ResetPolicy,
     SendFetch,
 )
-from holdfast.client.core.metadata_cache import Leader, MetadataCache, TopicPartition
+from holdfast.client.core.metadata_cache import Leader, MetadataCache
 from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -33,6 +33,7 @@ from holdfast.protocol.messages.fetch import (
 )
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from holdfast.protocol.record_batch import BatchHeader, CorruptBatch, iter_batches
+from holdfast.protocol.topic_names import TopicPartition
 
 #: Leader epochs remembered of each partition.
 EPOCHS_KEPT = 100

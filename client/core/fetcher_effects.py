@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.effects import Connect, RefreshMetadata
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.messages.fetch import FetchRequest
 from holdfast.protocol.record_batch import BatchHeader
+from holdfast.protocol.topic_names import TopicPartition
 
 
 class ResetPolicy(Enum):

@@ -13,6 +13,7 @@ from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import code_of
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import MetadataResponse, MetadataTopic
+from holdfast.protocol.topic_names import TopicPartition
 
 
 class Address(NamedTuple):
@@ -23,13 +24,6 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
-
-
-class TopicPartition(NamedTuple):
-    """A partition by the names that people use."""
-
-    topic: str
-    partition: int
 
 
 class Leader(NamedTuple):

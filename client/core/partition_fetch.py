@@ -7,7 +7,7 @@ from collections import deque
 
 from holdfast.client.core.errors import ClientError
 from holdfast.client.core.fetcher_effects import FetchedBatch
-from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.topic_names import TopicPartition
 
 
 class PartitionFetch:

@@ -16,12 +16,12 @@ from holdfast.client.admin import Admin
 from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.outcomes import Outcome
 from holdfast.client.delivery import Delivery
 from holdfast.client.ledger import Ledger
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Runtime
 from holdfast.sim.machine.choices import Stream, between, one_in
 

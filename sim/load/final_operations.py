@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.record_batch import BatchHeader, iter_batches
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.sim.cluster.nodes import SimBroker
 from holdfast.sim.cluster.world import World
 from holdfast.sim.load import operators

@@ -16,11 +16,11 @@ from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import FeatureUpdate, Resource
 from holdfast.client.admin_partitions import NewPartitions
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import ELR_FEATURE
 from holdfast.protocol.messages.elect_leaders import ElectionKind
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Runtime
 from holdfast.sim.cluster.nodes import SimClient
 from holdfast.sim.load.clients import Load, place_of

@@ -2,9 +2,8 @@
 
 import posixpath
 import re
-from typing import NamedTuple
 
-from holdfast.protocol.topic_names import METADATA_TOPIC
+from holdfast.protocol.topic_names import METADATA_TOPIC, TopicPartition
 from holdfast.runtime.api import NAME_BYTES_MAX
 
 LOG_SUFFIX = ".log"
@@ -32,16 +31,9 @@ _NAMES_OF_LOG = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 _SUFFIXES_OF_LOG = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
-class TopicPartition(NamedTuple):
-    """A partition by the topic's name, as its folder and the checkpoints of a log dir call it."""
-
-    topic: str
-    partition_index: int
-
-    @property
-    def folder_name(self) -> str:
-        """`<topic>-<partition>`."""
-        return f"{self.topic}-{self.partition_index}"
+def folder_name(partition: TopicPartition) -> str:
+    """`<topic>-<partition>`."""
+    return f"{partition.topic}-{partition.partition}"
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from holdfast.client.admin import Admin
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
 from tests.e2e.load import Load, assert_nothing_lost, produce, wait_until, watch

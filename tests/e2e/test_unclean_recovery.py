@@ -18,12 +18,12 @@ import pytest
 from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
 from holdfast.storage.core.files import HIGH_WATERMARK_CHECKPOINT, LOG_SUFFIX

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.sim.campaign.run import Result, run
 from holdfast.sim.cluster.world import Shape, World, varied
 from holdfast.sim.faults.table import Plan

@@ -12,7 +12,6 @@ from holdfast.cli.leader_election import command as leader_election
 from holdfast.cli.partition_files import read_elections
 from holdfast.cli.topic_view import describe_lines
 from holdfast.client.admin import Admin
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.metadata.config_keys import CLUSTER_KEYS, COMMON_KEYS, CONTROLLER_KEYS, TOPIC_KEY_BY_NAME
 from holdfast.metadata.describe import describe_topic_partitions_response
 from holdfast.metadata.image import MetadataImage
@@ -35,6 +34,7 @@ from holdfast.protocol.messages.topics import (
     DescribeTopicPartitionsResponse,
     TopicPartitionCursor,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.scenario.controller_commands import Scenario
 from holdfast.storage import clean_shutdown

@@ -8,7 +8,6 @@ import pytest
 from immutables import Map
 
 from holdfast.client.admin_configs import Resource
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.controller.core.decisions import Cause, CauseKind, Decision, DecisionEntry
 from holdfast.controller.core.partitions.elr import SetsRule
 from holdfast.metadata.image import RESOURCE_TOPIC
@@ -29,6 +28,7 @@ from holdfast.protocol.messages.reassignments import (
     ReassignableTopic,
     ReassignableTopicResult,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.sim.checks.properties.operators import DoneIsCommitted, OnlyTheNamedAreElected, RefusalsAreDue
 from holdfast.sim.load import operators
 from holdfast.sim.load.operators import set_config

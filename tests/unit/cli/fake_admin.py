@@ -12,7 +12,6 @@ from holdfast.client.admin import CreatedTopic
 from holdfast.client.admin_configs import ConfigEntry, FeatureRow, Features, FeatureUpdate, Resource
 from holdfast.client.admin_partitions import NewPartitions, Reassignment
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.client.list_offsets import FoundOffset
 from holdfast.protocol.errors import ErrorCode
@@ -20,6 +19,7 @@ from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse
 from holdfast.protocol.messages.topics import DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli import rows
 
 _ELR = "eligible.leader.replicas.version"

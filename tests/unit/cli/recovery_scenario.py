@@ -26,11 +26,11 @@ from holdfast.cli.recovery.events import (
 )
 from holdfast.cli.recovery.view import elected_lines, election_file, errors, name, table, warnings
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import DescribeClusterBroker
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.scenario.grammar import Command, CommandTable, ParseError, run_command
 from tests.unit.cli import rows
 

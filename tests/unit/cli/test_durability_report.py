@@ -10,11 +10,11 @@ from holdfast.cli.durability.report import Surroundings, outlook, outlook_lines
 from holdfast.client.admin_configs import ConfigEntry, Resource
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError, TimedOut
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.quorum import DescribeQuorumResponse
 from holdfast.protocol.messages.topics import DescribedPartition
+from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import cluster, led, partition, topic
 

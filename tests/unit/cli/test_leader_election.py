@@ -10,10 +10,10 @@ from click.testing import Result
 from holdfast.cli.election_dry_run import try_election
 from holdfast.client.admin_configs import ConfigEntry, Resource
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
+from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli.fake_admin import FakeAdmin
 from tests.unit.cli.rows import led, partition, topic
 

@@ -14,7 +14,7 @@ from holdfast.cli.partition_files import (
     read_topics,
     reassignment_text,
 )
-from holdfast.client.core.metadata_cache import TopicPartition
+from holdfast.protocol.topic_names import TopicPartition
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from holdfast.cli.reassignment_plan import CannotPropose, Progress, propose, ver
 from holdfast.client.admin import Admin
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Clock
 from holdfast.runtime.tasks import HeldTasks
 from tests.unit.cli.fake_admin import FakeAdmin

@@ -11,8 +11,8 @@ from holdfast.cli.options import Answer, pairs
 from holdfast.cli.topic_view import chosen_of, describe_lines
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import ClientError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.errors import ErrorCode
+from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.cli.rows import led, partition, topic
 
 

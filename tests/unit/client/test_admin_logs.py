@@ -4,7 +4,6 @@ import pytest
 
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
@@ -14,6 +13,7 @@ from holdfast.protocol.messages.replica_log_info import (
     LogInfoTopicResult,
     ReplicaLogInfo,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.client.test_admin import admin, asked, play
 from tests.unit.client.test_consumer import Play
 

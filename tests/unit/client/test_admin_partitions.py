@@ -7,7 +7,6 @@ import pytest
 from holdfast.client.admin import Admin
 from holdfast.client.admin_partitions import NewPartitions, Reassignment
 from holdfast.client.core.errors import ClientError, RowError
-from holdfast.client.core.metadata_cache import TopicPartition
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.create_partitions import (
@@ -29,6 +28,7 @@ from holdfast.protocol.messages.reassignments import (
     ReassignablePartitionResult,
     ReassignableTopicResult,
 )
+from holdfast.protocol.topic_names import TopicPartition
 from tests.unit.client.test_admin import admin, asked, play
 from tests.unit.client.test_consumer import Play
 

@@ -7,7 +7,7 @@ from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.errors import ClientError, CorruptRecords, LogTruncated, NoSuchOffset
 from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.fetcher_effects import Effect, FetcherConfig, LookupOffsets, ResetPolicy, SendFetch
-from holdfast.client.core.metadata_cache import MetadataCache, TopicPartition
+from holdfast.client.core.metadata_cache import MetadataCache
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
 from holdfast.protocol.messages.metadata import (
@@ -17,6 +17,7 @@ from holdfast.protocol.messages.metadata import (
     MetadataTopic,
 )
 from holdfast.protocol.record_batch import Record, encode_batch
+from holdfast.protocol.topic_names import TopicPartition
 
 ID = b"\x01" * 16
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -2,14 +2,15 @@
 
 import pytest
 
+from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import NAME_BYTES_MAX
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.storage import meta_properties
 from holdfast.storage.core.files import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
-    TopicPartition,
     condemned_name,
+    folder_name,
     offset_path,
     parse_folder_name,
     parse_offset_name,
@@ -20,7 +21,7 @@ ID = bytes(range(240, 256))
 
 
 def test_partition_folders_are_named_by_topic_and_index_even_with_dashes() -> None:
-    assert TopicPartition("a-b-7", 12).folder_name == "a-b-7-12"
+    assert folder_name(TopicPartition("a-b-7", 12)) == "a-b-7-12"
     assert parse_folder_name("a-b-7-12") == ("a-b-7", 12)
 
 
