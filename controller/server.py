@@ -28,7 +28,7 @@ from holdfast.controller.core.events import (
     Resign,
     Respond,
     Severity,
-    TimerFired,
+    Tick,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.questions import QUESTION_APIS
@@ -202,7 +202,7 @@ class ControllerServer:
     def _fire(self) -> None:
         self._timer = None
         self._timer_ms = None
-        self._take(TimerFired())
+        self._take(Tick())
 
     def _take(self, event: Event) -> None:
         """One event after the other; one that arrives from inside an effect waits for its turn."""

@@ -24,7 +24,7 @@ from holdfast.controller.core.events import (
     RequestArrived,
     Resign,
     Respond,
-    TimerFired,
+    Tick,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.broker import SUPPORTED_FEATURES
@@ -219,7 +219,7 @@ class Quorum:
     def fire_timer(self, at_ms: int) -> None:
         """Move the clock and let the timer fire."""
         self.now_ms = at_ms
-        self.handle(TimerFired())
+        self.handle(Tick())
 
     @property
     def image(self) -> MetadataImage:

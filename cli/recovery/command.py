@@ -31,7 +31,7 @@ from holdfast.cli.recovery.events import (
     LogsTold,
     NotDescribed,
     Say,
-    TimePassed,
+    Tick,
 )
 from holdfast.cli.recovery.view import as_json, elected_lines, election_file, errors, table, warnings
 from holdfast.client.core.errors import ClientError, RowError
@@ -204,7 +204,7 @@ class _Shell:
             timer = None
             if due_ms is not None:
                 left_ms = max(0, due_ms - clock.now_ms())
-                timer = clock.call_later(left_ms, lambda: self._events.put_nowait(TimePassed()))
+                timer = clock.call_later(left_ms, lambda: self._events.put_nowait(Tick()))
             event = await self._events.get()
             if timer is not None:
                 timer.cancel()

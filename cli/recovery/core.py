@@ -30,7 +30,7 @@ from holdfast.cli.recovery.events import (
     LogsTold,
     NotDescribed,
     Say,
-    TimePassed,
+    Tick,
 )
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import RowError
@@ -196,7 +196,7 @@ class RecoveryMind:
         return [one for one, outcome in self.outcomes.items() if outcome.ending is Ending.OPEN]
 
     def next_deadline_ms(self) -> int | None:
-        """When TimePassed is due, None when only events go on."""
+        """When Tick is due, None when only events go on."""
         if self._phase is _Phase.ASKING:
             if self._next_ms is None:
                 return self._deadline_ms
@@ -231,7 +231,7 @@ class RecoveryMind:
                 return self._elections_answered(event.outcome, now_ms)
             case ElectionsFailed():
                 return self._elections_failed(event.error, now_ms)
-            case TimePassed():
+            case Tick():
                 return self._time_passed(now_ms)
         return []  # a description that nobody waits for any more
 

@@ -67,7 +67,7 @@ class ElectionsFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class Tick:
     """The clock has reached `next_deadline_ms`."""
 
 
@@ -79,7 +79,7 @@ Event = (
     | LogsNotTold
     | ElectionsAnswered
     | ElectionsFailed
-    | TimePassed
+    | Tick
 )
 
 # --- effects ---------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
-class TimerFired:
+class Tick:
     """The moment of `next_deadline_ms` has come, or has passed."""
 
 
@@ -126,7 +126,7 @@ Event = (
     | LeaderChanged
     | ConnectionClosed
     | Probed
-    | TimerFired
+    | Tick
     | LogInfoArrived
     | LogInfoAnswered
     | LogInfoFailed

@@ -37,7 +37,7 @@ from holdfast.controller.core.events import (
     Resign,
     Respond,
     Severity,
-    TimerFired,
+    Tick,
 )
 from holdfast.controller.core.operators import topics
 from holdfast.controller.core.operators.requests import OperatorRequests
@@ -199,7 +199,7 @@ class QuorumController:
         return self._questions.replies
 
     def next_deadline_ms(self) -> int | None:
-        """When TimerFired is wanted next."""
+        """When Tick is wanted next."""
         deadlines = (
             self._cluster.next_deadline_ms(),
             self._recovery.next_deadline_ms(),
@@ -243,7 +243,7 @@ class QuorumController:
                 return self._on_committed(event, now_ms)
             case LeaderChanged():
                 return self._on_leader_changed(event, now_ms)
-            case TimerFired():
+            case Tick():
                 return self._on_timer(now_ms)
             case ConnectionClosed():
                 return (

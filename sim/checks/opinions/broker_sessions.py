@@ -10,14 +10,7 @@ from typing import Any
 
 from holdfast.controller.core.brokers.cluster_control import CHECK_PERIODS_PER_SESSION
 from holdfast.controller.core.config import ControllerConfig
-from holdfast.controller.core.events import (
-    ConnectionClosed,
-    Probe,
-    Probed,
-    RequestArrived,
-    Respond,
-    TimerFired,
-)
+from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestArrived, Respond, Tick
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.image import MetadataImage
@@ -90,7 +83,7 @@ class BrokerSessions:
         gap_ms = now_ms - self._called_ms
         if gap_ms > self._timeout_ms // CHECK_PERIODS_PER_SESSION:
             self._stood_ms += gap_ms
-        if type(event) is TimerFired:
+        if type(event) is Tick:
             found += self._overdue(now_ms)
         self._called_ms = now_ms
         return found

@@ -8,7 +8,7 @@ were moved without need. Only stories with short intervals last long enough for 
 from typing import Any, TypeAlias
 
 from holdfast.controller.core.decisions import CauseKind
-from holdfast.controller.core.events import TimerFired
+from holdfast.controller.core.events import Tick
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
@@ -53,7 +53,7 @@ class Passes:
             found = self._needless(image, now_ms)
             self._leaderless = _since(self._leaderless, self._may_have_any_leader(image), now_ms)
             self._missed = _since(self._missed, self._may_go_back(image), now_ms)
-        if type(event) is TimerFired:
+        if type(event) is Tick:
             whats = (
                 ("may have any leader, and has none", self._leaderless, self._unclean_ms),
                 ("is not led by its preferred replica", self._missed, self._balance_ms),

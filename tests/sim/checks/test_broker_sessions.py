@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller.core.events import (
-    ConnectionClosed,
-    Probe,
-    Probed,
-    RequestArrived,
-    Respond,
-    TimerFired,
-)
+from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestArrived, Respond, Tick
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import (
@@ -42,7 +35,7 @@ class Controller:
         self._sessions = BrokerSessions(self)  # type: ignore[arg-type]
         #: what is wrong with what it has done
         self.wrong: list[str] = []
-        self.does(0, TimerFired())
+        self.does(0, Tick())
 
     def does(
         self, now_ms: int, event: Any, after: MetadataImage | None = None, effects: Sequence[Any] = ()
@@ -145,9 +138,9 @@ def test_who_leaves_goes_when_all_others_have_heard_of_it_r22(
 def test_when_a_new_controller_has_more_to_write_nobody_can_tell_who_may_go_k21() -> None:
     controller = Controller(leaving(1))
     controller.is_active = False
-    controller.does(1, TimerFired())
+    controller.does(1, Tick())
     controller.is_active, controller.committed = True, CALM
-    controller.does(2, TimerFired())
+    controller.does(2, Tick())
     controller.does(3, beat(1, want_shutdown=True))
     assert not controller.wrong
 
@@ -167,7 +160,7 @@ def everybody_but(silent: int, controller: Controller, *times_ms: int) -> None:
     for now_ms in times_ms:
         for one in {1, 2, 3} - {silent}:
             controller.does(now_ms, beat(one, connection_id=one))
-        controller.does(now_ms, TimerFired())
+        controller.does(now_ms, Tick())
 
 
 @pytest.mark.parametrize(("silent_ms", "wrong"), [(999, "999 ms after its last heartbeat"), (1_000, "")])
@@ -175,7 +168,7 @@ def test_nobody_is_fenced_before_the_session_ends_r25(silent_ms: int, wrong: str
     controller = Controller(CALM)
     controller.does(100, beat(2))
     everybody_but(2, controller, *range(200, 1_000, 100), 1_050)
-    controller.does(100 + silent_ms, TimerFired(), fenced(2))
+    controller.does(100 + silent_ms, Tick(), fenced(2))
     assert wrong in "".join(controller.wrong)
     assert bool(controller.wrong) == bool(wrong)
 
@@ -195,10 +188,10 @@ def test_a_controller_that_stood_still_waits_for_the_heartbeats_in_its_sockets_d
         controller.does(100, beat(2))
         everybody_but(2, controller, *range(200, 900, 100))
         if is_early:
-            controller.does(1_300, TimerFired(), fenced(2))
+            controller.does(1_300, Tick(), fenced(2))
         else:  # it extends the sessions first
-            controller.does(1_300, TimerFired())
-            controller.does(1_301, TimerFired(), fenced(2))
+            controller.does(1_300, Tick())
+            controller.does(1_301, Tick(), fenced(2))
         assert bool(controller.wrong) is is_early
         assert not is_early or "stood still for 500 ms" in controller.wrong[0]
 
@@ -207,8 +200,8 @@ def test_sessions_that_were_extended_end_later_also_when_nothing_happens_until_t
     controller = Controller(CALM)
     controller.does(100, beat(2))
     everybody_but(2, controller, *range(200, 900, 100))
-    controller.does(1_050, TimerFired())
-    controller.does(1_300, TimerFired(), fenced(2))
+    controller.does(1_050, Tick())
+    controller.does(1_300, Tick(), fenced(2))
     assert not controller.wrong
 
 
@@ -216,7 +209,7 @@ def test_who_stands_still_is_not_late_for_what_it_could_not_see_d7() -> None:
     controller = Controller(CALM)
     controller.does(100, beat(2))
     controller.does(4_000, beat(1))
-    controller.does(4_000, TimerFired())
+    controller.does(4_000, Tick())
     assert not controller.wrong
 
 
@@ -344,5 +337,5 @@ def test_a_heartbeat_is_answered_with_what_it_has_led_to_r23(
     controller = Controller(before)
     controller.does(5, event, after, () if waits else (answer,))
     if waits:
-        controller.does(6, TimerFired(), after, (answer,))
+        controller.does(6, Tick(), after, (answer,))
     assert ["is answered with" in one for one in controller.wrong] == [True] * is_wrong

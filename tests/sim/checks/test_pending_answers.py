@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller.core.events import AppendRecords, LeaderChanged, RequestArrived, Respond, TimerFired
+from holdfast.controller.core.events import AppendRecords, LeaderChanged, RequestArrived, Respond, Tick
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from holdfast.protocol.messages.metadata import MetadataRequest
@@ -62,15 +62,15 @@ def one_waits(message: Any = ASKS) -> Controller:
 def test_who_waits_is_answered_with_the_commit_k20() -> None:
     controller = one_waits()
     controller.waits()
-    assert not controller.wrong(TimerFired(), answers(1))
-    assert "nobody waits for" in controller.wrong(TimerFired(), answers(1))
+    assert not controller.wrong(Tick(), answers(1))
+    assert "nobody waits for" in controller.wrong(Tick(), answers(1))
 
 
 @pytest.mark.parametrize(("counted", "is_wrong"), [(0, True), (1, False), (2, True)])
 def test_who_waits_is_counted_k20(counted: int, is_wrong: bool) -> None:
     controller = one_waits()
     controller._waiting_answers = counted
-    assert ("it counts" in controller.wrong(TimerFired())) is is_wrong
+    assert ("it counts" in controller.wrong(Tick())) is is_wrong
 
 
 @pytest.mark.parametrize(

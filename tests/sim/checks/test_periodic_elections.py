@@ -8,7 +8,7 @@ import pytest
 from immutables import Map
 
 from holdfast.controller.core.decisions import Cause, CauseKind, Decision
-from holdfast.controller.core.events import TimerFired
+from holdfast.controller.core.events import Tick
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.elr import SetsRule
 from holdfast.metadata.ids import PartitionId
@@ -57,7 +57,7 @@ class Controller:
 
     def wrong(self, now_ms: int, event: Any = None) -> str:
         """What is said of it by then."""
-        return "; ".join(self._passes.differs(event or TimerFired(), now_ms))
+        return "; ".join(self._passes.differs(event or Tick(), now_ms))
 
     def gives_back(self, offset: int, count: int) -> None:
         """So many leaderships of 1."""

@@ -13,7 +13,7 @@ from holdfast.controller.core.events import (
     RecoveryStated,
     RequestArrived,
     Respond,
-    TimerFired,
+    Tick,
 )
 from holdfast.controller.core.partitions.unclean_recovery import LogReply, Recovery, Strategy
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
@@ -90,7 +90,7 @@ def wrong_with(
     recoveries = Recoveries(controller(one, **given))
     if asked is not None:
         recoveries.differs(election(asked, 0), (), 0)
-    return "; ".join(recoveries.differs(event or TimerFired(), (), 0))
+    return "; ".join(recoveries.differs(event or Tick(), (), 0))
 
 
 OF_TOPIC, OF_CLUSTER = (RESOURCE_TOPIC, "t"), CLUSTER_RESOURCE
@@ -206,9 +206,9 @@ def test_a_recovery_whose_time_is_over_ends_with_what_there_is_r64_r65(
         recovery(strategy, answered), configs=configs, fenced=fenced, partition={"last_known_elr": known}
     )
     recoveries = Recoveries(core)
-    assert not recoveries.differs(TimerFired(), (), 10)
-    assert not recoveries.differs(TimerFired(), (), 9 + TIMEOUT_MS)
-    said = recoveries.differs(TimerFired(), (), 10 + TIMEOUT_MS)
+    assert not recoveries.differs(Tick(), (), 10)
+    assert not recoveries.differs(Tick(), (), 9 + TIMEOUT_MS)
+    said = recoveries.differs(Tick(), (), 10 + TIMEOUT_MS)
     assert ["should have a leader by now" in one for one in said] == [True] * is_over
 
 
@@ -216,11 +216,11 @@ def test_time_runs_anew_once_all_are_there_who_are_needed_r64() -> None:
     one, partition = recovery(answered=(1, 2)), {"last_known_elr": (1, 2)}
     core = controller(one, partition=partition, fenced=(2,))
     recoveries = Recoveries(core)
-    assert not recoveries.differs(TimerFired(), (), 0)
+    assert not recoveries.differs(Tick(), (), 0)
     core.latest = controller(one, partition=partition).latest
-    assert not recoveries.differs(TimerFired(), (), TIMEOUT_MS)
-    assert not recoveries.differs(TimerFired(), (), 2 * TIMEOUT_MS - 1)
-    assert recoveries.differs(TimerFired(), (), 2 * TIMEOUT_MS)
+    assert not recoveries.differs(Tick(), (), TIMEOUT_MS)
+    assert not recoveries.differs(Tick(), (), 2 * TIMEOUT_MS - 1)
+    assert recoveries.differs(Tick(), (), 2 * TIMEOUT_MS)
 
 
 @pytest.mark.parametrize(
@@ -240,15 +240,15 @@ def test_nobody_is_elected_by_its_log_while_others_are_waited_for_r64_r65(
     one = recovery()
     core = controller(one, partition={"last_known_elr": known})
     recoveries = Recoveries(core)
-    assert not recoveries.differs(TimerFired(), (), 0)
+    assert not recoveries.differs(Tick(), (), 0)
     one.replies |= recovery(answered=answered).replies
     over = controller(None, partition=LED)
     core.latest, core.recovery = over.latest, over.recovery
     elected = RecoveryStated("t", *KEY, RecoveryElected(answered[0]))
-    said = recoveries.differs(TimerFired(), (elected,), elected_ms)
+    said = recoveries.differs(Tick(), (elected,), elected_ms)
     assert ("decided" in "; ".join(said)) is bool(missing)
     assert missing in "; ".join(said)
-    assert "was not recovered" in "; ".join(recoveries.differs(TimerFired(), (elected,), elected_ms))
+    assert "was not recovered" in "; ".join(recoveries.differs(Tick(), (elected,), elected_ms))
 
 
 def test_an_answer_of_another_incarnation_is_none_r63() -> None:
@@ -311,7 +311,7 @@ def test_what_operators_have_asked_for_holds_until_there_is_a_leader_or_it_is_ta
         core.is_active, core.config = other.is_active, other.config
         if state and ends == "led, and others are not":
             core.recovery._recoveries[TOPIC_ID, 1] = recovery()
-        said = "; ".join(recoveries.differs(TimerFired(), (), 1))
+        said = "; ".join(recoveries.differs(Tick(), (), 1))
         assert ("AGGRESSIVE instead of BALANCED" in said) is (not state)
 
 
@@ -334,7 +334,7 @@ def test_nobody_is_promised_a_comparison_where_none_are_made_r17(
     said = recoveries.differs(
         election(ElectionKind.LONGEST_LOG_AGGRESSIVE, 0), (Respond(5, told),) if is_wrong else (), 0
     )
-    said += recoveries.differs(TimerFired(), (Respond(5, told),), 1)
+    said += recoveries.differs(Tick(), (Respond(5, told),), 1)
     assert any("as operators are told" in one for one in said) is is_wrong
 
 
@@ -363,5 +363,5 @@ def test_whose_answer_is_waited_for_is_asked_again_r62(
     topics = (LogInfoTopic(TOPIC_ID, (0,)),)
     question = AskBroker(3, 1, "b3", 9092, GetReplicaLogInfoRequest(3, topics), 500)
     for now_ms in range(0, 9_000, step_ms):
-        said += recoveries.differs(TimerFired(), (question,) if now_ms in asked_ms else (), now_ms)
+        said += recoveries.differs(Tick(), (question,) if now_ms in asked_ms else (), now_ms)
     assert any("is not asked" in one for one in said) is is_wrong

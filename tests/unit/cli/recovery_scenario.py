@@ -22,7 +22,7 @@ from holdfast.cli.recovery.events import (
     LogsTold,
     NotDescribed,
     Say,
-    TimePassed,
+    Tick,
 )
 from holdfast.cli.recovery.view import elected_lines, election_file, errors, name, table, warnings
 from holdfast.client.core.errors import RowError
@@ -253,7 +253,7 @@ class RecoveryScenario:
         lines: list[str] = []
         while (due_ms := self.mind.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            lines += self._hear(TimePassed())
+            lines += self._hear(Tick())
         self.now_ms = end_ms
         return lines
 
