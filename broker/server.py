@@ -34,7 +34,7 @@ from holdfast.broker.core.events import (
     OpenLog,
     QueueEmpty,
     ReadRow,
-    Requested,
+    RequestReceived,
     Reset,
     Respond,
     SendFetch,
@@ -245,7 +245,7 @@ class BrokerServer:
         if exchange.api_key is ApiKey.FETCH and _reads_metadata(exchange.message):
             self._forward(exchange)
         elif not self._is_refused(exchange):
-            self.post(Requested(exchange, exchange.message))
+            self.post(RequestReceived(exchange, exchange.message))
 
     def _question(self, exchange: Exchange) -> None:
         if not self._is_refused(exchange):

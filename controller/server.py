@@ -24,7 +24,7 @@ from holdfast.controller.core.events import (
     Probe,
     Probed,
     RecoveryStated,
-    RequestArrived,
+    RequestReceived,
     Resign,
     Respond,
     Severity,
@@ -194,7 +194,7 @@ class ControllerServer:
         self._requests_taken += 1
         self._exchanges[self._requests_taken] = exchange
         self._take(
-            RequestArrived(
+            RequestReceived(
                 self._requests_taken, exchange.connection_id, exchange.listener_name, exchange.message
             )
         )

@@ -31,8 +31,8 @@ from holdfast.raft.core.effects import (
     Persist,
     Persisted,
     Propose,
-    Received,
     Reply,
+    RequestReceived,
     Resign,
     Send,
     Tick,
@@ -259,7 +259,7 @@ class RaftDriver:
             return
         self._tokens_given += 1
         self._exchanges[self._tokens_given] = exchange
-        self._step(Received(self._tokens_given, exchange.message, self._clock.wall_ms()))
+        self._step(RequestReceived(self._tokens_given, exchange.message, self._clock.wall_ms()))
 
     def _step(self, event: Event) -> None:
         """One event through the node. Whatever goes wrong ends the node, and nothing is said after it."""

@@ -21,7 +21,7 @@ from holdfast.controller.core.events import (
     Probe,
     Probed,
     RecoveryStated,
-    RequestArrived,
+    RequestReceived,
     Resign,
     Respond,
     Tick,
@@ -209,7 +209,7 @@ class Quorum:
     def start_request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> int:
         """Send a request; its answer will be in `answers` under the number returned."""
         self._requests += 1
-        self.handle(RequestArrived(self._requests, connection_id, "CONTROLLER", message), at_ms)
+        self.handle(RequestReceived(self._requests, connection_id, "CONTROLLER", message), at_ms)
         return self._requests
 
     def request(self, message: Any, connection_id: int = 0, at_ms: int | None = None) -> Any:

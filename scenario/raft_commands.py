@@ -32,8 +32,8 @@ from holdfast.raft.core.effects import (
     Propose,
     RaftRequest,
     RaftResponse,
-    Received,
     Reply,
+    RequestReceived,
     Resign,
     Send,
     SendFailed,
@@ -236,7 +236,7 @@ class RaftScenario:
     def _receive(self, name: str, request: RaftRequest) -> list[str]:
         token = len(self._tokens) + 1
         self._tokens[token] = name
-        return self._give(Received(token, request, 1_000_000 + self._now_ms))
+        return self._give(RequestReceived(token, request, 1_000_000 + self._now_ms))
 
     def _take(self, command: Command, voter_id: int, *, is_fetch: bool) -> Send:
         for send in reversed(self._sent.get(voter_id, [])):

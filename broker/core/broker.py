@@ -33,7 +33,7 @@ from holdfast.broker.core.events import (
     Note,
     ProofBelied,
     QueueEmpty,
-    Requested,
+    RequestReceived,
     Respond,
     ShutdownWanted,
     Started,
@@ -110,7 +110,7 @@ class Broker:
         self.fetchers = roles.fetchers
         self._shrink_ms = now_ms
         self._handlers: dict[type, Callable[[Any, int], None]] = {
-            Requested: self._on_request,
+            RequestReceived: self._on_request,
             Appended: self._on_appended,
             FetchAnswered: self._on_fetch_answered,
             LeftOut: self._on_left_out,
@@ -179,7 +179,7 @@ class Broker:
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    def _on_request(self, event: Requested, now_ms: int) -> None:
+    def _on_request(self, event: RequestReceived, now_ms: int) -> None:
         self._requests[type(event.message)](event.reply_to, event.message, now_ms)
 
     def _on_produce(self, reply_to: object, request: ProduceRequest, now_ms: int) -> None:

@@ -162,7 +162,7 @@ class LogOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class RequestReceived:
     """A client's or a broker's request."""
 
     reply_to: object
@@ -469,7 +469,7 @@ Event: TypeAlias = (
     | LogsOffline
     | ProofBelied
     | LogOpened
-    | Requested
+    | RequestReceived
     | Appended
     | FetchedAppended
     | Flushed

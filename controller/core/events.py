@@ -30,7 +30,7 @@ class Entry(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestArrived:
+class RequestReceived:
     """A request of a peer. `request_id` is the shell's and comes back in Respond."""
 
     request_id: int
@@ -121,7 +121,7 @@ class LogInfoFailed:
 
 
 Event = (
-    RequestArrived
+    RequestReceived
     | EntriesCommitted
     | LeaderChanged
     | ConnectionClosed

@@ -33,7 +33,7 @@ from holdfast.controller.core.events import (
     Probed,
     RecoveryElected,
     RecoveryStated,
-    RequestArrived,
+    RequestReceived,
     Resign,
     Respond,
     Severity,
@@ -84,7 +84,7 @@ class _Pending:
     #: leaders elected by them
     elections: int
     #: answers with the requests that they belong to
-    answers: list[tuple[RequestArrived, Any]] = field(default_factory=list)
+    answers: list[tuple[RequestReceived, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class QuorumController:
 
     def _take(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
-            case RequestArrived():
+            case RequestReceived():
                 return self._on_request(event, now_ms)
             case EntriesCommitted():
                 return self._on_committed(event, now_ms)
@@ -263,7 +263,7 @@ class QuorumController:
 
     # --- requests ----------------------------------------------------------------------------------------
 
-    def _on_request(self, event: RequestArrived, now_ms: int) -> list[Effect]:
+    def _on_request(self, event: RequestReceived, now_ms: int) -> list[Effect]:
         message = event.message
         if not isinstance(message, WRITES):
             return [Respond(event.request_id, self._read(event))]
@@ -274,7 +274,7 @@ class QuorumController:
             return [Respond(event.request_id, refusal(message, ErrorCode.REQUEST_LIMIT_REACHED, text))]
         return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
 
-    def _answer(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
+    def _answer(self, draft: Draft, event: RequestReceived, now_ms: int) -> Any:
         """The answer to a write, its records in the draft.
 
         What is said to be so has a record whose commit is waited for, also when nothing changes (K20): a
@@ -286,7 +286,7 @@ class QuorumController:
             draft.write(NoOpRecord())
         return answer
 
-    def _decide(self, draft: Draft, event: RequestArrived, now_ms: int) -> Any:
+    def _decide(self, draft: Draft, event: RequestReceived, now_ms: int) -> Any:
         message = event.message
         match message:
             case BrokerHeartbeatRequest():
@@ -304,7 +304,7 @@ class QuorumController:
                 return producer_ids.allocate(draft, message)
         return self._operators.answer(draft, message)
 
-    def _read(self, event: RequestArrived) -> Any:
+    def _read(self, event: RequestReceived) -> Any:
         """The answer to a question, from the committed image; standby controllers may answer it too."""
         asked = Asked(
             listener_name=event.listener_name,
@@ -326,7 +326,7 @@ class QuorumController:
     # --- writing -----------------------------------------------------------------------------------------
 
     def _write(
-        self, decide: Callable[[Draft], Any], now_ms: int, request: RequestArrived | None = None
+        self, decide: Callable[[Draft], Any], now_ms: int, request: RequestReceived | None = None
     ) -> list[Effect]:
         """Let `decide` draft records, append them as one atomic batch, hold its answer until they commit."""
         if not self._is_active:
@@ -388,7 +388,7 @@ class QuorumController:
             size_bytes += part_bytes
         return [*appends, AppendRecords(tuple(values), self._raft_epoch, base_offset)]
 
-    def _fail(self, broken: InvariantBroken, request: RequestArrived | None) -> list[Effect]:
+    def _fail(self, broken: InvariantBroken, request: RequestReceived | None) -> list[Effect]:
         """D7: nothing is written, the request gets an error, and another controller shall try."""
         story = f"invariant broken while handling {request.message if request else 'a timer'}: {broken}"
         effects: list[Effect] = [Note(Severity.ERROR, story)]

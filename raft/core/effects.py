@@ -51,7 +51,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class RequestReceived:
     """A request of a peer. `token` names the exchange in the Reply."""
 
     token: int
@@ -112,7 +112,7 @@ class Resign:
 
 
 Event: TypeAlias = (
-    Tick | Received | Answered | SendFailed | Propose | Persisted | Flushed | Truncated | Resign
+    Tick | RequestReceived | Answered | SendFailed | Propose | Persisted | Flushed | Truncated | Resign
 )
 
 

@@ -25,7 +25,7 @@ from holdfast.raft.core.effects import (
     Propose,
     RaftRequest,
     RaftResponse,
-    Received,
+    RequestReceived,
     Resign,
     SendFailed,
     SendFailure,
@@ -112,7 +112,7 @@ class RaftNode:
         match event:
             case Tick():
                 pass
-            case Received(token, request, wall_ms):
+            case RequestReceived(token, request, wall_ms):
                 serving.serve(member, token, request, wall_ms)
             case Answered(request_id, response):
                 self._answered(request_id, response)

@@ -19,14 +19,15 @@ from holdfast.broker.core.events import (
     CeilingRow,
     CeilingsStored,
     Drop,
-    Requested,
+    RequestReceived,
     Respond,
     Truncate,
 )
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
 from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.decisions import DecisionEntry
-from holdfast.controller.core.events import Note, RequestArrived, Resign
+from holdfast.controller.core.events import Note, Resign
+from holdfast.controller.core.events import RequestReceived as ControllerRequest
 from holdfast.controller.core.events import Respond as ControllerResponds
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
@@ -48,7 +49,8 @@ from holdfast.protocol.messages.quorum import (
 from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.effects import Answered, Received, Reply, SendFailed, SendFailure
+from holdfast.raft.core.effects import Answered, Reply, SendFailed, SendFailure
+from holdfast.raft.core.effects import RequestReceived as VoterRequest
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 from holdfast.sim.checks.observe.coverage_marks import Marks
@@ -190,14 +192,14 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         heard.is_called = True
-        if type(event) is Requested and type(event.message) is ProduceRequest:
+        if type(event) is RequestReceived and type(event.message) is ProduceRequest:
             if event.message.required_acks in noted:
                 waiting[event.reply_to] = noted[event.message.required_acks]
             elif event.message.required_acks == 0:
                 unanswered[event.reply_to] = None
-        elif type(event) is Requested and type(event.message) is InitProducerIdRequest:
+        elif type(event) is RequestReceived and type(event.message) is InitProducerIdRequest:
             ids_asked[event.reply_to] = event.message
-        elif type(event) is Requested and type(event.message) is FetchRequest:
+        elif type(event) is RequestReceived and type(event.message) is FetchRequest:
             if event.message.replica_id >= 0 and event.message.partitions:
                 heard.fetched.append((event.message, now_ms))
         elif type(event) is CeilingsStored:
@@ -344,7 +346,7 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
         heard.differs += [(About.SESSIONS, why) for why in sessions.differs(event, before, effects, now_ms)]
         heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event, effects, now_ms)]
         heard.differs += [(About.PASSES, why) for why in passes.differs(event, now_ms)]
-        if type(event) is RequestArrived and core.is_active:
+        if type(event) is ControllerRequest and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
             elif type(event.message) in (AlterPartitionReassignmentsRequest, ElectLeadersRequest):
@@ -374,7 +376,7 @@ def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
 
     def listen(event: Any, now_ms: int) -> list[Any]:
         nonlocal leader_heard
-        request = event.request if type(event) is Received else None
+        request = event.request if type(event) is VoterRequest else None
         role = voter._member.role
         if type(request) is VoteRequest:
             asked = _asked_for_support(voter, request, leader_heard, now_ms)

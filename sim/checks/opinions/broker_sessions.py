@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.controller.core.brokers.cluster_control import CHECK_PERIODS_PER_SESSION
 from holdfast.controller.core.config import ControllerConfig
-from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestArrived, Respond, Tick
+from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestReceived, Respond, Tick
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.image import MetadataImage
@@ -64,7 +64,7 @@ class BrokerSessions:
             self._begin(now_ms)
             return []
         found: list[str] = []
-        message = event.message if type(event) is RequestArrived else None
+        message = event.message if type(event) is RequestReceived else None
         if type(message) is BrokerHeartbeatRequest:
             if not _is_refused(effects):
                 found += self._heartbeat(message, event.connection_id, before, now_ms)

@@ -14,7 +14,7 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.effects import Answered, Received, Send, SendFailed, SendFailure
+from holdfast.raft.core.effects import Answered, RequestReceived, Send, SendFailed, SendFailure
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned
@@ -54,7 +54,7 @@ class Elections:
         if self._role is not former and self._role is Prospective:
             self._asked, self._granted = {}, {self._own_id}
         found: list[str] = []
-        if type(event) is SendFailed or type(event) is Received:
+        if type(event) is SendFailed or type(event) is RequestReceived:
             found += self._not_in_a_hurry(event, now_ms)
         for effect in effects:
             if type(effect) is Send:
@@ -97,7 +97,7 @@ class Elections:
         if not isinstance(role, Follower) or role.deadline_ms is None:
             return []
         is_gone = False
-        if type(event) is Received and type(event.request) is EndQuorumEpochRequest:
+        if type(event) is RequestReceived and type(event.request) is EndQuorumEpochRequest:
             asked = event.request
             is_gone = (asked.leader_id, asked.raft_epoch) == (role.leader_id, self._voter.raft_epoch)
         elif type(event) is SendFailed and event.failure is SendFailure.REFUSED:

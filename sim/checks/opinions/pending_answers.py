@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.controller.core.answers import WRITES
-from holdfast.controller.core.events import AppendRecords, RequestArrived, Respond
+from holdfast.controller.core.events import AppendRecords, RequestReceived, Respond
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
@@ -42,7 +42,7 @@ class Owed:
         committed."""
         core, unanswered = self._core, self._open
         message, request_id = None, -1
-        if type(event) is RequestArrived:
+        if type(event) is RequestReceived:
             message, request_id = event.message, event.request_id
             unanswered[request_id] = message
         found: list[str] = []

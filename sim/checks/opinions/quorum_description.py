@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, QuorumReplica
-from holdfast.raft.core.effects import Received, Reply
+from holdfast.raft.core.effects import Reply, RequestReceived
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 
@@ -38,7 +38,7 @@ class QuorumTold:
         role, former = self._voter._member.role, self._role
         if role is not former:
             self._role, self._fetched = role, {}
-        if type(event) is not Received:
+        if type(event) is not RequestReceived:
             return []
         answer = next(
             (effect.response for effect in effects if type(effect) is Reply and effect.token == event.token),

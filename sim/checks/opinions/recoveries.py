@@ -13,7 +13,7 @@ from holdfast.controller.core.events import (
     AskBroker,
     RecoveryElected,
     RecoveryStated,
-    RequestArrived,
+    RequestReceived,
     Respond,
 )
 from holdfast.controller.core.partitions.log_questions import BACKOFF_DOUBLINGS_MAX
@@ -76,7 +76,7 @@ class Recoveries:
         holds = compares_logs(image, self._core.config.recovery_manager_enabled)
         self._wishes = {key: wish for key, wish in self._wishes.items() if holds and key in image.leaderless}
         found = self._promised(effects)
-        if type(event) is RequestArrived and isinstance(event.message, ElectLeadersRequest):
+        if type(event) is RequestReceived and isinstance(event.message, ElectLeadersRequest):
             found += self._asked_for(event.request_id, event.message, effects)
         for effect in elected:
             found += self._too_early(effect, now_ms)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestArrived, Respond, Tick
+from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, RequestReceived, Respond, Tick
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import (
@@ -44,11 +44,11 @@ class Controller:
         self.wrong += self._sessions.differs(event, before, effects, now_ms)
 
 
-def beat(broker_id: int = 1, connection_id: int = 7, offset: int = 99, **given: Any) -> RequestArrived:
+def beat(broker_id: int = 1, connection_id: int = 7, offset: int = 99, **given: Any) -> RequestReceived:
     """A heartbeat of epoch = id."""
     usual: dict[str, Any] = {"want_fence": False, "want_shutdown": False, "offline": ()}
     request = BrokerHeartbeatRequest(broker_id, given.pop("epoch", broker_id), offset, **{**usual, **given})
-    return RequestArrived(5, connection_id, "CONTROLLER", request)
+    return RequestReceived(5, connection_id, "CONTROLLER", request)
 
 
 def leaving(*broker_ids: int) -> Any:
@@ -103,7 +103,7 @@ def fenced(*broker_ids: int) -> Any:
     ],
 )
 def test_a_heartbeat_leads_where_it_should_r23(
-    before: MetadataImage, event: RequestArrived, after: MetadataImage, wrong: str
+    before: MetadataImage, event: RequestReceived, after: MetadataImage, wrong: str
 ) -> None:
     controller = Controller(before)
     controller.does(5, event, after)
@@ -269,7 +269,7 @@ def test_only_a_session_that_may_live_stands_in_the_way_of_a_registration_r30(
     controller = Controller(before)
     incarnation_id = bytes(15) + b"n"
     asked = replace(REGISTRATION, incarnation_id=incarnation_id, previous_broker_epoch=previous_epoch)
-    event = RequestArrived(5, 7, "CONTROLLER", asked)
+    event = RequestReceived(5, 7, "CONTROLLER", asked)
     controller.does(1, event)
     assert bool(controller.wrong) is is_wrong
     controller.wrong.clear()
@@ -293,7 +293,7 @@ def test_what_is_no_broker_of_the_cluster_is_not_registered_r30(asked: BrokerReg
     taken = replace(fenced(1).brokers[1], log_dirs=(b"dir of broker 01",))
     before = replace(CALM, brokers=CALM.brokers.set(1, taken))
     controller = Controller(before)
-    event = RequestArrived(5, 7, "CONTROLLER", asked)
+    event = RequestReceived(5, 7, "CONTROLLER", asked)
     controller.does(1, event)
     assert not controller.wrong
     new = replace(CALM.brokers[1], broker_id=asked.broker_id, incarnation_id=asked.incarnation_id)
@@ -326,7 +326,7 @@ def test_a_request_that_had_no_room_changes_nothing() -> None:
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_heartbeat_is_answered_with_what_it_has_led_to_r23(
     before: MetadataImage,
-    event: RequestArrived,
+    event: RequestReceived,
     after: MetadataImage,
     told: tuple[bool, bool],
     is_wrong: bool,

@@ -11,7 +11,7 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.effects import Answered, Received, Send, SendFailed, SendFailure, Tick
+from holdfast.raft.core.effects import Answered, RequestReceived, Send, SendFailed, SendFailure, Tick
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
 from holdfast.sim.checks.opinions.elections import Elections, Waits
@@ -104,9 +104,9 @@ def test_who_leads_and_who_leads_no_more_tells_everybody_k6(former: type, role: 
 @pytest.mark.parametrize(
     ("event", "is_gone"),
     [
-        (Received(1, EndQuorumEpochRequest("c", 102, 5, (103,))), True),
-        (Received(1, EndQuorumEpochRequest("c", 102, 4, (103,))), False),
-        (Received(1, EndQuorumEpochRequest("c", 103, 5, (101,))), False),
+        (RequestReceived(1, EndQuorumEpochRequest("c", 102, 5, (103,))), True),
+        (RequestReceived(1, EndQuorumEpochRequest("c", 102, 4, (103,))), False),
+        (RequestReceived(1, EndQuorumEpochRequest("c", 103, 5, (101,))), False),
         (SendFailed(8, SendFailure.REFUSED), True),
         (SendFailed(7, SendFailure.REFUSED), False),
         (SendFailed(8, SendFailure.TIMED_OUT), False),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.controller.core.events import AppendRecords, LeaderChanged, RequestArrived, Respond, Tick
+from holdfast.controller.core.events import AppendRecords, LeaderChanged, RequestReceived, Respond, Tick
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from holdfast.protocol.messages.metadata import MetadataRequest
@@ -22,9 +22,9 @@ APPENDS = AppendRecords((b"",), 5, 10)
 DEPOSED = LeaderChanged(102, 6, 10)
 
 
-def arrives(request_id: int, message: Any = ASKS) -> RequestArrived:
+def arrives(request_id: int, message: Any = ASKS) -> RequestReceived:
     """On connection 1."""
-    return RequestArrived(request_id, 1, "CONTROLLER", message)
+    return RequestReceived(request_id, 1, "CONTROLLER", message)
 
 
 def answers(request_id: int, error: ErrorCode = ErrorCode.NONE) -> Respond:
@@ -41,7 +41,7 @@ class Controller:
         self._waiting_answers = 0
         self._owed = Owed(self)  # type: ignore[arg-type]
 
-    def waits(self, *events: RequestArrived) -> None:
+    def waits(self, *events: RequestReceived) -> None:
         """These do from now on."""
         self._pending[0].answers = [(one, None) for one in events]
         self._waiting_answers = len(events)
@@ -87,7 +87,7 @@ def test_who_waits_is_counted_k20(counted: int, is_wrong: bool) -> None:
     ],
 )
 def test_nobody_is_answered_before_the_commit_k20(
-    event: RequestArrived, was_settled: bool, effects: tuple[Any, ...], is_wrong: bool
+    event: RequestReceived, was_settled: bool, effects: tuple[Any, ...], is_wrong: bool
 ) -> None:
     said = Controller().wrong(event, *effects, was_settled=was_settled)
     assert bool(said) is is_wrong

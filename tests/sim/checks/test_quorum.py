@@ -19,7 +19,7 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.effects import Answered, Received, Reply, Send, SendFailed, SendFailure, Tick
+from holdfast.raft.core.effects import Answered, Reply, RequestReceived, Send, SendFailed, SendFailure, Tick
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.progress import ParkedFetch
@@ -246,10 +246,10 @@ def test_votes_and_leaders_are_of_voters_q6(voter: int | None, expected: bool) -
     assert is_broken(quorum.QuorumEpochs(), tell) is expected
 
 
-def fetch(voter: int, epoch: int = 5, voter_ids: tuple[int, ...] | None = None) -> Received:
+def fetch(voter: int, epoch: int = 5, voter_ids: tuple[int, ...] | None = None) -> RequestReceived:
     """Of a voter."""
     row = FetchPartition(bytes(16), 0, epoch, 0, -1, -1, 0)
-    return Received(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,), voter_ids=voter_ids))
+    return RequestReceived(1, FetchRequest("c", voter, -1, 500, 1, 100, (row,), voter_ids=voter_ids))
 
 
 VOTER = SimpleNamespace(
@@ -277,7 +277,7 @@ class Following:
 
     def handle(self, event: Any, now_ms: int) -> list[Any]:
         """Fetches at the first tick."""
-        if isinstance(event, Received) and isinstance(event.request, VoteRequest):
+        if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
             return [Reply(event.token, VoteResponse(0, None, 5, 102, True))]
         return [Send(8, 102, fetch(101).request, 500)] if isinstance(event, Tick) else []
 
@@ -288,9 +288,9 @@ def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchRe
     return FetchResponse(0, None, (row,))
 
 
-PRE_VOTE = Received(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
+PRE_VOTE = RequestReceived(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
 #: of one that has led epoch 5, and leads no more since it was started anew (K3)
-PRE_VOTE_OF_A_LATER_EPOCH = Received(1, VoteRequest("c", 6, 103, 101, 5, 10, True))
+PRE_VOTE_OF_A_LATER_EPOCH = RequestReceived(1, VoteRequest("c", 6, 103, 101, 5, 10, True))
 
 
 @pytest.mark.parametrize(("epoch", "is_leader"), [(5, True), (6, False)])
@@ -301,7 +301,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
     voter.is_leader = True
     heard = Heard()
     listen_to_voter(voter, heard)
-    voter.handle(Received(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)), 12)
+    voter.handle(RequestReceived(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)), 12)
     assert [one.is_leader for one in heard.support] == [is_leader]
 
 
@@ -336,7 +336,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
             [
                 (0, Tick()),
                 (5, Answered(8, answer())),
-                (6, Received(2, EndQuorumEpochRequest("c", 102, 5, ()))),
+                (6, RequestReceived(2, EndQuorumEpochRequest("c", 102, 5, ()))),
                 (12, PRE_VOTE),
             ],
             None,
@@ -388,15 +388,15 @@ class Leading:
         ([(0, Tick()), (2_000, fetch(7)), (5_300, Tick())], "5300 ms"),
         ([(0, fetch(102, 6))], "leads epoch 5 and has heard of 6"),
         ([(0, fetch(7, 6))], None),
-        ([(0, Received(1, BeginQuorumEpochRequest("c", 102, 6, 101)))], "heard of 6"),
-        ([(0, Received(1, EndQuorumEpochRequest("c", 102, 4, ())))], None),
+        ([(0, RequestReceived(1, BeginQuorumEpochRequest("c", 102, 6, 101)))], "heard of 6"),
+        ([(0, RequestReceived(1, EndQuorumEpochRequest("c", 102, 4, ())))], None),
         ([(0, Answered(1, QuorumEpochResponse(0, None, 6, 102)))], "heard of 6"),
-        ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, False)))], "heard of 6"),
-        ([(0, Received(1, VoteRequest("c", 6, 102, 101, 5, 10, True)))], None),
-        ([(0, Received(1, VoteRequest("c", 6, 9, 101, 5, 10, False)))], None),
-        ([(0, Received(1, VoteRequest("c", 6, 102, 103, 5, 10, False)))], None),
-        ([(0, Received(1, BeginQuorumEpochRequest("another", 102, 6, 101)))], None),
-        ([(0, Received(1, EndQuorumEpochRequest("c", 9, 6, ())))], None),
+        ([(0, RequestReceived(1, VoteRequest("c", 6, 102, 101, 5, 10, False)))], "heard of 6"),
+        ([(0, RequestReceived(1, VoteRequest("c", 6, 102, 101, 5, 10, True)))], None),
+        ([(0, RequestReceived(1, VoteRequest("c", 6, 9, 101, 5, 10, False)))], None),
+        ([(0, RequestReceived(1, VoteRequest("c", 6, 102, 103, 5, 10, False)))], None),
+        ([(0, RequestReceived(1, BeginQuorumEpochRequest("another", 102, 6, 101)))], None),
+        ([(0, RequestReceived(1, EndQuorumEpochRequest("c", 9, 6, ())))], None),
         ([(0, fetch(102, 6, voter_ids=(101, 102)))], None),
         ([(0, fetch(102, 6, voter_ids=(101, 102, 103)))], "heard of 6"),
     ],

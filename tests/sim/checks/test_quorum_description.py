@@ -16,7 +16,7 @@ from holdfast.protocol.messages.fetch import (
     FetchResponse,
 )
 from holdfast.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, QuorumReplica
-from holdfast.raft.core.effects import Received, Reply
+from holdfast.raft.core.effects import Reply, RequestReceived
 from holdfast.raft.core.leadership import Leader
 from holdfast.sim.checks.observe.views import About
 from holdfast.sim.checks.opinions.quorum_description import QuorumTold
@@ -35,9 +35,9 @@ class Voter:
         self._member = SimpleNamespace(role=Leader.__new__(Leader), now_ms=50)
 
 
-def fetch(offset: int) -> Received:
+def fetch(offset: int) -> RequestReceived:
     row = FetchPartition(METADATA_TOPIC_ID, 0, 5, offset, 4, -1, 100)
-    return Received(1, FetchRequest("c", 102, -1, 500, 1, 100, (row,)))
+    return RequestReceived(1, FetchRequest("c", 102, -1, 500, 1, 100, (row,)))
 
 
 def answer(error_code: int = 0, diverging: EpochEndOffset | None = None) -> Reply:
@@ -59,7 +59,7 @@ def described(end: int, fetched_ms: int, caught_up_ms: int, **other: Any) -> lis
     return [Reply(1, told)]
 
 
-ASKED = Received(1, DescribeQuorumRequest(), WALL_MS + 50)
+ASKED = RequestReceived(1, DescribeQuorumRequest(), WALL_MS + 50)
 
 
 @pytest.mark.parametrize(

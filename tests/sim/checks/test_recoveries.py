@@ -11,7 +11,7 @@ from holdfast.controller.core.events import (
     AskBroker,
     RecoveryElected,
     RecoveryStated,
-    RequestArrived,
+    RequestReceived,
     Respond,
     Tick,
 )
@@ -77,10 +77,10 @@ def controller(
     )
 
 
-def election(kind: ElectionKind, *indexes: int) -> RequestArrived:
+def election(kind: ElectionKind, *indexes: int) -> RequestReceived:
     """Operators ask for one of these partitions of t; of all without any."""
     rows = (ElectionTopicPartitions("t", indexes, None),) if indexes else None
-    return RequestArrived(5, 7, "CONTROLLER", ElectLeadersRequest(kind, rows, 1_000))
+    return RequestReceived(5, 7, "CONTROLLER", ElectLeadersRequest(kind, rows, 1_000))
 
 
 def wrong_with(

@@ -33,7 +33,7 @@ from holdfast.broker.core.events import (
     Note,
     OpenLog,
     QueueEmpty,
-    Requested,
+    RequestReceived,
     Reset,
     Respond,
     SendFetch,
@@ -234,7 +234,7 @@ class CoreHarness:
         """Send a request; its answer is in `answers` under the returned name."""
         self._requests += 1
         name = f"request {self._requests}"
-        self.post(Requested(name, message))
+        self.post(RequestReceived(name, message))
         return name
 
     def answer_call(self, response: Any) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, Requested
+from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, RequestReceived
 from holdfast.broker.core.requests.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
 from holdfast.broker.core.requests.fetch_session import HIGH_WATERMARK_LINGER_MS
 from holdfast.metadata.ids import PartitionId
@@ -241,7 +241,7 @@ def test_rows_that_had_no_room_come_first_in_the_next_answer() -> None:
     assert [row.partition_index for row in answer.rows] == [0, 1]
     harness.fetch(2, None, session=5, number=1)
     listed = FetchRequest(None, 2, 0, 500, 1, 1 << 20, (_row(2),), 5, 2)
-    harness.core.handle(Requested("next", listed), harness.now_ms)
+    harness.core.handle(RequestReceived("next", listed), harness.now_ms)
     harness.post(LeftOut(answer.session, (PartitionId(TOPIC, 1),)))
     assert [row.partition_index for row in harness.answers["next"].rows] == [1, 2]
 

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.controller.core.decisions import Cause, CauseKind
-from holdfast.controller.core.events import EntriesCommitted, LeaderChanged, RequestArrived, Respond, Severity
+from holdfast.controller.core.events import (
+    EntriesCommitted,
+    LeaderChanged,
+    RequestReceived,
+    Respond,
+    Severity,
+)
 from holdfast.controller.core.operators.operations import AlterConfig, Outcome
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.replication_control import RECOVERY_MANAGER_KEY, UNCLEAN_PASS_MAX
@@ -102,7 +108,7 @@ def test_a_controller_that_is_not_active_refuses_writes_and_says_who_is(
         DeleteTopicsRequest(0, ()),
         AlterPartitionRequest(1, 0, ()),
     ):
-        (effect,) = core.handle(RequestArrived(1, 0, "C", message), 0)
+        (effect,) = core.handle(RequestReceived(1, 0, "C", message), 0)
         assert isinstance(effect, Respond)
         assert effect.message.error_code == ErrorCode.NOT_CONTROLLER
         assert text in effect.message.error_message

@@ -30,8 +30,8 @@ from holdfast.raft.core.effects import (
     Propose,
     RaftRequest,
     Read,
-    Received,
     Reply,
+    RequestReceived,
     Resign,
     Send,
     SendFailed,
@@ -417,7 +417,7 @@ class World:
             return
         self._tokens_given += 1
         self._tokens[receiver.id, receiver.life, self._tokens_given] = answer
-        self.step(receiver, receiver.life, Received(self._tokens_given, send.request))
+        self.step(receiver, receiver.life, RequestReceived(self._tokens_given, send.request))
 
     def _outcome(self, machine: Machine, life: int, request_id: int, event: Event) -> None:
         if machine.life == life and machine.outstanding.pop(request_id, None) is not None:

@@ -15,8 +15,8 @@ from holdfast.raft.core.effects import (
     Persist,
     Persisted,
     Propose,
-    Received,
     Reply,
+    RequestReceived,
     Send,
     SendFailed,
     SendFailure,
@@ -58,22 +58,22 @@ def vote(epoch: int, candidate_id: int = 3) -> VoteRequest:
 def test_an_answer_waits_for_a_state_that_is_being_written_already() -> None:
     """Q-9: a repeated vote request must not be answered ahead of the write that the first one caused."""
     node, _ = make_node()
-    first = node.handle(Received(1, vote(5)), 1)
-    again = node.handle(Received(2, vote(5)), 2)
+    first = node.handle(RequestReceived(1, vote(5)), 1)
+    again = node.handle(RequestReceived(2, vote(5)), 2)
     for effects in (first, again):
         kinds = [type(effect) for effect in effects if isinstance(effect, (Persist, Reply, Send))]
         assert kinds[0] is Persist
     node.handle(Persisted(QuorumState(5, 3)), 3)
-    assert not [e for e in node.handle(Received(3, vote(5)), 4) if isinstance(e, Persist)]
+    assert not [e for e in node.handle(RequestReceived(3, vote(5)), 4) if isinstance(e, Persist)]
 
 
 def test_an_older_state_on_disk_is_not_enough() -> None:
     """Q-9."""
     node, _ = make_node()
-    node.handle(Received(1, vote(5)), 1)
-    node.handle(Received(2, vote(6, candidate_id=1)), 2)
+    node.handle(RequestReceived(1, vote(5)), 1)
+    node.handle(RequestReceived(2, vote(6, candidate_id=1)), 2)
     node.handle(Persisted(QuorumState(5, 3)), 3)
-    effects = node.handle(Received(3, vote(6, candidate_id=1)), 4)
+    effects = node.handle(RequestReceived(3, vote(6, candidate_id=1)), 4)
     assert isinstance(effects[0], Persist)
     assert effects[0].state == QuorumState(6, 1)
 
@@ -169,7 +169,7 @@ def test_who_asks_for_pre_votes_already_remembers_that_the_leader_is_gone_d9() -
     now_ms = node.next_deadline_ms() or 0
     node.handle(Tick(), now_ms)
     assert node.snapshot().role == "Prospective"
-    node.handle(Received(9, EndQuorumEpochRequest(CLUSTER_ID, 1, 4, (3, 2))), now_ms + 1)
+    node.handle(RequestReceived(9, EndQuorumEpochRequest(CLUSTER_ID, 1, 4, (3, 2))), now_ms + 1)
     while node.snapshot().role == "Prospective":
         now_ms += 10
         node.handle(Tick(), now_ms)
@@ -204,10 +204,10 @@ def test_leader_that_steps_down_answers_what_it_had_parked() -> None:
         effects = node.handle(Answered(request.request_id, granted), 101)
     assert node.is_leader
     node.handle(Flushed(1), 102)
-    node.handle(Received(1, fetch_request(3, 5, 0, -1)), 103)
-    node.handle(Received(2, fetch_request(3, 5, 1, 5)), 104)
-    node.handle(Received(3, fetch_request(3, 5, 1, 5)), 105)
-    effects = node.handle(Received(4, vote(9)), 106)
+    node.handle(RequestReceived(1, fetch_request(3, 5, 0, -1)), 103)
+    node.handle(RequestReceived(2, fetch_request(3, 5, 1, 5)), 104)
+    node.handle(RequestReceived(3, fetch_request(3, 5, 1, 5)), 105)
+    effects = node.handle(RequestReceived(4, vote(9)), 106)
     replies = [e for e in effects if isinstance(e, Reply)]
     assert [reply.token for reply in replies] == [3, 4]
     assert isinstance(replies[0].response, FetchResponse)
