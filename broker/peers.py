@@ -14,30 +14,15 @@ from holdfast.broker.core.events import (
     CallFailed,
     CloseSource,
     Event,
-    Failure,
     FetchAnswered,
     FetchFailed,
     SendFetch,
 )
-from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, Pool
-from holdfast.runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime
+from holdfast.rpc.channel import CallRefused, Channel, Pool, failure_of
+from holdfast.runtime.api import NetworkError, Runtime
 
 #: A source that does not accept a connection for so long is given up; the next attempt follows.
 CONNECT_TIMEOUT_MS = 3000
-
-
-def failure_of(error: BaseException) -> Failure:
-    """What a failed call says about the peer."""
-    if isinstance(error, ConnectionRefused):
-        return Failure.REFUSED
-    if isinstance(error, Disconnected):
-        return Failure.DISCONNECTED
-    if isinstance(error, CallTimedOut | ConnectTimeout):
-        return Failure.TIMED_OUT
-    if isinstance(error, CallRefused):
-        return Failure.REJECTED
-    assert isinstance(error, NetworkError), f"a call fails by network or refusal only: {error!r}"
-    return Failure.UNREACHABLE
 
 
 class _SourceChannel:

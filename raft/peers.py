@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.effects import Answered, RaftResponse, Send, SendFailed, SendFailure
-from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected
-from holdfast.runtime.api import ConnectionRefused, ConnectTimeout, NetworkError, Runtime, Task
+from holdfast.raft.core.effects import Answered, RaftResponse, Send, SendFailed
+from holdfast.rpc.channel import CallRefused, CallTimedOut, Channel, Disconnected, failure_of
+from holdfast.runtime.api import NetworkError, Runtime, Task
 
 
 class _Link:
@@ -127,19 +127,3 @@ class Peers:
     def _wake(self) -> None:
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
-
-
-def failure_of(error: BaseException) -> SendFailure:
-    """What an exception of rpc says about the peer. Raises it when it is none of those."""
-    match error:
-        case ConnectionRefused():
-            return SendFailure.REFUSED
-        case CallTimedOut() | ConnectTimeout():
-            return SendFailure.TIMED_OUT
-        case Disconnected():
-            return SendFailure.DISCONNECTED
-        case NetworkError():
-            return SendFailure.UNREACHABLE
-        case CallRefused():
-            return SendFailure.REJECTED
-    raise error

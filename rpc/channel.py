@@ -16,6 +16,7 @@ from holdfast.protocol.messages import API_OF_REQUEST, APIS, Api
 from holdfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.protocol.schema.fields import SchemaError, decode_message
 from holdfast.rpc.core.correlation import InFlight, UnknownCorrelation
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import (
     Connection,
     ConnectionRefused,
@@ -492,3 +493,19 @@ def _time_out(address: _Address, waiter: "asyncio.Future[Channel]", timeout_ms: 
         waiter.set_exception(_copy(address.last_error or ConnectTimeout(text)))
     if waiter in address.waiters:
         address.waiters.remove(waiter)
+
+
+def failure_of(error: BaseException) -> CallFailure:
+    """What an exception of rpc says about the peer. Raises it when it is none of those."""
+    match error:
+        case ConnectionRefused():
+            return CallFailure.REFUSED
+        case CallTimedOut() | ConnectTimeout():
+            return CallFailure.TIMED_OUT
+        case Disconnected():
+            return CallFailure.DISCONNECTED
+        case NetworkError():
+            return CallFailure.UNREACHABLE
+        case CallRefused():
+            return CallFailure.REJECTED
+    raise error

@@ -37,13 +37,13 @@ from holdfast.raft.core.effects import (
     Resign,
     Send,
     SendFailed,
-    SendFailure,
     Tick,
     Truncate,
     Truncated,
 )
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import BadQuorumState, QuorumState
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.grammar import Command, CommandTable, ParseError, parse_id, run_command
 from holdfast.scenario.raft import (
     CLUSTER_ID,
@@ -221,7 +221,7 @@ class RaftScenario:
 
     def _fail(self, command: Command) -> list[str]:
         voter_id = command.number()
-        failure = SendFailure[command.word_of([one.name.lower() for one in SendFailure], 1).upper()]
+        failure = CallFailure[command.word_of([one.name.lower() for one in CallFailure], 1).upper()]
         lines: list[str] = []
         for send in self._sent.pop(voter_id, []):
             lines += self._give(SendFailed(send.request_id, failure))

@@ -15,6 +15,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.record_batch import BatchHeader, Buffer
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.storage.core.config import LogConfig
 
 # --- parts of events and effects ---------------------------------------------------------------------------
@@ -86,17 +87,6 @@ class OffsetRow(NamedTuple):
     offset: int
     end_offset: int
     leader_epoch: int
-
-
-class Failure(Enum):
-    """Why a call got no answer. Only `REFUSED` and `DISCONNECTED` say something about the peer (D9)."""
-
-    REFUSED = "refused"
-    DISCONNECTED = "disconnected"
-    TIMED_OUT = "timed out"
-    UNREACHABLE = "unreachable"
-    #: the peer's rpc layer would not take the request
-    REJECTED = "rejected"
 
 
 class Level(Enum):
@@ -254,7 +244,7 @@ class CallFailed:
     """There will be no response to a CallController."""
 
     call_id: int
-    failure: Failure
+    failure: CallFailure
     text: str
 
 
@@ -283,7 +273,7 @@ class FetchFailed:
     source_id: int
     session_id: int
     session_epoch: int
-    failure: Failure
+    failure: CallFailure
     text: str
 
 

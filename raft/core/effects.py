@@ -6,7 +6,6 @@ state is durable (Q-9). Results come back as events: Persisted, Flushed, Truncat
 """
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeAlias
 
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -20,26 +19,12 @@ from holdfast.protocol.messages.quorum import (
     VoteResponse,
 )
 from holdfast.raft.core.quorum import QuorumState
+from holdfast.rpc.core.failures import CallFailure
 
 RaftRequest: TypeAlias = (
     VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | DescribeQuorumRequest
 )
 RaftResponse: TypeAlias = VoteResponse | QuorumEpochResponse | FetchResponse | DescribeQuorumResponse
-
-
-class SendFailure(Enum):
-    """Why a request got no answer. Only some of it is evidence (D9)."""
-
-    #: nobody listens at the peer's port: its process is gone
-    REFUSED = "refused"
-    #: the connection broke while the answer was awaited
-    DISCONNECTED = "disconnected"
-    #: silence: says nothing about the peer
-    TIMED_OUT = "timed out"
-    #: unreachable host, unknown name, ...
-    UNREACHABLE = "unreachable"
-    #: the peer's rpc layer would not take the request
-    REJECTED = "rejected"
 
 
 # --- events --------------------------------------------------------------------------------------------
@@ -73,7 +58,7 @@ class SendFailed:
     """There will be no response to the Send of that id."""
 
     request_id: int
-    failure: SendFailure
+    failure: CallFailure
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ Owns nothing; works on the member and its fetcher. Rules K10, K11, K14, R81-R84,
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from holdfast.raft.core import answers
-from holdfast.raft.core.effects import AppendFetched, Flush, SendFailure, Truncate
+from holdfast.raft.core.effects import AppendFetched, Flush, Truncate
 from holdfast.raft.core.fetcher import Batches, Diverged, Unbelievable, judge
 from holdfast.raft.core.member import Member
 from holdfast.raft.core.roles import Follower, Unattached
+from holdfast.rpc.core.failures import CallFailure
 
 
 def may_fetch(member: Member) -> bool:
@@ -38,11 +39,11 @@ def send_fetch(member: Member) -> None:
     fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
 
 
-def fetch_failed(member: Member, failure: SendFailure) -> None:
+def fetch_failed(member: Member, failure: CallFailure) -> None:
     """The outstanding fetch got no answer."""
     role, target_id = member.role, member.fetcher.target_id
     member.fetcher.failed(member.now_ms)
-    if isinstance(role, Follower) and target_id == role.leader_id and failure is SendFailure.REFUSED:
+    if isinstance(role, Follower) and target_id == role.leader_id and failure is CallFailure.REFUSED:
         # No connection is left and nobody listens: the leader's process is gone (D9).
         member.leader_gone(member.ranked_delay_ms(role.leader_id))
 

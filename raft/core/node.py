@@ -28,7 +28,6 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Resign,
     SendFailed,
-    SendFailure,
     Tick,
     Truncated,
 )
@@ -37,6 +36,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.member import Member, Snapshot
 from holdfast.raft.core.quorum import FIRST_EPOCH, QuorumState
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.api import Random
 
 
@@ -230,7 +230,7 @@ class RaftNode:
                 elif role.votes.is_lost:
                     member.candidate_lost(role)
 
-    def _send_failed(self, request_id: int, failure: SendFailure) -> None:
+    def _send_failed(self, request_id: int, failure: CallFailure) -> None:
         self._call_failed(request_id)
         if request_id == self._member.fetcher.request_id:
             following.fetch_failed(self._member, failure)

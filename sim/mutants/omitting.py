@@ -26,8 +26,8 @@ from holdfast.metadata.records import ELR_FEATURE, FeatureLevelRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.raft.core import following
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.effects import SendFailure
 from holdfast.raft.core.leadership import Leader
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.sim.mutants.control import ACTIVE_MOVES
 from holdfast.sim.mutants.mutant import Patch, Setting, mutant
 from holdfast.sim.mutants.shutdown import STOPPED
@@ -326,8 +326,8 @@ def leads_alone_for_long(original: Any, self: Any) -> int:
 @mutant(following, "fetch_failed", breaks="D9, K4", by="K4", setting=VOTERS_FALL)
 def any_failure_is_evidence(original: Any, member: Any, failure: Any) -> None:
     """A connection that ends counts as a process that has ended."""
-    is_silence = failure is SendFailure.TIMED_OUT
-    original(member, failure if is_silence else SendFailure.REFUSED)
+    is_silence = failure is CallFailure.TIMED_OUT
+    original(member, failure if is_silence else CallFailure.REFUSED)
 
 
 @mutant(Leader, "take_parked", breaks="K10", by="K7")

@@ -49,10 +49,11 @@ from holdfast.protocol.messages.quorum import (
 from holdfast.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.effects import Answered, Reply, SendFailed, SendFailure
+from holdfast.raft.core.effects import Answered, Reply, SendFailed
 from holdfast.raft.core.effects import RequestReceived as VoterRequest
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.views import About
 from holdfast.sim.checks.opinions.broker_sessions import BrokerSessions
@@ -427,7 +428,7 @@ def _is_strangers(request: object, config: RaftConfig) -> bool:
 
 def _is_refused(event: object) -> bool:
     """Nobody listens where it asked: only that tells that a leader is gone (D9)."""
-    return type(event) is SendFailed and event.failure is SendFailure.REFUSED
+    return type(event) is SendFailed and event.failure is CallFailure.REFUSED
 
 
 def _let_wait(voter: RaftNode, role: Leader) -> list[str]:

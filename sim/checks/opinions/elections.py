@@ -14,10 +14,11 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.effects import Answered, RequestReceived, Send, SendFailed, SendFailure
+from holdfast.raft.core.effects import Answered, RequestReceived, Send, SendFailed
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned
+from holdfast.rpc.core.failures import CallFailure
 
 #: so many equal ones of hundreds are no chance
 _EQUAL_MAX = 3
@@ -100,7 +101,7 @@ class Elections:
         if type(event) is RequestReceived and type(event.request) is EndQuorumEpochRequest:
             asked = event.request
             is_gone = (asked.leader_id, asked.raft_epoch) == (role.leader_id, self._voter.raft_epoch)
-        elif type(event) is SendFailed and event.failure is SendFailure.REFUSED:
+        elif type(event) is SendFailed and event.failure is CallFailure.REFUSED:
             is_its = self._fetches_from == (role.leader_id, self._voter.raft_epoch)
             is_gone = event.request_id == self.fetch_id and is_its
         wait_ms = role.deadline_ms - now_ms

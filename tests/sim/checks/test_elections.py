@@ -11,9 +11,10 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.effects import Answered, RequestReceived, Send, SendFailed, SendFailure, Tick
+from holdfast.raft.core.effects import Answered, RequestReceived, Send, SendFailed, Tick
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.sim.checks.opinions.elections import Elections, Waits
 from tests.sim.checks.test_quorum import fetch
 
@@ -107,9 +108,9 @@ def test_who_leads_and_who_leads_no_more_tells_everybody_k6(former: type, role: 
         (RequestReceived(1, EndQuorumEpochRequest("c", 102, 5, (103,))), True),
         (RequestReceived(1, EndQuorumEpochRequest("c", 102, 4, (103,))), False),
         (RequestReceived(1, EndQuorumEpochRequest("c", 103, 5, (101,))), False),
-        (SendFailed(8, SendFailure.REFUSED), True),
-        (SendFailed(7, SendFailure.REFUSED), False),
-        (SendFailed(8, SendFailure.TIMED_OUT), False),
+        (SendFailed(8, CallFailure.REFUSED), True),
+        (SendFailed(7, CallFailure.REFUSED), False),
+        (SendFailed(8, CallFailure.TIMED_OUT), False),
     ],
     ids=[
         "it resigns",

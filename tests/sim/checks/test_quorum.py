@@ -19,12 +19,13 @@ from holdfast.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from holdfast.raft.core.effects import Answered, Reply, RequestReceived, Send, SendFailed, SendFailure, Tick
+from holdfast.raft.core.effects import Answered, Reply, RequestReceived, Send, SendFailed, Tick
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.progress import ParkedFetch
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.voter_calls import VoterCalls
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.sim.checks.observe.taps import Heard, Support, listen_to_voter
 from holdfast.sim.checks.observe.views import About, Property
 from holdfast.sim.checks.properties import quorum
@@ -318,7 +319,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
             [
                 (0, Tick()),
                 (5, Answered(8, answer())),
-                (6, SendFailed(8, SendFailure.REFUSED)),
+                (6, SendFailed(8, CallFailure.REFUSED)),
                 (12, PRE_VOTE),
             ],
             None,
@@ -327,7 +328,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
             [
                 (0, Tick()),
                 (5, Answered(8, answer())),
-                (6, SendFailed(8, SendFailure.DISCONNECTED)),
+                (6, SendFailed(8, CallFailure.DISCONNECTED)),
                 (12, PRE_VOTE),
             ],
             7,

@@ -2,13 +2,7 @@
 
 import pytest
 
-from holdfast.broker.core.events import (
-    CallFailed,
-    ControllerChanged,
-    Failure,
-    ShutdownWanted,
-    Stop,
-)
+from holdfast.broker.core.events import CallFailed, ControllerChanged, ShutdownWanted, Stop
 from holdfast.broker.core.registration.lifecycle import BrokerState
 from holdfast.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -32,6 +26,7 @@ from holdfast.protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.partition import LAG_MS_MAX
 from tests.unit.broker.core_harness import TOPIC, CoreHarness, batch, change, partition
 
@@ -123,7 +118,7 @@ def test_refused_proposals_are_repeated_or_dropped() -> None:
     harness.tick(50)
     (call,) = harness.calls
     harness.calls.clear()
-    harness.post(CallFailed(call.call_id, Failure.TIMED_OUT, "silence"))
+    harness.post(CallFailed(call.call_id, CallFailure.TIMED_OUT, "silence"))
     harness.tick(50)
     assert len(sent(harness, AlterPartitionRequest)) == 1
     row = AlterPartitionPartitionResponse(TOPIC, 0, ErrorCode.INELIGIBLE_REPLICA, -1, -1, (), 0, -1, -1)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.broker.core.events import CallAnswered, CallController, CallFailed, Effect, Failure, Respond
+from holdfast.broker.core.events import CallAnswered, CallController, CallFailed, Effect, Respond
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.replicas.leadership import Proposal
@@ -11,6 +11,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationResponse
 from holdfast.protocol.messages.producer_ids import AllocateProducerIdsResponse, InitProducerIdRequest
+from holdfast.rpc.core.failures import CallFailure
 from tests.unit.broker.test_lifecycle import IDENTITY
 
 KEY = PartitionId(b"t" * 16, 0)
@@ -95,7 +96,7 @@ def test_waiting_producers_are_told_when_the_call_fails() -> None:
     made = link()
     assert made.init_producer_id("client", InitProducerIdRequest(-1, -1)) == []
     (call,) = calls(made.requests(0, 10))
-    (answer,) = made.failed(CallFailed(call.call_id, Failure.TIMED_OUT, "silence"), 20)
+    (answer,) = made.failed(CallFailed(call.call_id, CallFailure.TIMED_OUT, "silence"), 20)
     assert isinstance(answer, Respond)
     response: Any = answer.message
     assert ErrorCode(response.error_code).is_retriable

@@ -4,7 +4,6 @@ import pytest
 
 from holdfast.broker.core.events import (
     CloseSource,
-    Failure,
     FetchAnswered,
     FetchFailed,
     Flushed,
@@ -16,6 +15,7 @@ from holdfast.broker.core.replicas.fetcher import PAUSE_MS_MIN
 from holdfast.broker.core.replicas.replica_manager import CEILINGS_WAIT_MS
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import EpochEndOffset, FetchPartitionResponse, FetchResponse
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import KEY, TOPIC, CoreHarness, batch, change, fetched_batch, partition
 
@@ -72,7 +72,9 @@ def answer(harness: CoreHarness, sent: SendFetch, *rows: FetchPartitionResponse,
 def fail(harness: CoreHarness, sent: SendFetch) -> None:
     request = sent.request
     harness.post(
-        FetchFailed(sent.source_id, request.session_id, request.session_epoch, Failure.DISCONNECTED, "gone")
+        FetchFailed(
+            sent.source_id, request.session_id, request.session_epoch, CallFailure.DISCONNECTED, "gone"
+        )
     )
 
 

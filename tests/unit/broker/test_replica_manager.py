@@ -9,7 +9,6 @@ from holdfast.broker.core.events import (
     ConfigureLog,
     ControllerChanged,
     DeleteLog,
-    Failure,
     FetchFailed,
     Flush,
     LogsLoaded,
@@ -41,6 +40,7 @@ from holdfast.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.partition import MemoryLog
 from tests.unit.broker.core_harness import (
     KEY,
@@ -469,7 +469,7 @@ def test_leader_that_comes_back_at_another_address_is_found_there() -> None:
     session = harness.fetches[-1]
     harness.post(
         FetchFailed(
-            2, session.request.session_id, session.request.session_epoch, Failure.DISCONNECTED, "gone"
+            2, session.request.session_id, session.request.session_epoch, CallFailure.DISCONNECTED, "gone"
         )
     )
     assert harness.fetches[-1] is not session

@@ -35,7 +35,6 @@ from holdfast.raft.core.effects import (
     Resign,
     Send,
     SendFailed,
-    SendFailure,
     Tick,
     Truncate,
     Truncated,
@@ -43,6 +42,7 @@ from holdfast.raft.core.effects import (
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import QuorumState, majority_count
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.memory.machine import SeededRandom
 
 CLUSTER_ID = "sim"
@@ -201,7 +201,7 @@ class World:
             for request_id, peer_id in list(other.outstanding.items()):
                 if peer_id == id:
                     self._outcome(
-                        other, other.life, request_id, SendFailed(request_id, SendFailure.DISCONNECTED)
+                        other, other.life, request_id, SendFailed(request_id, CallFailure.DISCONNECTED)
                     )
 
     # --- faults ----------------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class World:
         self._check_said(machine, send.request)
         life, id = machine.life, machine.id
         machine.outstanding[send.request_id] = send.voter_id
-        timeout = SendFailed(send.request_id, SendFailure.TIMED_OUT)
+        timeout = SendFailed(send.request_id, CallFailure.TIMED_OUT)
         self.later(send.timeout_ms, lambda: self._outcome(machine, life, send.request_id, timeout))
 
         def answer(response: object) -> None:
@@ -412,7 +412,7 @@ class World:
     def _arrive(self, sender: Machine, life: int, send: Send, answer: Callable[[object], None]) -> None:
         receiver = self.machines[send.voter_id]
         if receiver.node is None:
-            refused = SendFailed(send.request_id, SendFailure.REFUSED)
+            refused = SendFailed(send.request_id, CallFailure.REFUSED)
             self.later(1, lambda: self._outcome(sender, life, send.request_id, refused))
             return
         self._tokens_given += 1

@@ -19,7 +19,6 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Send,
     SendFailed,
-    SendFailure,
     Tick,
     Truncate,
     Truncated,
@@ -27,6 +26,7 @@ from holdfast.raft.core.effects import (
 from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import BadQuorumState, QuorumState
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.scenario.raft import (
     CLUSTER_ID,
     LowRandom,
@@ -101,7 +101,7 @@ def test_an_observer_starts_without_a_file_for_it_never_votes() -> None:
 def test_late_answer_to_an_earlier_fetch_changes_nothing() -> None:
     """D-4: it may even come from a leader of the same epoch."""
     node, (first,) = make_node()
-    (second,) = sends(node.handle(SendFailed(first.request_id, SendFailure.TIMED_OUT), 10))
+    (second,) = sends(node.handle(SendFailed(first.request_id, CallFailure.TIMED_OUT), 10))
     late = fetch_response(1, 4, records=batches(3, "4:1"), high_watermark=4)
     assert node.handle(Answered(first.request_id, late), 20) == []
     effects = node.handle(Answered(second.request_id, late), 30)

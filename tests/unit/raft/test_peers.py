@@ -5,8 +5,9 @@ import pytest
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.messages.quorum import BeginQuorumEpochRequest, QuorumEpochResponse
 from holdfast.raft.core.config import RaftConfig
-from holdfast.raft.core.effects import Answered, Send, SendFailed, SendFailure
+from holdfast.raft.core.effects import Answered, Send, SendFailed
 from holdfast.raft.peers import Peers
+from holdfast.rpc.core.failures import CallFailure
 from holdfast.rpc.server import Exchange, Server
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime, settle
 from holdfast.scenario.raft import fetch_request
@@ -36,7 +37,7 @@ class Wire:
         }
         self.server = Server(self.runtime, 2, "CONTROLLER", handlers)
 
-    def failure(self) -> SendFailure:
+    def failure(self) -> CallFailure:
         (outcome,) = self.outcomes
         assert isinstance(outcome, SendFailed)
         return outcome.failure
@@ -58,7 +59,7 @@ async def test_dead_process_refuses() -> None:
     wire = Wire()
     wire.peers.send(Send(7, 2, BEGIN, 1_000))
     await settle()
-    assert wire.failure() is SendFailure.REFUSED
+    assert wire.failure() is CallFailure.REFUSED
 
 
 async def test_broken_connection_is_told_from_silence() -> None:
@@ -68,7 +69,7 @@ async def test_broken_connection_is_told_from_silence() -> None:
     await settle()
     wire.world.network.reset_connections(9002)
     await settle()
-    assert wire.failure() is SendFailure.DISCONNECTED
+    assert wire.failure() is CallFailure.DISCONNECTED
 
 
 @pytest.mark.parametrize("is_cut_off", [True, False])
@@ -88,7 +89,7 @@ async def test_silence_is_no_evidence_and_ends_the_connection(is_cut_off: bool) 
         await settle()
         wire.outcomes.clear()
     await wire.world.clock.advance(600)
-    assert wire.failure() is SendFailure.TIMED_OUT
+    assert wire.failure() is CallFailure.TIMED_OUT
     wire.world.network.mend(9002)
     await settle()
     assert wire.server.connection_count == 0
@@ -100,7 +101,7 @@ async def test_request_that_the_peer_does_not_serve_is_rejected() -> None:
     await server.start("localhost", 9002)
     wire.peers.send(Send(7, 2, BEGIN, 1_000))
     await settle()
-    assert wire.failure() is SendFailure.REJECTED
+    assert wire.failure() is CallFailure.REJECTED
     wire.peers.close()
 
 
