@@ -27,10 +27,8 @@ from holdfast.broker.core.events import (
     Flush,
     KeepEpoch,
     LeftOut,
-    Level,
     LogsOffline,
     MetadataCommitted,
-    Note,
     OpenLog,
     QueueEmpty,
     ReadRow,
@@ -64,6 +62,7 @@ from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, NetworkError, Runtime, Timer
+from holdfast.runtime.stats import Level, LogLine
 from holdfast.storage.log import OffsetOutOfRange
 
 #: What only the active controller, or the quorum's leader, can answer.
@@ -136,7 +135,7 @@ class BrokerServer:
             KeepEpoch: self._keep_epoch,
             OpenLog: self._logs.open,
             DeleteLog: self._logs.delete,
-            Note: self._note,
+            LogLine: self._note,
             Stop: self._stop,
         }
 
@@ -428,7 +427,7 @@ class BrokerServer:
         work = self._log_manager.note_registration(effect.broker_epoch, effect.incarnation_id)
         self._runtime.tasks.start("note registration", work)
 
-    def _note(self, effect: Note) -> None:
+    def _note(self, effect: LogLine) -> None:
         _log.log(_LEVELS[effect.level], "%s", effect.text)
 
     def _stop(self, effect: Stop) -> None:

@@ -20,14 +20,12 @@ from holdfast.controller.core.events import (
     LeaderChanged,
     LogInfoAnswered,
     LogInfoFailed,
-    Note,
     Probe,
     Probed,
     RecoveryStated,
     RequestReceived,
     Resign,
     Respond,
-    Severity,
     Tick,
 )
 from holdfast.controller.core.quorum_controller import QuorumController
@@ -40,7 +38,7 @@ from holdfast.raft.driver import NotLeader, RaftDriver
 from holdfast.rpc.channel import CallRefused, Pool
 from holdfast.rpc.server import Exchange, Server, ServerLimits
 from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
-from holdfast.runtime.stats import Histogram, MetricFamily, Steps
+from holdfast.runtime.stats import Histogram, Level, LogLine, MetricFamily, Steps
 from holdfast.storage.log import Log
 
 #: Requests that go to the core; the quorum's own go to raft.
@@ -64,7 +62,7 @@ PROBE_TIMEOUT_MS = 1000
 _EVENT_BOUNDS_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 
 _log = logging.getLogger("holdfast.controller")
-_LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
+_LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
 
 class ControllerServer:
@@ -242,8 +240,8 @@ class ControllerServer:
                 self._exchanges.pop(effect.request_id).respond(effect.message)
             case AppendRecords():
                 self._append(effect)
-            case Note():
-                _log.log(_LEVELS[effect.severity], "%s", effect.text)
+            case LogLine():
+                _log.log(_LEVELS[effect.level], "%s", effect.text)
             case Probe():
                 self._runtime.tasks.start(f"probe of broker {effect.broker_id}", self._probe(effect))
             case AskBroker():

@@ -27,7 +27,6 @@ from holdfast.raft.core.effects import (
     Flush,
     Flushed,
     LeaderChanged,
-    Note,
     Persist,
     Persisted,
     Propose,
@@ -51,7 +50,7 @@ from holdfast.raft.peers import Peers
 from holdfast.raft.state_file import StateFile
 from holdfast.rpc.server import Exchange
 from holdfast.runtime.api import DiskError, Runtime, Timer
-from holdfast.runtime.stats import MetricFamily
+from holdfast.runtime.stats import LogLine, MetricFamily
 from holdfast.storage.log import Log
 
 #: How long a resigning leader waits for the others to hear of it.
@@ -320,7 +319,7 @@ class RaftDriver:
                         self._speak(effect)
                 case Committed() | LeaderChanged():
                     self._notices.append(effect)
-                case Note(text):
+                case LogLine(_, text):
                     self._say(text)
         self._notify()
 

@@ -20,6 +20,22 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
+class Level(Enum):
+    """How loud a line of the log is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A sentence for the log of the node or the tool."""
+
+    level: Level
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class HistogramValue:
     """Buckets as (upper bound inclusive, count of this bucket alone); the last bound is infinity."""

@@ -17,7 +17,6 @@ from holdfast.controller.core.events import (
     EntriesCommitted,
     Event,
     LeaderChanged,
-    Note,
     Probe,
     Probed,
     RecoveryStated,
@@ -52,6 +51,7 @@ from holdfast.protocol.messages.broker_registration import (
     ListenerEndpoint,
     OfflineTopic,
 )
+from holdfast.runtime.stats import LogLine
 
 NODE_ID = 101
 CLUSTER_ID = "test"
@@ -113,7 +113,7 @@ class Quorum:
         self.committed_offset = 0
         self.raft_epoch = 0
         self.is_held = False
-        self.notes: list[Note] = []
+        self.notes: list[LogLine] = []
         self.probes: list[Probe] = []
         #: what was stated about recoveries, in order
         self.stated: list[RecoveryStated] = []
@@ -148,7 +148,7 @@ class Quorum:
                     self.stated.append(effect)
                 case AskBroker():
                     self.asked.append(effect)
-                case Note():
+                case LogLine():
                     self.notes.append(effect)
         if not self.is_held:
             self.commit()

@@ -26,7 +26,6 @@ from holdfast.raft.core.effects import (
     Flush,
     Flushed,
     LeaderChanged,
-    Note,
     Persist,
     Persisted,
     Propose,
@@ -44,6 +43,7 @@ from holdfast.raft.core.effects import (
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import BadQuorumState, QuorumState
 from holdfast.rpc.core.failures import CallFailure
+from holdfast.runtime.stats import LogLine
 from holdfast.scenario.grammar import Command, CommandTable, ParseError, parse_id, run_command
 from holdfast.scenario.raft import (
     CLUSTER_ID,
@@ -290,7 +290,7 @@ class RaftScenario:
             case LeaderChanged(leader_id, epoch, start_offset):
                 start = "" if start_offset is None else f" from {start_offset}"
                 return f"leader {_id(leader_id)} epoch={epoch}{start}"
-            case Note(text):
+            case LogLine(_, text):
                 return f"note: {text}"
 
 

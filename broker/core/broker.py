@@ -25,12 +25,10 @@ from holdfast.broker.core.events import (
     Flush,
     Flushed,
     LeftOut,
-    Level,
     LogOpened,
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
-    Note,
     ProofBelied,
     QueueEmpty,
     RequestReceived,
@@ -66,6 +64,7 @@ from holdfast.protocol.messages.producer_ids import (
     AllocateProducerIdsResponse,
     InitProducerIdRequest,
 )
+from holdfast.runtime.stats import Level, LogLine
 
 #: Produce requests that may wait for replication, and consumers' fetches that may wait for data.
 PURGATORY_MAX = 20_000
@@ -396,7 +395,7 @@ class Broker:
             self._effects.append(Stop(reason.text, reason.is_failure))
 
     def _note(self, level: Level, text: str) -> None:
-        self._effects.append(Note(level, text))
+        self._effects.append(LogLine(level, text))
 
     @property
     def image(self) -> MetadataImage:

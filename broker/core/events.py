@@ -7,7 +7,6 @@ gave with the request; the core only hands it back.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from holdfast.broker.core.replicas.divergence import LogView
@@ -16,6 +15,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.record_batch import BatchHeader, Buffer
 from holdfast.rpc.core.failures import CallFailure
+from holdfast.runtime.stats import LogLine
 from holdfast.storage.core.config import LogConfig
 
 # --- parts of events and effects ---------------------------------------------------------------------------
@@ -87,14 +87,6 @@ class OffsetRow(NamedTuple):
     offset: int
     end_offset: int
     leader_epoch: int
-
-
-class Level(Enum):
-    """How loud a note is."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 # --- events ------------------------------------------------------------------------------------------------
@@ -436,14 +428,6 @@ class KeepEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A sentence for the node's log."""
-
-    level: Level
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stop:
     """Controlled shutdown is over, one way or the other: stop the node."""
 
@@ -495,6 +479,6 @@ Effect: TypeAlias = (
     | CloseSource
     | CallController
     | KeepEpoch
-    | Note
+    | LogLine
     | Stop
 )

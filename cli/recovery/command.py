@@ -30,7 +30,6 @@ from holdfast.cli.recovery.events import (
     LogsNotTold,
     LogsTold,
     NotDescribed,
-    Say,
     Tick,
 )
 from holdfast.cli.recovery.view import as_json, elected_lines, election_file, errors, table, warnings
@@ -38,6 +37,7 @@ from holdfast.client.core.errors import ClientError, RowError
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
 from holdfast.protocol.topic_names import TopicPartition
+from holdfast.runtime.stats import LogLine
 
 
 @click.command()
@@ -216,7 +216,7 @@ class _Shell:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Say():
+                case LogLine():
                     click.echo(effect.text, err=True)
                 case FindCommitted():
                     self._start("quorum", self._find_committed(effect))

@@ -29,7 +29,6 @@ from holdfast.cli.recovery.events import (
     LogsNotTold,
     LogsTold,
     NotDescribed,
-    Say,
     Tick,
 )
 from holdfast.client.core.backoff import Backoff
@@ -40,6 +39,7 @@ from holdfast.protocol.messages.metadata import DescribeClusterBroker, DescribeC
 from holdfast.protocol.messages.replica_log_info import LOG_INFO_ROWS_MAX
 from holdfast.protocol.messages.topics import DescribedPartition
 from holdfast.protocol.topic_names import TopicPartition
+from holdfast.runtime.stats import Level, LogLine
 
 #: Elections of one request (R74).
 ELECTIONS_MAX = 1_000
@@ -410,7 +410,9 @@ class RecoveryMind:
             return []
         self._complained_of.add(broker_id)
         seconds = self.limits.recovery_duration_ms / 1000
-        return [Say(f"broker {broker_id} is asked again until {seconds:g} s have passed: {error}")]
+        return [
+            LogLine(Level.INFO, f"broker {broker_id} is asked again until {seconds:g} s have passed: {error}")
+        ]
 
     def _is_settled(self) -> bool:
         """Could no further answer change what is done? A better log that is not ready is waited for."""
@@ -473,7 +475,7 @@ class RecoveryMind:
             self._attempts += 1
             self._phase = _Phase.PAUSING
             self._next_ms = now_ms + _ATTEMPTS.pause_ms(self._attempts)
-            return [Say(f"{len(left)} election(s) are tried again: {self._reason(left[0])}")]
+            return [LogLine(Level.INFO, f"{len(left)} election(s) are tried again: {self._reason(left[0])}")]
         for partition in left:
             error = self._reason(partition)
             if partition in self._unsure:

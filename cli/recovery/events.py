@@ -8,6 +8,7 @@ from holdfast.client.core.replica_log import ReplicaLog
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.topics import DescribedTopic
 from holdfast.protocol.topic_names import TopicPartition
+from holdfast.runtime.stats import LogLine
 
 # --- events ----------------------------------------------------------------------------------------------
 
@@ -121,11 +122,4 @@ class Elect:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
-    """Tell the operator at once."""
-
-    text: str
-
-
-Effect = FindCommitted | Describe | AskForLogs | Elect | Say
+Effect = FindCommitted | Describe | AskForLogs | Elect | LogLine

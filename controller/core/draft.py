@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from holdfast.controller.core.decisions import DecisionEntry
-from holdfast.controller.core.events import Note, Severity
 from holdfast.controller.core.partitions.partition_change import InvariantBroken
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord
+from holdfast.runtime.stats import Level, LogLine
 
 #: Notes of one event that are kept; a fenced broker may move ten thousand leaders.
 NOTES_MAX = 200
@@ -41,7 +41,7 @@ class Draft:
         self.base_offset = base_offset
         self.raft_epoch = raft_epoch
         self.records: list[MetadataRecord] = []
-        self.notes: list[Note] = []
+        self.notes: list[LogLine] = []
         #: why the partitions changed that these records change, in order
         self.decisions: list[DecisionEntry] = []
         #: somebody will be told that a thing is as it was asked for: true while this controller leads (K20)
@@ -103,13 +103,13 @@ class Draft:
         self._notes_left_out += 1
         return False
 
-    def note(self, text: str, severity: Severity = Severity.INFO) -> None:
+    def note(self, text: str, level: Level = Level.INFO) -> None:
         """Add a line about a transition."""
-        self.notes.append(Note(severity, text))
+        self.notes.append(LogLine(level, text))
 
-    def all_notes(self) -> list[Note]:
+    def all_notes(self) -> list[LogLine]:
         """The lines, and how many were left out."""
         if not self._notes_left_out:
             return self.notes
         text = f"... and {self._notes_left_out} more transitions, each with its cause in the metadata log"
-        return [*self.notes, Note(Severity.INFO, text)]
+        return [*self.notes, LogLine(Level.INFO, text)]

@@ -6,11 +6,11 @@ effect comes back as an event.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Protocol
 
 from holdfast.metadata.partition import ids_text
 from holdfast.protocol.messages.replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
+from holdfast.runtime.stats import LogLine
 
 
 class Entry(Protocol):
@@ -172,20 +172,6 @@ class Resign:
     reason: str
 
 
-class Severity(Enum):
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One line for people about one transition."""
-
-    severity: Severity
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class WaitForReplicas:
     """These must be unfenced before any log is asked for."""
@@ -254,4 +240,4 @@ class AskBroker:
     timeout_ms: int
 
 
-Effect = AppendRecords | Respond | Probe | Resign | Note | RecoveryStated | AskBroker
+Effect = AppendRecords | Respond | Probe | Resign | LogLine | RecoveryStated | AskBroker

@@ -29,14 +29,12 @@ from holdfast.controller.core.events import (
     LogInfoAnswered,
     LogInfoArrived,
     LogInfoFailed,
-    Note,
     Probed,
     RecoveryElected,
     RecoveryStated,
     RequestReceived,
     Resign,
     Respond,
-    Severity,
     Tick,
 )
 from holdfast.controller.core.operators import topics
@@ -67,6 +65,7 @@ from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest
 from holdfast.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from holdfast.raft.core.config import BATCH_MAX_BYTES
 from holdfast.runtime.api import Random
+from holdfast.runtime.stats import Level, LogLine
 
 #: Bytes of records in one atomic batch; raft takes twice as many.
 APPEND_BYTES_MAX = 4 << 20
@@ -391,7 +390,7 @@ class QuorumController:
     def _fail(self, broken: InvariantBroken, request: RequestReceived | None) -> list[Effect]:
         """D7: nothing is written, the request gets an error, and another controller shall try."""
         story = f"invariant broken while handling {request.message if request else 'a timer'}: {broken}"
-        effects: list[Effect] = [Note(Severity.ERROR, story)]
+        effects: list[Effect] = [LogLine(Level.ERROR, story)]
         if request is not None:
             text = "the controller met its own bug and resigned; nothing was changed"
             effects.append(
@@ -447,7 +446,7 @@ class QuorumController:
             f"broker {event.broker_id} knows later leader epochs of {superseded} partitions than this "
             "controller; another one must be active, so these answers elect nobody here"
         )
-        return [Note(Severity.WARNING, text)]
+        return [LogLine(Level.WARNING, text)]
 
     def _unclean_pass_after(self, now_ms: int) -> int:
         """The next multiple of the interval (F38)."""
@@ -480,7 +479,7 @@ class QuorumController:
             delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
         self._committed = delta.apply(committed_offset)
         self._counts.replay_violations += len(delta.violations)
-        return [Note(Severity.ERROR, f"committed record does not fit: {text}") for text in delta.violations]
+        return [LogLine(Level.ERROR, f"committed record does not fit: {text}") for text in delta.violations]
 
     def _on_leader_changed(self, event: LeaderChanged, now_ms: int) -> list[Effect]:
         effects = self._renounce()
@@ -506,7 +505,7 @@ class QuorumController:
         if self._config.max_idle_interval_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
         text = f"active controller, raft epoch {self._raft_epoch}, metadata offset {self._next_offset}"
-        return [Note(Severity.INFO, text), *self._write(self._take_over, now_ms)]
+        return [LogLine(Level.INFO, text), *self._write(self._take_over, now_ms)]
 
     def _take_over(self, draft: Draft) -> None:
         """What must be so before anything else; what another controller has left half done (K21)."""
@@ -532,7 +531,7 @@ class QuorumController:
             return []
         self._is_active = False
         effects: list[Effect] = [
-            Note(Severity.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
+            LogLine(Level.INFO, f"no longer the active controller, raft epoch {self._raft_epoch}")
         ]
         for pending in self._pending:
             for request, _ in pending.answers:

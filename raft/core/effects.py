@@ -20,6 +20,7 @@ from holdfast.protocol.messages.quorum import (
 )
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.rpc.core.failures import CallFailure
+from holdfast.runtime.stats import LogLine
 
 RaftRequest: TypeAlias = (
     VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | DescribeQuorumRequest
@@ -187,13 +188,6 @@ class LeaderChanged:
     epoch_start_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A sentence for the node's log: something happened that a person may want to know."""
-
-    text: str
-
-
 Effect: TypeAlias = (
-    Persist | Append | AppendFetched | Truncate | Flush | Send | Reply | Committed | LeaderChanged | Note
+    Persist | Append | AppendFetched | Truncate | Flush | Send | Reply | Committed | LeaderChanged | LogLine
 )

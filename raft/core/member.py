@@ -16,7 +16,6 @@ from holdfast.raft.core.effects import (
     Effect,
     Flush,
     LeaderChanged,
-    Note,
     Persist,
     RaftRequest,
     RaftResponse,
@@ -31,6 +30,7 @@ from holdfast.raft.core.quorum import BadQuorumState, QuorumState, Votes
 from holdfast.raft.core.roles import LEGAL_MOVES, Candidate, Follower, Prospective, Resigned, Role, Unattached
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.runtime.api import Random
+from holdfast.runtime.stats import Level, LogLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Member:
         return self._requests_sent
 
     def note(self, text: str) -> None:
-        self.out.append(Note(text))
+        self.out.append(LogLine(Level.WARNING, text))
 
     # --- deadlines -------------------------------------------------------------------------------------
 

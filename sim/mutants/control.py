@@ -483,7 +483,7 @@ def fences_without_taking_out(
     broker_id: int,
     kind: Any,
     detail: str = "",
-    severity: Any = None,
+    level: Any = None,
 ) -> Any:
     """A fenced broker stays in its ISRs, and leads what it led."""
     draft.write(FenceBrokerRecord(broker_id, draft.image.brokers[broker_id].broker_epoch))

@@ -329,8 +329,8 @@ def believes_that_the_elected_log_is_the_same(
 @mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN)
 def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
     """An unclean election is told like any other."""
-    text, severity = original(name, change)
-    return text.replace("records may be lost", "all is well"), severity
+    text, level = original(name, change)
+    return text.replace("records may be lost", "all is well"), level
 
 
 @mutant(log_info, "_row", breaks="R66", by="R66", setting=CRUMBLING)

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.controller.core.events import Severity
 from holdfast.controller.core.partitions.placement import place_replicas
 from holdfast.metadata.configs import TOPIC_KEY_BY_NAME, parse_value
+from holdfast.runtime.stats import Level
 from holdfast.storage.core.flush_policy import FlushPolicy
 from tests.spec.story import leader_story, story
 from tests.unit.broker.cluster import Cluster, batch
@@ -254,7 +254,7 @@ def test_unclean_recovery_is_reported_as_a_possible_loss() -> None:
         log_info 1 t-0 last_epoch=0 end_offset=5
         log_info 2 t-0 last_epoch=0 end_offset=6
     """)
-    warnings = [note.text for note in scenario.quorum.notes if note.severity is Severity.WARNING]
+    warnings = [note.text for note in scenario.quorum.notes if note.level is Level.WARNING]
     assert any("t-0" in text and "records may be lost" in text for text in warnings)
 
 

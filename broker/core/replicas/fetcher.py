@@ -20,8 +20,6 @@ from holdfast.broker.core.events import (
     FetchedRecords,
     FetchFailed,
     Flush,
-    Level,
-    Note,
     Reset,
     SendFetch,
     Truncate,
@@ -37,6 +35,7 @@ from holdfast.protocol.messages.fetch import (
     FetchRequest,
     ForgottenPartition,
 )
+from holdfast.runtime.stats import Level, LogLine
 
 #: Requests of one session that may be unanswered: one that waits at the leader and one that lists more rows.
 IN_FLIGHT_MAX = 2
@@ -288,14 +287,14 @@ class Fetchers:
         self._count_truncated(partition, max(end_offset, partition.log.log_start_offset))
         level = Level.WARNING if end_offset < partition.high_watermark else Level.INFO  # R84
         text = f"{_name(partition)}: {_span(partition)} {story}, truncated to {end_offset}"
-        return Note(level, text), Truncate(partition.key, end_offset)
+        return LogLine(level, text), Truncate(partition.key, end_offset)
 
     def _began_anew(self, partition: Partition, story: str, leader_start: int) -> tuple[Effect, ...]:
         self._count_truncated(partition, partition.log.log_start_offset)
         text = (
             f"{_name(partition)}: {_span(partition)} {story}, dropped; going on at {leader_start}, its start"
         )
-        return Note(Level.WARNING, text), Reset(partition.key, leader_start)
+        return LogLine(Level.WARNING, text), Reset(partition.key, leader_start)
 
     def appended(
         self, key: PartitionId, error_message: str | None, must_flush: bool, now_ms: int
@@ -305,7 +304,7 @@ class Fetchers:
         row = self._row(key)
         if row is not None and error_message is not None:
             effects.append(
-                Note(Level.WARNING, f"{_name(row.partition)}: refused fetched records: {error_message}")
+                LogLine(Level.WARNING, f"{_name(row.partition)}: refused fetched records: {error_message}")
             )
             self._pause(row, now_ms)
         elif row is not None and row.leader_end >= 0:
@@ -350,7 +349,7 @@ class Fetchers:
         effects = self._fail(source, now_ms)
         if source.failures == 1:
             effects.append(
-                Note(
+                LogLine(
                     Level.INFO,
                     f"fetch from broker {source.source_id} failed ({event.failure.value}): {event.text}",
                 )

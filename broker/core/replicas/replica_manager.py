@@ -18,12 +18,10 @@ from holdfast.broker.core.events import (
     Effect,
     Flush,
     KeepEpoch,
-    Level,
     LogOpened,
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
-    Note,
     OpenLog,
     StartEpoch,
     Stop,
@@ -46,6 +44,7 @@ from holdfast.metadata.image import RESOURCE_TOPIC, ConfigResource, MetadataImag
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import decode_record
 from holdfast.protocol.messages.broker_registration import OfflineTopic
+from holdfast.runtime.stats import Level, LogLine
 
 #: Topic name and partition index: what a log's folder is called after.
 Place = tuple[str, int]
@@ -497,7 +496,7 @@ class Roles:
             self._effects.append(DeleteLog(key))
 
     def _note(self, level: Level, text: str) -> None:
-        self._effects.append(Note(level, text))
+        self._effects.append(LogLine(level, text))
 
 
 def name_of(partition: Partition) -> str:

@@ -10,7 +10,7 @@ from enum import Enum
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.events import ConnectionClosed, Probe, Probed, Severity
+from holdfast.controller.core.events import ConnectionClosed, Probe, Probed
 from holdfast.controller.core.operators.operations import DONE, Outcome
 from holdfast.controller.core.partitions.offline_replicas import take_offline
 from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
@@ -32,6 +32,7 @@ from holdfast.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from holdfast.runtime.stats import Level
 
 #: The check of sessions may run late by this share of a session before the lateness counts as ours (D7).
 CHECK_PERIODS_PER_SESSION = 8
@@ -175,7 +176,7 @@ class ClusterControl:
             kind = f"after an unclean shutdown (previous epoch {request.previous_broker_epoch})"
         draft.note(
             f"{name} registered {kind}, epoch {broker_epoch}",
-            Severity.INFO if is_clean else Severity.WARNING,
+            Level.INFO if is_clean else Level.WARNING,
         )
         self._sessions.pop(request.broker_id, None)
         return BrokerRegistrationResponse(ErrorCode.NONE, None, broker_epoch, is_clean)
@@ -290,9 +291,9 @@ class ClusterControl:
             draft.note(f"broker {broker.broker_id} unfenced, epoch {broker.broker_epoch}")
             self._replication.elect_leaderless(draft, Cause(CauseKind.UNFENCING, broker.broker_id))
         elif next_state is _NextState.FENCED and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, severity=Severity.INFO)
+            self.fence(draft, broker.broker_id, CauseKind.FENCING_ASKED, level=Level.INFO)
         elif next_state is _NextState.SHUTDOWN_NOW and not broker.is_fenced:
-            self.fence(draft, broker.broker_id, CauseKind.SHUTDOWN_COMPLETED, severity=Severity.INFO)
+            self.fence(draft, broker.broker_id, CauseKind.SHUTDOWN_COMPLETED, level=Level.INFO)
         elif next_state is _NextState.CONTROLLED_SHUTDOWN and not broker.in_controlled_shutdown:
             draft.write(_change_record(broker, in_controlled_shutdown=True))
             draft.note(f"broker {broker.broker_id} began a controlled shutdown, epoch {broker.broker_epoch}")
@@ -347,7 +348,7 @@ class ClusterControl:
         broker_id: int,
         kind: CauseKind,
         detail: str = "",
-        severity: Severity = Severity.WARNING,
+        level: Level = Level.WARNING,
     ) -> None:
         """Take an unfenced broker out of all ISRs, then fence it (R20)."""
         broker = draft.image.brokers[broker_id]
@@ -356,7 +357,7 @@ class ClusterControl:
         self._replication.take_out(draft, broker_id, Departure.CLEAN, cause)
         draft.write(FenceBrokerRecord(broker_id, broker.broker_epoch))
         story = f"{cause}, {detail}" if detail else str(cause)
-        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", severity)
+        draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", level)
 
     def check_sessions(self, draft: Draft, now_ms: int) -> None:
         """Fence every broker whose session has ended, the one heard of longest ago first (B13).
@@ -374,9 +375,7 @@ class ClusterControl:
             for _, session in sorted(self._sessions.items()):
                 session.last_contact_ms += lateness_ms
             self._next_check_ms = now_ms
-            draft.note(
-                f"session check ran {lateness_ms} ms late; sessions extended by that", Severity.WARNING
-            )
+            draft.note(f"session check ran {lateness_ms} ms late; sessions extended by that", Level.WARNING)
             return
         by_contact = sorted(
             (session.last_contact_ms, broker_id) for broker_id, session in self._sessions.items()

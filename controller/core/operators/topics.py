@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.events import Severity
 from holdfast.controller.core.partitions.placement import Candidate, place_more, place_replicas
 from holdfast.metadata.configs import topic_config_problem
 from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
@@ -31,6 +30,7 @@ from holdfast.protocol.messages.topics import (
 )
 from holdfast.protocol.topic_names import topic_name_problem
 from holdfast.runtime.api import Random
+from holdfast.runtime.stats import Level
 
 NO_TOPIC_ID = bytes(16)
 #: Partitions that one request may make, as in Kafka.
@@ -204,9 +204,7 @@ def _write(
     min_isr = effective_min_isr(configured, factor)
     text = f"topic {name} made: {len(replica_lists)} partitions, replication factor {factor}"
     if min_isr == 1:
-        draft.note(
-            f"{text}, min ISR {configured}: one lost disk loses acknowledged records", Severity.WARNING
-        )
+        draft.note(f"{text}, min ISR {configured}: one lost disk loses acknowledged records", Level.WARNING)
     else:
         draft.note(f"{text}, min ISR {configured}")
     return topic_id, min_isr

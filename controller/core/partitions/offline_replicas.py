@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.events import Severity
 from holdfast.controller.core.partitions.partition_change import Wish
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.records import ReplicasOfflineRecord
 from holdfast.protocol.messages.broker_registration import OfflineTopic
+from holdfast.runtime.stats import Level
 
 
 def take_offline(
@@ -56,4 +56,4 @@ def take_offline(
                 replication.change(draft, topic, index, partition, wish, situation, cause)
         draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, topic_id, new))
         text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
-        draft.note(text, Severity.WARNING)
+        draft.note(text, Level.WARNING)

@@ -10,7 +10,6 @@ from enum import Enum
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind, DecisionEntry
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.events import Severity
 from holdfast.controller.core.partitions.election import ElectionMode, Rejection
 from holdfast.controller.core.partitions.partition_change import (
     PartitionChange,
@@ -29,6 +28,7 @@ from holdfast.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
+from holdfast.runtime.stats import Level
 
 #: Cluster key that switches the recovery manager.
 RECOVERY_MANAGER_KEY = "unclean.recovery.manager.enabled"
@@ -326,7 +326,7 @@ def _state_after(departure: Departure, cause: Cause) -> Rejection:
     return Rejection.FENCED
 
 
-def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
+def _line(name: str, change: PartitionChange) -> tuple[str, Level]:
     """What happened to a partition and why, for the log."""
     text = f"{name}: {change.after.diff(change.before)} ({change.decision.cause}"
     if change.decision.rejected and change.before.leader != change.after.leader:
@@ -343,12 +343,12 @@ def _line(name: str, change: PartitionChange) -> tuple[str, Severity]:
             silent = cause.silent(change.dropped)
             if silent:
                 text += f", not counting what {ids_text(silent)} alone may hold"
-        return f"{text})", Severity.WARNING
+        return f"{text})", Level.WARNING
     if change.reason is not None:
-        return f"{text}; elected as {change.reason.value})", Severity.INFO
+        return f"{text}; elected as {change.reason.value})", Level.INFO
     if change.after.leader is None and change.before.leader is not None:
-        return f"{text}; nobody may lead now)", Severity.WARNING
-    return f"{text})", Severity.INFO
+        return f"{text}; nobody may lead now)", Level.WARNING
+    return f"{text})", Level.INFO
 
 
 def _proposal_error(

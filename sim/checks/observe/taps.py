@@ -26,8 +26,8 @@ from holdfast.broker.core.events import (
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
 from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.decisions import DecisionEntry
-from holdfast.controller.core.events import Note, Resign
 from holdfast.controller.core.events import RequestReceived as ControllerRequest
+from holdfast.controller.core.events import Resign
 from holdfast.controller.core.events import Respond as ControllerResponds
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
@@ -54,6 +54,7 @@ from holdfast.raft.core.effects import RequestReceived as VoterRequest
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 from holdfast.rpc.core.failures import CallFailure
+from holdfast.runtime.stats import LogLine
 from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.views import About
 from holdfast.sim.checks.opinions.broker_sessions import BrokerSessions
@@ -360,7 +361,7 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
         for effect in effects:
             if type(effect) is Resign:
                 heard.bugs.append(effect.reason)
-            elif type(effect) is Note and "records may be lost" in effect.text:
+            elif type(effect) is LogLine and "records may be lost" in effect.text:
                 heard.warnings.append(effect.text)
         return effects
 

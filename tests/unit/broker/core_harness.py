@@ -30,7 +30,6 @@ from holdfast.broker.core.events import (
     LogOpened,
     LogsLoaded,
     MetadataCommitted,
-    Note,
     OpenLog,
     QueueEmpty,
     RequestReceived,
@@ -68,6 +67,7 @@ from holdfast.protocol.messages.broker_registration import (
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from holdfast.protocol.record_batch import Record, check_batch, encode_batch, iter_batches
+from holdfast.runtime.stats import LogLine
 from holdfast.scenario.partition import MemoryLog
 from holdfast.storage.core.producer_state import Duplicate, ProducerState, Rejected
 
@@ -415,7 +415,7 @@ class CoreHarness:
                     self.fetches.append(effect)
                 case CallController():
                     self.calls.append(effect)
-                case Note(_, text):
+                case LogLine(_, text):
                     self.notes.append(text)
                 case Stop():
                     self.others.append(effect)

@@ -21,7 +21,6 @@ from holdfast.cli.recovery.events import (
     LogsNotTold,
     LogsTold,
     NotDescribed,
-    Say,
     Tick,
 )
 from holdfast.cli.recovery.view import elected_lines, election_file, errors, name, table, warnings
@@ -31,6 +30,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import DescribeClusterBroker
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 from holdfast.protocol.topic_names import TopicPartition
+from holdfast.runtime.stats import LogLine
 from holdfast.scenario.grammar import Command, CommandTable, ParseError, run_command
 from tests.unit.cli import rows
 
@@ -126,7 +126,7 @@ class RecoveryScenario:
                     self.elections = effect
                     leaders = [f"{name(one)}={leader}" for one, leader in effect.leaders.items()]
                     lines.append(f"elect {_short(leaders)}")
-                case Say():
+                case LogLine():
                     lines.append(f"say {effect.text}")
         assert self.mind is not None
         return [*lines, "done"] if self.mind.is_done else lines

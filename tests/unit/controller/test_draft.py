@@ -4,7 +4,6 @@ import pytest
 
 from holdfast.controller.core import answers
 from holdfast.controller.core.draft import NOTES_MAX, Draft
-from holdfast.controller.core.events import Severity
 from holdfast.controller.core.partitions.partition_change import InvariantBroken
 from holdfast.controller.core.producer_ids import BLOCK_LENGTH, allocate
 from holdfast.metadata.image import MetadataImage
@@ -12,6 +11,7 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import TopicRecord, UnfenceBrokerRecord
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.producer_ids import AllocateProducerIdsRequest
+from holdfast.runtime.stats import Level
 from tests.unit.metadata.test_delta import register
 
 
@@ -56,7 +56,7 @@ def test_lines_are_bounded_and_the_rest_is_counted() -> None:
     for number in range(NOTES_MAX + 5):
         if draft.has_room_for_note():
             draft.note(str(number))
-    draft.note("important", Severity.WARNING)
+    draft.note("important", Level.WARNING)
     texts = [note.text for note in draft.all_notes()]
     assert texts[NOTES_MAX - 1 :] == [str(NOTES_MAX - 1), "important", texts[-1]]
     assert texts[-1].startswith("... and 5 more transitions")

@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.controller.core.decisions import Cause, CauseKind
-from holdfast.controller.core.events import (
-    EntriesCommitted,
-    LeaderChanged,
-    RequestReceived,
-    Respond,
-    Severity,
-)
+from holdfast.controller.core.events import EntriesCommitted, LeaderChanged, RequestReceived, Respond
 from holdfast.controller.core.operators.operations import AlterConfig, Outcome
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.replication_control import RECOVERY_MANAGER_KEY, UNCLEAN_PASS_MAX
@@ -41,6 +35,7 @@ from holdfast.protocol.messages.topics import (
     DeleteTopicsRequest,
     DescribeTopicPartitionsRequest,
 )
+from holdfast.runtime.stats import Level
 from tests.unit.controller.harness import NODE_ID, CountingRandom, LogEntry, Quorum, make_config
 from tests.unit.controller.test_topics import create, topic
 
@@ -465,7 +460,7 @@ def test_a_committed_record_that_does_not_fit_is_told_and_counted_and_stops_nobo
     quorum = started(1, 2)
     broken_partition(quorum)
     assert quorum.core.counts.replay_violations >= 1
-    assert any(note.severity is Severity.ERROR for note in quorum.notes)
+    assert any(note.level is Level.ERROR for note in quorum.notes)
     assert quorum.core.is_active
 
 

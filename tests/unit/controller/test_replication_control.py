@@ -2,7 +2,6 @@
 
 import pytest
 
-from holdfast.controller.core.events import Severity
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import TopicRecord
@@ -12,6 +11,7 @@ from holdfast.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     IsrMember,
 )
+from holdfast.runtime.stats import Level
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 
@@ -122,6 +122,6 @@ def test_an_unclean_election_is_told_as_a_possible_loss(quorum: Quorum) -> None:
     quorum.notes.clear()
     quorum.heartbeat(3)
     told = [note for note in quorum.notes if note.text.startswith("t-0")]
-    assert told[0].severity is Severity.WARNING
+    assert told[0].level is Level.WARNING
     assert told[0].text.endswith("elected as last_known_leader; records may be lost, passed over (2))")
     assert quorum.core.counts.elections[ElectionReason.LAST_KNOWN_LEADER] == 2

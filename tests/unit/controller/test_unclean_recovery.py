@@ -16,7 +16,6 @@ from holdfast.controller.core.events import (
     LogInfoArrived,
     LogInfoFailed,
     RecoveryElected,
-    Severity,
     WaitForReplicas,
 )
 from holdfast.controller.core.operators.operations import AlterConfig
@@ -32,6 +31,7 @@ from holdfast.protocol.messages.replica_log_info import (
     LogInfoTopicResult,
     ReplicaLogInfo,
 )
+from holdfast.runtime.stats import Level
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
 
@@ -116,7 +116,7 @@ def test_partitions_recover_side_by_side_in_order_and_the_log_tells_why(quorum: 
         (0, RecoveryElected(3)),
     ]
     note = quorum.notes[-1]
-    assert note.severity is Severity.WARNING
+    assert note.level is Level.WARNING
     assert "3 ends at 30 in epoch 1" in note.text
     assert "records may be lost" in note.text
     assert quorum.core.counts.elections[ElectionReason.LONGEST_LOG] == 2
@@ -486,7 +486,7 @@ def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Q
     reply(quorum, asked[2], 90, leader_epoch=99)
     assert quorum.partition("t").leader is None
     note = quorum.notes[-1]
-    assert note.severity is Severity.WARNING
+    assert note.level is Level.WARNING
     assert "broker 2 knows later leader epochs of 2 partitions" in note.text
     assert quorum.resignations == []
     quorum.fire_timer(quorum.now_ms + 60_000)

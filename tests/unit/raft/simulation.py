@@ -24,7 +24,6 @@ from holdfast.raft.core.effects import (
     Flush,
     Flushed,
     LeaderChanged,
-    Note,
     Persist,
     Persisted,
     Propose,
@@ -44,6 +43,7 @@ from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import QuorumState, majority_count
 from holdfast.rpc.core.failures import CallFailure
 from holdfast.runtime.memory.machine import SeededRandom
+from holdfast.runtime.stats import LogLine
 
 CLUSTER_ID = "sim"
 #: Ids of observers start here.
@@ -297,7 +297,7 @@ class World:
                     self._speak_after(machine, effect, gate_ms)
                 case Committed(up_to_offset):
                     self._committed(machine, up_to_offset)
-                case LeaderChanged() | Note():
+                case LeaderChanged() | LogLine():
                     pass
 
     @staticmethod
