@@ -13,7 +13,7 @@ from holdfast.cli.admin_session import Asking, ask
 from holdfast.cli.durability.report import Surroundings
 from holdfast.cli.fresh_metadata import present_cluster
 from holdfast.cli.options import INT32_MAX, Answer, bootstrap
-from holdfast.controller.core.brokers.can_stop import Severity, Verdict, can_stop
+from holdfast.controller.core.brokers.can_stop import Severity, StopAdvice, can_stop
 from holdfast.protocol.errors import ErrorCode
 
 _WORDS = {Severity.OK: "OK", Severity.WARN: "WARNING", Severity.CRIT: "CRITICAL", Severity.UNKNOWN: "UNKNOWN"}
@@ -70,7 +70,7 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
     CRITICAL: partitions would have no leader. UNKNOWN: the cluster does not answer or has no such broker.
     """
     answer = Answer("check-can-stop")
-    verdict = Verdict(Severity.UNKNOWN, 0)
+    verdict = StopAdvice(Severity.UNKNOWN, 0)
 
     async def act(asking: Asking) -> None:
         nonlocal verdict
@@ -88,7 +88,7 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
     raise SystemExit(int(verdict.severity))
 
 
-def nagios(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str:
+def nagios(broker_id: int, verdict: StopAdvice, problems: Sequence[str]) -> str:
     """One line and its performance data."""
     findings = [
         f"{len(names)} {text}: {_names(names)}"
@@ -119,7 +119,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_MAX]) + more
 
 
-def as_json(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str:
+def as_json(broker_id: int, verdict: StopAdvice, problems: Sequence[str]) -> str:
     """The envelope of all commands; `ok` is the verdict's."""
     data = {
         "broker": broker_id,
@@ -139,7 +139,7 @@ def as_json(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str:
     )
 
 
-def prometheus(broker_id: int, verdict: Verdict, problems: Sequence[str]) -> str:
+def prometheus(broker_id: int, verdict: StopAdvice, problems: Sequence[str]) -> str:
     """Gauges for the text-file collector."""
     label = f'broker="{broker_id}"'
     effects = {

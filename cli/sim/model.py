@@ -13,7 +13,7 @@ from holdfast.sim.model.bands import BANDS, is_expected_loss
 from holdfast.sim.model.mutants import MUTANTS, Mutant
 from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.seeded import walk_seed
-from holdfast.sim.model.walk import Verdict, replay_trace, shrink
+from holdfast.sim.model.walk import WalkResult, replay_trace, shrink
 
 #: steps of a story that are printed
 STORY_STEPS_MAX = 60
@@ -95,7 +95,7 @@ def _summary(row: Mapping[str, object]) -> str:
     return "\n".join(lines + [f"{count:8d}  {name}" for name, count in marks.items()])
 
 
-def _tell(seed: int, steps: int, band: str, mutant: str | None, verdict: Verdict, rules: Rules) -> None:
+def _tell(seed: int, steps: int, band: str, mutant: str | None, verdict: WalkResult, rules: Rules) -> None:
     """One page about a broken property: how to see it again, and the shortest way to it that was found."""
     again = f"holdfast sim model --seeds {seed} --steps {steps} --band {band}"
     click.echo(f"seed {seed}: {verdict.problem}\n  {verdict.setup}\n  again: {again}", nl=False)

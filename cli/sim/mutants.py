@@ -15,7 +15,7 @@ import holdfast
 from holdfast.cli.options import output
 
 if TYPE_CHECKING:
-    from holdfast.sim.mutants.find_kill import Verdict
+    from holdfast.sim.mutants.find_kill import MutantResult
 
 _DOCS = Path(holdfast.__file__).resolve().parent.parent / "docs"
 #: killing seeds, and the page that is made of them
@@ -48,13 +48,13 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write:
     if unknown:
         raise click.UsageError(f"no mutant {unknown[0]}; there are: {', '.join(MUTANTS)}")
     names = [name for name in MUTANTS if not only or name in only]
-    known: dict[str, Verdict] = {}
+    known: dict[str, MutantResult] = {}
     if recorded:
         known = find_kill.load(RECORD)
         names = [name for name in names if name in known and not (MUTANTS[name].masked or MUTANTS[name].gap)]
         if not names:
             raise click.UsageError("the record has none of these, or they are masked: leave out --recorded")
-    found: dict[str, Verdict] = {}
+    found: dict[str, MutantResult] = {}
     for verdict in find_kill.hunts(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
         found[verdict.mutant] = verdict
         _tell(verdict, MUTANTS[verdict.mutant].masked, output)
@@ -65,7 +65,7 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write:
     sys.exit(any(not one.is_killed and not MUTANTS[name].masked for name, one in found.items()))
 
 
-def _tell(verdict: "Verdict", masked: str, output: str) -> None:
+def _tell(verdict: "MutantResult", masked: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(asdict(verdict) | {"masked": masked}))
     elif verdict.is_killed:

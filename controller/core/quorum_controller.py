@@ -45,7 +45,7 @@ from holdfast.controller.core.partitions.log_questions import LogQuestions
 from holdfast.controller.core.partitions.partition_change import InvariantBroken
 from holdfast.controller.core.partitions.proposal_order import ProposalOrder
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery, Verdict
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
@@ -431,10 +431,10 @@ class QuorumController:
     def _on_logs_told(self, event: LogInfoAnswered, now_ms: int) -> list[Effect]:
         superseded = 0
 
-        def judge(row: LogInfoArrived) -> Verdict:
+        def judge(row: LogInfoArrived) -> AnswerValidity:
             nonlocal superseded
             verdict = self._recovery.take_log_info(self._latest, row)
-            superseded += verdict is Verdict.SUPERSEDED
+            superseded += verdict is AnswerValidity.SUPERSEDED
             return verdict
 
         self._questions.answered(event, now_ms, judge)

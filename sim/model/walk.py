@@ -60,7 +60,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WalkResult:
     """What a walk came to."""
 
     setup: Setup
@@ -160,7 +160,7 @@ def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
     return w
 
 
-def walk(draw: Draw, steps: int, rules: Rules, band: Callable[[Setup], Setup] | None = None) -> Verdict:
+def walk(draw: Draw, steps: int, rules: Rules, band: Callable[[Setup], Setup] | None = None) -> WalkResult:
     """Walk `steps` steps that do something, then heal and look at everything."""
     plan = draw_plan(draw, band)
     checker = Checker()
@@ -244,8 +244,8 @@ def _aimed(w: World, draw: Draw) -> int:
     return bits if target < 0 else bits + target - bits % w.broker_count + w.broker_count
 
 
-def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) -> Verdict:
-    return Verdict(
+def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) -> WalkResult:
+    return WalkResult(
         setup=w.setup,
         mix=mix,
         steps=len(trace),
@@ -276,7 +276,9 @@ def _demand_reports(w: World) -> None:
 # --- replay and shrink -----------------------------------------------------------------------------------
 
 
-def replay_trace(setup: Setup, rules: Rules, trace: Sequence[int], story: list[str] | None = None) -> Verdict:
+def replay_trace(
+    setup: Setup, rules: Rules, trace: Sequence[int], story: list[str] | None = None
+) -> WalkResult:
     """Take the same steps again; those that can do nothing here are passed over. Lines go to `story`."""
     checker = Checker()
     w = new_world(setup, rules, checker)
@@ -305,7 +307,7 @@ def replay_trace(setup: Setup, rules: Rules, trace: Sequence[int], story: list[s
     return _verdict(w, "replay", done, None)
 
 
-def shrink(verdict: Verdict, rules: Rules, replays_max: int = 300) -> Verdict:
+def shrink(verdict: WalkResult, rules: Rules, replays_max: int = 300) -> WalkResult:
     """A shorter trace that breaks the same property: chunks are left out, big ones first."""
     best = replay_trace(verdict.setup, rules, verdict.trace)
     if best.property_name != verdict.property_name:

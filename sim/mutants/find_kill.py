@@ -22,7 +22,7 @@ _STUMBLED = re.compile(r"\b(TypeError|AttributeError|NameError|UnboundLocalError
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MutantResult:
     """What became of a mutant. `seed` is None when no property noticed within `tried` seeds."""
 
     mutant: str
@@ -50,7 +50,7 @@ def is_sound(mutant: Mutant, seed: str) -> bool:
     return play(mutant.setting.story(seed)).violation is None
 
 
-def hunt(name: str, seeds: Sequence[str], known: Verdict | None = None) -> Verdict:
+def hunt(name: str, seeds: Sequence[str], known: MutantResult | None = None) -> MutantResult:
     """Play seeds until one kills the mutant; first the one that has killed it before, if that is `known`.
 
     Raises: AssertionError when the mutant itself stumbles.
@@ -66,13 +66,13 @@ def hunt(name: str, seeds: Sequence[str], known: Verdict | None = None) -> Verdi
             continue
         assert not _STUMBLED.search(violation), f"the mutant {name} stumbles, mend it: {violation}"
         if is_sound(mutant, seed):
-            return Verdict(name, tried, seed, property_of(violation), first_line(violation))
-    return Verdict(name, len(seeds), None, "", "")
+            return MutantResult(name, tried, seed, property_of(violation), first_line(violation))
+    return MutantResult(name, len(seeds), None, "", "")
 
 
 def hunts(
-    names: Sequence[str], seeds: Sequence[str], jobs: int, known: Mapping[str, Verdict]
-) -> Iterator[Verdict]:
+    names: Sequence[str], seeds: Sequence[str], jobs: int, known: Mapping[str, MutantResult]
+) -> Iterator[MutantResult]:
     """As `hunt`, from several processes, as they come."""
     if jobs == 1:
         for name in names:
@@ -94,15 +94,15 @@ def first_line(violation: str) -> str:
     return lines[0][:160]
 
 
-def load(path: Path) -> dict[str, Verdict]:
+def load(path: Path) -> dict[str, MutantResult]:
     """The record; empty when there is none."""
     if not path.exists():
         return {}
     rows = json.loads(path.read_text(encoding="utf-8"))["mutants"]
-    return {row["mutant"]: Verdict(**row) for row in rows}
+    return {row["mutant"]: MutantResult(**row) for row in rows}
 
 
-def save(path: Path, verdicts: dict[str, Verdict]) -> None:
+def save(path: Path, verdicts: dict[str, MutantResult]) -> None:
     """Rows in the order of the table; those of mutants that are gone are left out."""
     rows = [asdict(verdicts[name]) for name in MUTANTS if name in verdicts]
     path.write_text(json.dumps({"mutants": rows}, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from holdfast.controller.core.operators import config_control, topics
 from holdfast.controller.core.partitions import placement
 from holdfast.controller.core.partitions.log_questions import LogQuestions
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery, Verdict
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata import describe
 from holdfast.metadata.image import CLUSTER_RESOURCE, MetadataImage
@@ -181,7 +181,7 @@ def asks_nobody_who_is_behind_again(original: Any, self: Any, event: Any, now_ms
 
     def lenient(arrived: Any) -> Any:
         verdict = judge(arrived)
-        return Verdict.SUPERSEDED if verdict is Verdict.STALE_LEADER_EPOCH else verdict
+        return AnswerValidity.SUPERSEDED if verdict is AnswerValidity.STALE_LEADER_EPOCH else verdict
 
     original(self, event, now_ms, lenient)
 

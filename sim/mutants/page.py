@@ -5,7 +5,7 @@ Owns the text and nothing else.
 
 from statistics import median
 
-from holdfast.sim.mutants.find_kill import Verdict
+from holdfast.sim.mutants.find_kill import MutantResult
 from holdfast.sim.mutants.mutant import Mutant
 from holdfast.sim.mutants.table import MUTANTS, PARTS
 
@@ -19,7 +19,7 @@ verification plan.
 """
 
 
-def page(verdicts: dict[str, Verdict]) -> str:
+def page(verdicts: dict[str, MutantResult]) -> str:
     """The whole page."""
     killed = [verdict.tried for verdict in verdicts.values() if verdict.is_killed]
     masked = [name for name, one in MUTANTS.items() if one.masked]
@@ -42,11 +42,11 @@ def page(verdicts: dict[str, Verdict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_killed(verdicts: dict[str, Verdict], name: str) -> bool:
+def _is_killed(verdicts: dict[str, MutantResult], name: str) -> bool:
     return name in verdicts and verdicts[name].is_killed
 
 
-def _row(one: Mutant, verdict: Verdict | None) -> str:
+def _row(one: Mutant, verdict: MutantResult | None) -> str:
     seed, by = "", ""
     if verdict is not None and verdict.seed is not None:
         seed, by = verdict.seed, verdict.by

@@ -11,7 +11,12 @@ from holdfast.broker.core.requests import log_info
 from holdfast.controller.core.events import AskForLogs, WaitForReplicas
 from holdfast.controller.core.partitions import replication_control, unclean_recovery
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
-from holdfast.controller.core.partitions.unclean_recovery import Recovery, Strategy, UncleanRecovery, Verdict
+from holdfast.controller.core.partitions.unclean_recovery import (
+    AnswerValidity,
+    Recovery,
+    Strategy,
+    UncleanRecovery,
+)
 from holdfast.sim.mutants.mutant import Setting, mutant
 
 #: all brokers stop uncleanly at once, some with their logs' tails
@@ -206,7 +211,7 @@ def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any)
     if not event.error_code:
         return original(self, image, event)
     verdict = original(self, image, replace(event, error_code=type(event.error_code)(0)))
-    return Verdict.OK if verdict is Verdict.OK else verdict
+    return AnswerValidity.OK if verdict is AnswerValidity.OK else verdict
 
 
 @mutant(ReplicationControl, "compares_logs", breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN)
@@ -359,7 +364,7 @@ def recovery_waits_for_ever(original: Any, partition: Any, recovery: Any, asked:
 def answers_begin_time_anew(original: Any, self: Any, image: Any, event: Any) -> Any:
     """With each answer the others have as long again."""
     verdict = original(self, image, event)
-    if verdict is Verdict.OK:
+    if verdict is AnswerValidity.OK:
         recovery = self._recoveries[event.topic_id, event.partition_index]
         recovery.started_ms += self._config.recovery_timeout_ms
     return verdict

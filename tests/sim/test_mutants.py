@@ -122,7 +122,7 @@ def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
     record = tmp_path / "mutants.json"
     former = {name: replace(VERDICTS[name], tried=7) for name in ("no-gate", "votes-twice")}
     former["votes-twice"] = replace(former["votes-twice"], seed="1")  # which does not
-    former["stops-without-flush"] = find_kill.Verdict(
+    former["stops-without-flush"] = find_kill.MutantResult(
         "stops-without-flush", 30, None, "", ""
     )  # not killed then
     find_kill.save(record, former)

@@ -8,7 +8,7 @@ import pytest
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.requests.fetch_path import FetchPath
 from holdfast.controller.core.partitions.proposal_order import ProposalOrder
-from holdfast.controller.core.partitions.unclean_recovery import UncleanRecovery, Verdict
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, UncleanRecovery
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.roles import Follower
@@ -66,9 +66,9 @@ def test_a_broker_answers_for_its_log_while_it_follows_a_former_leader(
     met: list[object] = []
     original = UncleanRecovery.take_log_info
 
-    def take(self: UncleanRecovery, image: Any, event: Any) -> Verdict:
+    def take(self: UncleanRecovery, image: Any, event: Any) -> AnswerValidity:
         verdict = original(self, image, event)
-        if verdict is Verdict.STALE_LEADER_EPOCH:
+        if verdict is AnswerValidity.STALE_LEADER_EPOCH:
             met.append(event)
         return verdict
 

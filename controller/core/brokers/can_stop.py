@@ -22,7 +22,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StopAdvice:
     """Partitions by name, `topic-0`, in order."""
 
     severity: Severity
@@ -36,7 +36,9 @@ class Verdict:
     needs_broker: tuple[str, ...] = ()
 
 
-def can_stop(broker_id: int, topics: Iterable[DescribedTopic], is_active: Callable[[int], bool]) -> Verdict:
+def can_stop(
+    broker_id: int, topics: Iterable[DescribedTopic], is_active: Callable[[int], bool]
+) -> StopAdvice:
     """CRIT when a partition would go offline, WARN when one would refuse writes or does already."""
     offline: list[str] = []
     writes: list[str] = []
@@ -57,7 +59,7 @@ def can_stop(broker_id: int, topics: Iterable[DescribedTopic], is_active: Callab
             elif len(after.isr) < after.min_isr:
                 writes.append(name)
     severity = Severity.CRIT if offline else Severity.WARN if writes or needy else Severity.OK
-    return Verdict(severity, hosted, tuple(offline), tuple(writes), tuple(needy))
+    return StopAdvice(severity, hosted, tuple(offline), tuple(writes), tuple(needy))
 
 
 def _matters(broker_id: int, row: DescribedPartition) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.events import AskBroker, LogInfoAnswered, LogInfoArrived, LogInfoFailed
-from holdfast.controller.core.partitions.unclean_recovery import Verdict
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
@@ -27,11 +27,11 @@ BACKOFF_DOUBLINGS_MAX = 4
 NO_ANSWER = "timeout"
 #: Verdicts that are counted, and as what.
 _RESULTS = {
-    Verdict.OK: "ok",
-    Verdict.ERROR: "error",
-    Verdict.STALE_BROKER_EPOCH: "stale_broker_epoch",
-    Verdict.STALE_LEADER_EPOCH: "stale_leader_epoch",
-    Verdict.SUPERSEDED: "stale_leader_epoch",
+    AnswerValidity.OK: "ok",
+    AnswerValidity.ERROR: "error",
+    AnswerValidity.STALE_BROKER_EPOCH: "stale_broker_epoch",
+    AnswerValidity.STALE_LEADER_EPOCH: "stale_leader_epoch",
+    AnswerValidity.SUPERSEDED: "stale_leader_epoch",
 }
 
 
@@ -91,7 +91,7 @@ class LogQuestions:
     # --- what came back ----------------------------------------------------------------------------------
 
     def answered(
-        self, event: LogInfoAnswered, now_ms: int, judge: Callable[[LogInfoArrived], Verdict]
+        self, event: LogInfoAnswered, now_ms: int, judge: Callable[[LogInfoArrived], AnswerValidity]
     ) -> None:
         """Hand every row to `judge`; what did not count is asked for again, so is what has no row."""
         broker = self._awaiting(event.broker_id, event.question_id)
@@ -99,12 +99,12 @@ class LogQuestions:
             return
         response = event.response
         if response.error_code != ErrorCode.NONE:
-            self._count(event.broker_id, _RESULTS[Verdict.ERROR])
+            self._count(event.broker_id, _RESULTS[AnswerValidity.ERROR])
             self._pause(broker, broker.in_flight, now_ms)
             return
         again: dict[PartitionId, None] = {}
         at_once: dict[PartitionId, None] = {}
-        judged: dict[PartitionId, Verdict] = {}
+        judged: dict[PartitionId, AnswerValidity] = {}
         for topic in response.topics:
             for row in topic.partitions:
                 key = (topic.topic_id, row.partition)
@@ -113,13 +113,13 @@ class LogQuestions:
                     judged[key] = judge(_arrived(event.broker_id, response.broker_epoch, key, row))
         is_fruitful = False
         for key in broker.in_flight:
-            verdict = judged.get(key, Verdict.ERROR)
+            verdict = judged.get(key, AnswerValidity.ERROR)
             if verdict in _RESULTS:
                 self._count(event.broker_id, _RESULTS[verdict])
-            is_fruitful |= verdict is Verdict.OK
-            if verdict in (Verdict.OK, Verdict.SUPERSEDED):
+            is_fruitful |= verdict is AnswerValidity.OK
+            if verdict in (AnswerValidity.OK, AnswerValidity.SUPERSEDED):
                 broker.wanted.pop(key, None)
-            elif verdict is Verdict.LATER:
+            elif verdict is AnswerValidity.LATER:
                 at_once[key] = None
             else:
                 again[key] = None

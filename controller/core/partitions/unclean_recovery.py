@@ -34,7 +34,7 @@ from holdfast.protocol.errors import ErrorCode
 STEPS_MAX = 250
 
 
-class Verdict(Enum):
+class AnswerValidity(Enum):
     """What an answer was worth (R62)."""
 
     OK = "ok"
@@ -210,7 +210,7 @@ class UncleanRecovery:
         forced = self._forced.get(PartitionId(topic.topic_id, index))
         return forced == _Forced(strategy, self._configured(image, topic.name))
 
-    def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> Verdict:
+    def take_log_info(self, image: MetadataImage, event: LogInfoArrived) -> AnswerValidity:
         """Keep an answer that counts (R62); the others are asked for again by whoever sends the questions."""
         key = PartitionId(event.topic_id, event.partition_index)
         recovery = self._recoveries.get(key)
@@ -224,16 +224,16 @@ class UncleanRecovery:
             or not isinstance(recovery.statement, AskForLogs)
             or event.broker_id not in recovery.statement.must + recovery.statement.others
         ):
-            return Verdict.UNWANTED
+            return AnswerValidity.UNWANTED
         if event.error_code != ErrorCode.NONE:
             is_later = event.error_code == ErrorCode.REQUEST_LIMIT_REACHED
-            return Verdict.LATER if is_later else Verdict.ERROR
+            return AnswerValidity.LATER if is_later else AnswerValidity.ERROR
         if broker is None or event.broker_epoch != broker.broker_epoch:
-            return Verdict.STALE_BROKER_EPOCH
+            return AnswerValidity.STALE_BROKER_EPOCH
         if event.leader_epoch < recovery.leader_epoch:
-            return Verdict.STALE_LEADER_EPOCH
+            return AnswerValidity.STALE_LEADER_EPOCH
         if event.leader_epoch > recovery.leader_epoch:
-            return Verdict.SUPERSEDED
+            return AnswerValidity.SUPERSEDED
         recovery.replies[event.broker_id] = LogReply(
             event.broker_epoch, event.last_epoch, event.end_offset, event.flushed_offset
         )
@@ -242,7 +242,7 @@ class UncleanRecovery:
         if event.ceiling >= 0:
             recovery.ceilings[event.broker_id] = event.ceiling
         self._dirty[key] = None
-        return Verdict.OK
+        return AnswerValidity.OK
 
     def next_deadline_ms(self) -> int | None:
         """When the next recovery has waited long enough for further answers."""

@@ -10,17 +10,17 @@ from holdfast.sim.model.mutants import MUTANTS
 from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.seeded import walk_seed
 from holdfast.sim.model.state import Setup
-from holdfast.sim.model.walk import Verdict, draw_plan, replay_trace, shrink
+from holdfast.sim.model.walk import WalkResult, draw_plan, replay_trace, shrink
 from holdfast.sim.model.wrong_brokers import NoGate
 
 STEPS = 2000
 
 
-def walks(first: int, count: int, band: str = "mixed", steps: int = STEPS) -> list[Verdict]:
+def walks(first: int, count: int, band: str = "mixed", steps: int = STEPS) -> list[WalkResult]:
     return [walk_seed(seed, steps, Rules(), band) for seed in range(first, first + count)]
 
 
-def broken(verdicts: list[Verdict]) -> list[str]:
+def broken(verdicts: list[WalkResult]) -> list[str]:
     return [verdict.problem for verdict in verdicts if verdict.is_broken]
 
 

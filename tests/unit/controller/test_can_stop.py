@@ -2,28 +2,28 @@
 
 import pytest
 
-from holdfast.controller.core.brokers.can_stop import Severity, Verdict, can_stop
+from holdfast.controller.core.brokers.can_stop import Severity, StopAdvice, can_stop
 from holdfast.protocol.messages.topics import DescribedPartition
 from tests.unit.cli.rows import led, partition, topic
 
 
-def verdict(broker_id: int, *partitions: DescribedPartition, fenced: tuple[int, ...] = ()) -> Verdict:
+def verdict(broker_id: int, *partitions: DescribedPartition, fenced: tuple[int, ...] = ()) -> StopAdvice:
     return can_stop(broker_id, [topic(*partitions)], lambda replica: replica not in fenced)
 
 
 def test_a_broker_of_a_whole_partition_can_stop() -> None:
-    assert verdict(1, led(1, (1, 2, 3))) == Verdict(Severity.OK, 1)
+    assert verdict(1, led(1, (1, 2, 3))) == StopAdvice(Severity.OK, 1)
 
 
 def test_a_stop_that_takes_the_isr_below_min_isr_is_a_warning() -> None:
-    assert verdict(2, led(1, (1, 2))) == Verdict(Severity.WARN, 1, loses_writes=("t-0",))
+    assert verdict(2, led(1, (1, 2))) == StopAdvice(Severity.WARN, 1, loses_writes=("t-0",))
 
 
 def test_a_stop_of_the_last_replica_that_may_lead_is_critical() -> None:
     row = led(1, (1,), (3,), min_isr=2)
-    assert verdict(1, row, fenced=(3,)) == Verdict(Severity.CRIT, 1, goes_offline=("t-0",))
+    assert verdict(1, row, fenced=(3,)) == StopAdvice(Severity.CRIT, 1, goes_offline=("t-0",))
     # an ELR member that is there takes over, but writes are refused already
-    assert verdict(1, row) == Verdict(Severity.WARN, 1, needs_broker=("t-0",))
+    assert verdict(1, row) == StopAdvice(Severity.WARN, 1, needs_broker=("t-0",))
 
 
 @pytest.mark.parametrize("replicas", [(1, 2, 3), (2, 3, 4)])

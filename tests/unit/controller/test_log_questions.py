@@ -7,7 +7,7 @@ from immutables import Map
 
 from holdfast.controller.core.events import AskBroker, LogInfoAnswered, LogInfoArrived, LogInfoFailed
 from holdfast.controller.core.partitions.log_questions import BACKOFF_DOUBLINGS_MAX, LogQuestions
-from holdfast.controller.core.partitions.unclean_recovery import Verdict
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
@@ -54,7 +54,7 @@ class Asking:
         self.questions = LogQuestions(config)
         self.now_ms = 1_000
         self.judged: list[LogInfoArrived] = []
-        self.verdicts: dict[PartitionId, Verdict] = {}
+        self.verdicts: dict[PartitionId, AnswerValidity] = {}
 
     def requests(self) -> list[AskBroker]:
         return self.questions.requests(IMAGE, self.now_ms)
@@ -63,9 +63,9 @@ class Asking:
         (request,) = self.requests()
         return request
 
-    def judge(self, row: LogInfoArrived) -> Verdict:
+    def judge(self, row: LogInfoArrived) -> AnswerValidity:
         self.judged.append(row)
-        return self.verdicts.get(PartitionId(row.topic_id, row.partition_index), Verdict.OK)
+        return self.verdicts.get(PartitionId(row.topic_id, row.partition_index), AnswerValidity.OK)
 
     def answer(self, request: AskBroker, error_code: int = 0, leave_out: tuple[int, ...] = ()) -> None:
         topics = tuple(
@@ -127,17 +127,17 @@ def test_answers_reach_the_judge_as_they_are(asking: Asking) -> None:
 @pytest.mark.parametrize(
     ("verdict", "waits_ms", "result"),
     [
-        (Verdict.ERROR, BACKOFF_MS, "error"),
-        (Verdict.STALE_BROKER_EPOCH, BACKOFF_MS, "stale_broker_epoch"),
-        (Verdict.STALE_LEADER_EPOCH, BACKOFF_MS, "stale_leader_epoch"),
+        (AnswerValidity.ERROR, BACKOFF_MS, "error"),
+        (AnswerValidity.STALE_BROKER_EPOCH, BACKOFF_MS, "stale_broker_epoch"),
+        (AnswerValidity.STALE_LEADER_EPOCH, BACKOFF_MS, "stale_leader_epoch"),
         # beyond the limit: it was not looked up at all
-        (Verdict.LATER, 0, None),
+        (AnswerValidity.LATER, 0, None),
         # R62: we are not the active controller any more
-        (Verdict.SUPERSEDED, None, "stale_leader_epoch"),
+        (AnswerValidity.SUPERSEDED, None, "stale_leader_epoch"),
     ],
 )
 def test_what_does_not_count_is_asked_again(
-    asking: Asking, verdict: Verdict, waits_ms: int | None, result: str | None
+    asking: Asking, verdict: AnswerValidity, waits_ms: int | None, result: str | None
 ) -> None:
     """R61, R62: and only that, the lesson of a manager that hung on dropped answers."""
     asking.questions.want(key(0), (1,))
@@ -177,7 +177,7 @@ def test_a_failed_request_a_refused_one_and_a_missing_row_are_asked_again(asking
 def test_the_pause_doubles_while_nothing_comes_and_starts_anew_with_an_answer(asking: Asking) -> None:
     asking.questions.want(key(0), (1,))
     asking.questions.want(key(1), (1,))
-    asking.verdicts = {key(0): Verdict.ERROR, key(1): Verdict.ERROR}
+    asking.verdicts = {key(0): AnswerValidity.ERROR, key(1): AnswerValidity.ERROR}
 
     def pause() -> int:
         asking.answer(asking.the_request())
@@ -189,7 +189,7 @@ def test_the_pause_doubles_while_nothing_comes_and_starts_anew_with_an_answer(as
     pauses = [pause() for _ in range(BACKOFF_DOUBLINGS_MAX + 2)]
     longest_ms = BACKOFF_MS << BACKOFF_DOUBLINGS_MAX
     assert pauses == [*(BACKOFF_MS << n for n in range(BACKOFF_DOUBLINGS_MAX)), longest_ms, longest_ms]
-    asking.verdicts = {key(0): Verdict.ERROR}
+    asking.verdicts = {key(0): AnswerValidity.ERROR}
     assert pause() == BACKOFF_MS
 
 
@@ -197,7 +197,7 @@ def test_the_pause_doubles_while_nothing_comes_and_starts_anew_with_an_answer(as
 def test_one_row_that_counts_is_enough_for_a_short_pause(asking: Asking, fruitful: int) -> None:
     for index in (0, 1):
         asking.questions.want(key(index), (1,))
-    asking.verdicts = {key(0): Verdict.ERROR, key(1): Verdict.ERROR}
+    asking.verdicts = {key(0): AnswerValidity.ERROR, key(1): AnswerValidity.ERROR}
     asking.answer(asking.the_request())
     asking.now_ms += BACKOFF_MS
     del asking.verdicts[key(fruitful)]
@@ -234,7 +234,7 @@ def test_what_is_not_wanted_any_more_before_it_was_asked_for_never_is(asking: As
 def test_nobody_is_asked_for_what_is_not_wanted_any_more(asking: Asking) -> None:
     for index in range(3):
         asking.questions.want(key(index), (1,))
-    asking.verdicts = {key(index): Verdict.ERROR for index in range(3)}
+    asking.verdicts = {key(index): AnswerValidity.ERROR for index in range(3)}
     request = asking.the_request()
     asking.questions.want(key(0), ())
     asking.answer(request)
@@ -250,7 +250,7 @@ def test_what_is_wanted_anew_while_the_answer_is_on_its_way_is_judged_by_that_an
     asking.questions.want(key(0), ())
     asking.questions.want(key(0), (1,))
     assert asking.requests() == []
-    asking.verdicts[key(0)] = Verdict.STALE_LEADER_EPOCH
+    asking.verdicts[key(0)] = AnswerValidity.STALE_LEADER_EPOCH
     asking.answer(request)
     asking.now_ms += BACKOFF_MS
     assert named(asking.the_request()) == [key(0)]

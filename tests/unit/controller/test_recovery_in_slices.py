@@ -7,7 +7,7 @@ import pytest
 from holdfast.controller.core.events import LogInfoArrived
 from holdfast.controller.core.operators.operations import AlterConfig
 from holdfast.controller.core.partitions import unclean_recovery
-from holdfast.controller.core.partitions.unclean_recovery import Verdict
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity
 from holdfast.metadata.image import CLUSTER_RESOURCE
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.broker_registration import BrokerHeartbeatRequest
@@ -133,8 +133,8 @@ def test_an_answer_for_what_has_changed_and_was_not_looked_at_since_does_not_cou
     later = replace(image, topics=image.topics.set(topic.topic_id, replace(topic, partitions=partitions)))
     broker_epoch = image.brokers[2].broker_epoch
     event = LogInfoArrived(2, broker_epoch, topic.topic_id, 0, changed.leader_epoch, 1, 20, ErrorCode.NONE)
-    assert quorum.core.recovery.take_log_info(later, event) is Verdict.UNWANTED
-    assert quorum.core.recovery.take_log_info(image, event) is Verdict.SUPERSEDED
+    assert quorum.core.recovery.take_log_info(later, event) is AnswerValidity.UNWANTED
+    assert quorum.core.recovery.take_log_info(image, event) is AnswerValidity.SUPERSEDED
 
 
 def test_a_manager_that_is_switched_off_has_nothing_more_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

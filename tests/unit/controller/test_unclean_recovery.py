@@ -20,7 +20,7 @@ from holdfast.controller.core.events import (
 )
 from holdfast.controller.core.operators.operations import AlterConfig
 from holdfast.controller.core.partitions.election import ElectionReason
-from holdfast.controller.core.partitions.unclean_recovery import LogReply, Verdict, best_log, most_lost
+from holdfast.controller.core.partitions.unclean_recovery import AnswerValidity, LogReply, best_log, most_lost
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC
 from holdfast.metadata.partition import PartitionRegistration
@@ -446,17 +446,19 @@ def test_the_least_loss_is_what_was_committed_beyond_the_chosen_end(
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [
-        ({}, Verdict.OK),
-        ({"error_code": ErrorCode.REPLICA_NOT_AVAILABLE}, Verdict.ERROR),
-        ({"error_code": ErrorCode.REQUEST_LIMIT_REACHED}, Verdict.LATER),
-        ({"broker_epoch": -1}, Verdict.STALE_BROKER_EPOCH),
-        ({"leader_epoch": 0}, Verdict.STALE_LEADER_EPOCH),
-        ({"leader_epoch": 99}, Verdict.SUPERSEDED),
-        ({"partition_index": 9}, Verdict.UNWANTED),
-        ({"broker_id": 4}, Verdict.UNWANTED),
+        ({}, AnswerValidity.OK),
+        ({"error_code": ErrorCode.REPLICA_NOT_AVAILABLE}, AnswerValidity.ERROR),
+        ({"error_code": ErrorCode.REQUEST_LIMIT_REACHED}, AnswerValidity.LATER),
+        ({"broker_epoch": -1}, AnswerValidity.STALE_BROKER_EPOCH),
+        ({"leader_epoch": 0}, AnswerValidity.STALE_LEADER_EPOCH),
+        ({"leader_epoch": 99}, AnswerValidity.SUPERSEDED),
+        ({"partition_index": 9}, AnswerValidity.UNWANTED),
+        ({"broker_id": 4}, AnswerValidity.UNWANTED),
     ],
 )
-def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], verdict: Verdict) -> None:
+def test_answers_are_judged_one_by_one(
+    quorum: Quorum, changes: dict[str, int], verdict: AnswerValidity
+) -> None:
     """R62."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
@@ -475,7 +477,7 @@ def test_answers_are_judged_one_by_one(quorum: Quorum, changes: dict[str, int], 
     recovery = quorum.core.recovery
     assert recovery.take_log_info(quorum.image, event) is verdict
     key = PartitionId(quorum.topic("t").topic_id, 0)
-    assert (2 in recovery.unanswered(quorum.image, key)) is (verdict is not Verdict.OK)
+    assert (2 in recovery.unanswered(quorum.image, key)) is (verdict is not AnswerValidity.OK)
 
 
 def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Quorum) -> None:
