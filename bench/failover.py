@@ -18,7 +18,7 @@ from holdfast.bench.figures import latency, table
 from holdfast.bench.machine import describe
 from holdfast.bench.report import common, finish, note
 from holdfast.client.core.batch import Batch
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.runtime.api import Runtime
@@ -36,7 +36,7 @@ class _Acks:
         self.failed = 0
 
     def __call__(self, batch: Batch) -> None:
-        if batch.outcome is Outcome.OK:
+        if batch.outcome is DeliveryOutcome.OK:
             self.first_ns.setdefault((batch.partition, batch.leader_epoch), time.monotonic_ns())
         else:
             self.failed += batch.count

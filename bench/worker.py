@@ -18,7 +18,7 @@ from holdfast.bench.figures import latency
 from holdfast.client.consumer import Consumer, ConsumerConfig
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import BufferFull
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.runtime.api import Runtime
 from holdfast.runtime.real.machine import run
@@ -45,7 +45,7 @@ class _Acks:
         self.is_timed = False
 
     def __call__(self, batch: Batch) -> None:
-        if batch.outcome is not Outcome.OK:
+        if batch.outcome is not DeliveryOutcome.OK:
             raise RuntimeError(f"{batch.count} records were not acknowledged: {batch.error_text}")
         if self.is_timed:
             now_ns = time.monotonic_ns()

@@ -17,7 +17,7 @@ from holdfast.cli.options import INT32_MAX, bootstrap, client_properties, run_cl
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.client.core.history import make_value
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.ledger import Ledger
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.runtime.api import DiskError, Runtime
@@ -27,7 +27,7 @@ PROGRESS_MS = 500
 STOP_MS = 3_000
 #: Records are paced in portions of so many ms.
 PACE_MS = 10
-_GOOD = (Outcome.OK, Outcome.OK1)
+_GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ProduceFailed
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.topic_names import TopicPartition
 
 
@@ -57,10 +57,10 @@ class Delivery:
         batch = self._batch
         if batch.outcome is None:
             raise asyncio.InvalidStateError("the record has no outcome yet")
-        if batch.outcome in (Outcome.OK, Outcome.OK1):
+        if batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
             offset = batch.base_offset if batch.base_offset < 0 else batch.base_offset + self._index
             return RecordMetadata(batch.topic, batch.partition, offset, batch.leader_epoch)
-        may_be_appended = batch.outcome is Outcome.INFO
+        may_be_appended = batch.outcome is DeliveryOutcome.INFO
         raise ProduceFailed(batch.error_text, batch.error, may_be_appended=may_be_appended)
 
     def add_done_callback(self, callback: "Callable[[Delivery], None]") -> None:

@@ -8,7 +8,7 @@ a sent record unknown. fsync, when asked for, follows every `flush_ms`.
 import posixpath
 
 from holdfast.client.core.history import RowWriter, make_value
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.runtime.api import DiskError, File, Runtime, Task
 
 #: Completed rows are written out when so many characters are waiting, at the latest.
@@ -85,7 +85,7 @@ class Ledger:
         pseqs: list[int],
         topic: str,
         partition: int,
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
         base_offset: int,
         leader_epoch: int,
         error: str | None,

@@ -19,7 +19,7 @@ from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.errors import BufferFull, ClientError, TimedOut, code_of
 from holdfast.client.core.history import value_crc32c
 from holdfast.client.core.next_turn import NEXT_TURN
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import IN_FLIGHT_MAX
 from holdfast.client.core.router import Router
 from holdfast.client.core.sender import Sender
@@ -499,7 +499,7 @@ class Producer:
                     batch.tags,
                     batch.topic,
                     batch.partition,
-                    batch.outcome or Outcome.INFO,
+                    batch.outcome or DeliveryOutcome.INFO,
                     batch.base_offset,
                     batch.leader_epoch,
                     error,
@@ -548,7 +548,7 @@ class Producer:
             timer.cancel()
 
 
-_GOOD = (Outcome.OK, Outcome.OK1)
+_GOOD = (DeliveryOutcome.OK, DeliveryOutcome.OK1)
 
 
 def _code_of_identity(answer: InitProducerIdResponse) -> ErrorCode:

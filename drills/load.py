@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.client.core.batch import Batch
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.ledger import Ledger
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.localcluster.nodes import ClusterError
@@ -132,7 +132,7 @@ class Load:
         return 0
 
     def _on_batch(self, batch: Batch) -> None:
-        if batch.outcome in (Outcome.OK, Outcome.OK1):
+        if batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
             self.acked_end = max(self.acked_end, batch.base_offset + batch.count)
             self.acked += batch.count
         else:

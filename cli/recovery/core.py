@@ -81,7 +81,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecoveryResult:
     """What became of a partition, and why."""
 
     ending: Ending
@@ -126,7 +126,7 @@ class RecoveryMind:
         self.goal = goal
         self.limits = limits
         #: by topic and index
-        self.outcomes: dict[TopicPartition, Outcome] = {}
+        self.outcomes: dict[TopicPartition, RecoveryResult] = {}
         #: whom the last decision chose
         self.designated: dict[TopicPartition, int] = {}
         #: elections whose answer is awaited
@@ -315,7 +315,7 @@ class RecoveryMind:
         if self._phase is _Phase.LOOKING:
             if self._wanted is None:
                 self._wanted = sorted(partition for partition, row in found.items() if row.leader_id < 0)
-            self.outcomes = dict.fromkeys(self._wanted, Outcome(Ending.OPEN))
+            self.outcomes = dict.fromkeys(self._wanted, RecoveryResult(Ending.OPEN))
         for partition in self.open_partitions():
             self._take_row(partition, found.get(partition), ids.get(partition.topic))
         for name, topic_id in ids.items():
@@ -499,11 +499,11 @@ class RecoveryMind:
             error = outcome.get(partition, missing)
             if error is None:
                 leader = self.designated[partition]
-                self.outcomes[partition] = Outcome(Ending.ELECTED, leader)
+                self.outcomes[partition] = RecoveryResult(Ending.ELECTED, leader)
             elif error.code is ErrorCode.ELECTION_NOT_NEEDED:
                 self._online(partition, error.message)
             elif _is_transient(error):
-                self.outcomes[partition] = Outcome(Ending.OPEN, error=error)
+                self.outcomes[partition] = RecoveryResult(Ending.OPEN, error=error)
             else:
                 self._end(partition, Ending.FAILED, error)
         self.under_way = ()
@@ -515,7 +515,7 @@ class RecoveryMind:
         self._unsure.update(self.under_way)
         for partition in (*self.under_way, *unsent):
             if _is_transient(error):
-                self.outcomes[partition] = Outcome(Ending.OPEN, error=error)
+                self.outcomes[partition] = RecoveryResult(Ending.OPEN, error=error)
             else:
                 self._end(partition, Ending.FAILED, error)
         self.under_way, self._chunks = (), []
@@ -530,7 +530,7 @@ class RecoveryMind:
         self._end(partition, Ending.ONLINE, RowError(ErrorCode.ELECTION_NOT_NEEDED, text))
 
     def _end(self, partition: TopicPartition, ending: Ending, error: RowError) -> None:
-        self.outcomes[partition] = Outcome(ending, error=error)
+        self.outcomes[partition] = RecoveryResult(ending, error=error)
 
     def _fail(self, error: RowError) -> list[Effect]:
         """Nothing is decided by what may be old (R63)."""

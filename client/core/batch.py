@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import HEADER_SIZE, MAGIC
 
@@ -167,7 +167,7 @@ class Batch:
         #: leader epoch it was last sent to
         self.sent_epoch = -1
         self.sent_topic_id = b""
-        self.outcome: Outcome | None = None
+        self.outcome: DeliveryOutcome | None = None
         self.base_offset = -1
         self.leader_epoch = -1
         self.error: ErrorCode | None = None
@@ -236,7 +236,7 @@ class Batch:
 
     def finish(
         self,
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
         *,
         base_offset: int = -1,
         leader_epoch: int = -1,

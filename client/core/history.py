@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CRC_TEXT_SIZE = 9
@@ -52,7 +52,7 @@ class RowWriter:
         pseqs: list[int],
         topic: str,
         partition: int,
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
         base_offset: int,
         leader_epoch: int,
         error: str | None,

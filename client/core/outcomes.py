@@ -9,7 +9,7 @@ from enum import Enum
 from holdfast.protocol.errors import ErrorCode
 
 
-class Outcome(Enum):
+class DeliveryOutcome(Enum):
     """How the story of a record ended; the values are those of the ledger (D11)."""
 
     OK = "ok"
@@ -98,7 +98,7 @@ _REFUSALS = frozenset(
 )
 
 
-def outcome_without_ack(unanswered_attempts: int) -> Outcome:
+def outcome_without_ack(unanswered_attempts: int) -> DeliveryOutcome:
     """FAIL when every attempt was refused before the append, or none was made; else INFO."""
     assert unanswered_attempts >= 0
-    return Outcome.FAIL if unanswered_attempts == 0 else Outcome.INFO
+    return DeliveryOutcome.FAIL if unanswered_attempts == 0 else DeliveryOutcome.INFO

@@ -7,7 +7,7 @@ Never knows brokers or requests.
 
 from holdfast.client.core.batch import Batch, Compression
 from holdfast.client.core.effects import RefreshMetadata
-from holdfast.client.core.outcomes import Outcome, outcome_without_ack
+from holdfast.client.core.outcomes import DeliveryOutcome, outcome_without_ack
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.producer_identity import ProducerIdentity
 from holdfast.client.core.sender_effects import Complete, Effect, SenderConfig
@@ -106,7 +106,7 @@ class Outbox:
     def finish(
         self,
         batch: Batch,
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
         effects: list[Effect],
         error: ErrorCode | None = None,
         error_text: str = "",
@@ -150,7 +150,7 @@ class Outbox:
         for batch in queue.settle():
             code = batch.error or ErrorCode.UNKNOWN_SERVER_ERROR
             text = f"{queue.topic}-{queue.partition}: the log lost sight of its producer ({batch.error_text})"
-            self.finish(batch, Outcome.INFO, effects, code, text)
+            self.finish(batch, DeliveryOutcome.INFO, effects, code, text)
 
 
 _EMPTY_BATCH_BYTES = Batch("", -1, 0, 1, Compression.NONE, 0, 0).size_bytes

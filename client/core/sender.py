@@ -15,7 +15,7 @@ from holdfast.client.core.broker_link import BrokerLink, Link
 from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.errors import code_of
 from holdfast.client.core.metadata_cache import MetadataCache
-from holdfast.client.core.outcomes import Outcome, Reaction, reaction_to, refused_before_append
+from holdfast.client.core.outcomes import DeliveryOutcome, Reaction, reaction_to, refused_before_append
 from holdfast.client.core.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from holdfast.client.core.produce_packing import Packing, Request
 from holdfast.client.core.producer_identity import ProducerIdentity
@@ -356,7 +356,7 @@ class Sender:
             if batch.is_done or batch.attempt != attempt:
                 continue  # a slow connection: its time was over, or another leader's had come
             queue.acknowledged(batch)
-            self._outbox.finish(batch, Outcome.OK1, effects)
+            self._outbox.finish(batch, DeliveryOutcome.OK1, effects)
             self._outbox.dirty[queue] = None
         return effects
 
@@ -429,7 +429,7 @@ class Sender:
         if reaction is Reaction.APPENDED:
             self._outbox.stuck.pop(queue, None)
             queue.acknowledged(batch)
-            outcome = Outcome.OK if self._config.acks == -1 else Outcome.OK1
+            outcome = DeliveryOutcome.OK if self._config.acks == -1 else DeliveryOutcome.OK1
             self._outbox.finish(
                 batch, outcome, effects, base_offset=row.base_offset, leader_epoch=row.leader_epoch
             )

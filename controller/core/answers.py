@@ -6,7 +6,7 @@ from holdfast.controller.core.operators.operations import (
     OPERATIONS,
     AlterConfig,
     ElectLeader,
-    Outcome,
+    OperationResult,
     Reassign,
     UnregisterBroker,
     UpdateFeature,
@@ -94,5 +94,5 @@ def refusal(request: Any, error: ErrorCode, text: str) -> Any:
         case UnregisterBrokerRequest():
             return UnregisterBrokerResponse(error, text)
         case AlterConfig() | ElectLeader() | Reassign() | UpdateFeature() | UnregisterBroker():
-            return Outcome(error, text)
+            return OperationResult(error, text)
     raise AssertionError(f"{type(request).__name__} is not for the controller")

@@ -16,7 +16,7 @@ from holdfast.client.admin import Admin
 from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.delivery import Delivery
 from holdfast.client.ledger import Ledger
 from holdfast.client.producer import Producer, ProducerConfig
@@ -175,9 +175,13 @@ def producer(
             load.writers.add(name)
 
         def heard(batch: Batch) -> None:
-            load.acknowledged_batches += batch.outcome is Outcome.OK
+            load.acknowledged_batches += batch.outcome is DeliveryOutcome.OK
             place = place_of(batch.topic, batch.partition)
-            if name in load.writers and batch.outcome in (Outcome.OK, Outcome.OK1) and place is not None:
+            if (
+                name in load.writers
+                and batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1)
+                and place is not None
+            ):
                 load.acknowledged.add((name, place))
             if echo is not None and one_in(echo, _ECHO_ONE_IN) and not load.is_over and place not in busy:
                 pseq, value = ledger.next_value(40 + echo.draw(200))

@@ -11,7 +11,7 @@ from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ClientError
 from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.fetcher_effects import ResetPolicy
-from holdfast.client.core.outcomes import Outcome, Reaction
+from holdfast.client.core.outcomes import DeliveryOutcome, Reaction
 from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.record_accumulator import Outbox
@@ -62,7 +62,7 @@ def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int,
 @mutant(record_accumulator, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
 def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
     """A write without an answer counts as a definite failure."""
-    return Outcome.FAIL
+    return DeliveryOutcome.FAIL
 
 
 @mutant(Sender, "_unknown", breaks="F5", by="lost", setting=RETRIES)
@@ -78,7 +78,9 @@ def takes_silence_for_stored(
 ) -> Any:
     """A request whose connection broke counts as acknowledged."""
     queue.acknowledged(batch)
-    self._outbox.finish(batch, Outcome.OK if self._config.acks == -1 else Outcome.OK1, effects)
+    self._outbox.finish(
+        batch, DeliveryOutcome.OK if self._config.acks == -1 else DeliveryOutcome.OK1, effects
+    )
     self._outbox.returned(queue, effects)
 
 
@@ -319,7 +321,7 @@ def bytes_of_failures_stay_in_the_buffer(
     original(
         self, batch, outcome, effects, error, error_text, base_offset=base_offset, leader_epoch=leader_epoch
     )
-    if outcome not in (Outcome.OK, Outcome.OK1):
+    if outcome not in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
         self.buffered_bytes = kept
 
 

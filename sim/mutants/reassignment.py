@@ -10,7 +10,7 @@ from holdfast.broker.core.replicas.partition import Partition
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.operators import requests
 from holdfast.controller.core.operators.config_control import ConfigControl
-from holdfast.controller.core.operators.operations import DONE, Outcome
+from holdfast.controller.core.operators.operations import DONE, OperationResult
 from holdfast.controller.core.partitions import election, leader_elections, partition_change, reassignment
 from holdfast.controller.core.partitions.election import Elected, ElectionReason, NoLeader
 from holdfast.controller.core.partitions.elr import EligibleSets
@@ -336,7 +336,7 @@ def prefers_whoever_is_first(
 @mutant(requests, "reassign", breaks="R100", by="L-10")
 def moves_nothing(original: Any, draft: Any, request: Any, replication: Any) -> Any:
     """Every reassignment is refused."""
-    return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
+    return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
 
 
 @mutant(ConfigControl, "alter", breaks="R109, K20", by="K20 L-10")
@@ -363,7 +363,7 @@ def moves_nothing_below_min_isr(original: Any, draft: Any, request: Any, replica
     topic = draft.image.topic(request.topic_name)
     partition = None if topic is None else topic.partitions.get(request.partition_index)
     if partition is not None and request.replicas is not None and len(partition.isr) < partition.min_isr:
-        return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "too few are in sync")
+        return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "too few are in sync")
     return original(draft, request, replication)
 
 
@@ -373,7 +373,7 @@ def prefers_nobody_while_one_is_away(
 ) -> Any:
     """The preferred replica is elected only if all replicas are in sync."""
     if partition.leader != partition.replicas[0] and len(partition.isr) < len(partition.replicas):
-        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "try again when all are in sync")
+        return OperationResult(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "try again when all are in sync")
     return original(draft, topic, index, partition, replication)
 
 

@@ -13,7 +13,7 @@ from holdfast.client.consumer import Consumer, ConsumerConfig, ConsumerRecord
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import ProduceFailed
 from holdfast.client.core.history import make_value, parse_value
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.drills.demo.watch import ClusterWatch
 from holdfast.protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest
@@ -91,7 +91,7 @@ class Load:
         return 0
 
     def _on_batch(self, batch: Batch) -> None:
-        if batch.outcome in (Outcome.OK, Outcome.OK1):
+        if batch.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1):
             for index, number in enumerate(batch.tags):
                 self.answers.acked[batch.partition, batch.base_offset + index] = number
         else:

@@ -37,7 +37,7 @@ import pytest
 from holdfast.client.admin import Admin
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.batch import Batch
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.localcluster.nodes import Node
 from holdfast.localcluster.processes import LocalCluster
 from holdfast.metadata.image import RESOURCE_TOPIC
@@ -65,7 +65,7 @@ class CountingLoad(Load):
         self.ends: dict[int, int] = {}
 
     def _on_batch(self, batch: Batch) -> None:
-        if batch.outcome is Outcome.OK:
+        if batch.outcome is DeliveryOutcome.OK:
             end = batch.base_offset + len(batch.tags)
             self.ends[batch.partition] = max(end, self.ends.get(batch.partition, 0))
         super()._on_batch(batch)

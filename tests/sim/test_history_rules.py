@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.client.core.batch import Batch, Compression
 from holdfast.client.core.history import make_value
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.delivery import Delivery
 from holdfast.sim.checks.history_rules import History, Send, Stored, broken_rules, read_deliveries
 from holdfast.sim.load.clients import Polled
@@ -150,10 +150,12 @@ def test_who_waits_for_a_record_is_told_what_the_ledger_has(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "expected"), [(Outcome.OK, 8), (Outcome.INFO, None), (None, "nothing")], ids=str
+    ("outcome", "expected"),
+    [(DeliveryOutcome.OK, 8), (DeliveryOutcome.INFO, None), (None, "nothing")],
+    ids=str,
 )
 def test_what_a_sender_was_told_is_read_of_its_delivery(
-    outcome: Outcome | None, expected: int | str | None
+    outcome: DeliveryOutcome | None, expected: int | str | None
 ) -> None:
     """The second record of its batch."""
     batch = Batch("t", 0, 1, 1_000, Compression.NONE, 0, 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client.core.history import RowWriter, make_value, parse_value, value_crc32c
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.record_batch import Record, encode_batch
 
 RUN = "demo"
@@ -28,7 +28,7 @@ class Send:
     producer: str
     pseq: int
     partition: int
-    outcome: Outcome | None = Outcome.OK
+    outcome: DeliveryOutcome | None = DeliveryOutcome.OK
     offset: int = -1
     acks: int = -1
     leader_epoch: int = 3
@@ -70,7 +70,9 @@ class Story:
             lines.append(rows.invoke(send.pseq, self.topic, send.partition, crc, send.acks, 1))
             if send.outcome is not None:
                 epoch = send.leader_epoch if send.offset >= 0 else -1
-                error = None if send.outcome in (Outcome.OK, Outcome.OK1) else "REQUEST_TIMED_OUT"
+                error = (
+                    None if send.outcome in (DeliveryOutcome.OK, DeliveryOutcome.OK1) else "REQUEST_TIMED_OUT"
+                )
                 place = (self.topic, send.partition, send.outcome, send.offset, epoch, error, 2)
                 lines.append(rows.complete([send.pseq], *place))
         return lines

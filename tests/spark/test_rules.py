@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.ledger import read_sends
 from holdfast.durability.rules import RULES
 from holdfast.durability.segment_source import BATCH_SCHEMA
@@ -59,7 +59,7 @@ def of_no_ledger(story: Story) -> None:
 
 
 def refused_but_there(story: Story) -> None:
-    story.change(39, outcome=Outcome.FAIL, offset=-1)
+    story.change(39, outcome=DeliveryOutcome.FAIL, offset=-1)
 
 
 def copied_into_the_other_partition(story: Story) -> None:
@@ -95,12 +95,12 @@ def later_send_at_smaller_offset(story: Story) -> None:
 
 
 def no_definite_answer_but_there(story: Story) -> None:
-    story.change(38, outcome=Outcome.INFO, offset=-1)
+    story.change(38, outcome=DeliveryOutcome.INFO, offset=-1)
     story.change(39, outcome=None)
 
 
 def no_acknowledgement_and_not_there(story: Story) -> None:
-    for pseq, outcome in ((500, Outcome.INFO), (501, None), (502, Outcome.FAIL)):
+    for pseq, outcome in ((500, DeliveryOutcome.INFO), (501, None), (502, DeliveryOutcome.FAIL)):
         story.send("p0", pseq, 0, outcome=outcome)
         story.change(-1, offset=-1)
         story.log[0].pop()
@@ -108,7 +108,7 @@ def no_acknowledgement_and_not_there(story: Story) -> None:
 
 def weakly_acknowledged_and_gone(story: Story) -> None:
     for pseq, acks in enumerate((1, 1, 0)):
-        story.send("weak", pseq, 1, acks=acks, outcome=Outcome.OK1)
+        story.send("weak", pseq, 1, acks=acks, outcome=DeliveryOutcome.OK1)
     del story.log[1][-2:]
 
 

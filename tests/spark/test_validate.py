@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.validate import ValidateOptions, run, validate
 from holdfast.durability.verdict import Verdict
 from tests.spark.planted_log import PlantedLogs, damaged
@@ -202,7 +202,7 @@ def test_an_unreadable_ledger_proves_nothing(
 def test_without_an_acknowledgement_nothing_was_checked(spark: Any, tmp_path: Path) -> None:
     story = clean_story("t", 4)
     for index in range(4):
-        story.change(index, outcome=Outcome.INFO, offset=-1)
+        story.change(index, outcome=DeliveryOutcome.INFO, offset=-1)
     ledger = write_ledger(tmp_path / "ledger", [story])
     verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1"))
     assert verdict.exit_code == 6

@@ -11,7 +11,7 @@ from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.events import ConnectionClosed, Probe, Probed
-from holdfast.controller.core.operators.operations import DONE, Outcome
+from holdfast.controller.core.operators.operations import DONE, OperationResult
 from holdfast.controller.core.partitions.offline_replicas import take_offline
 from holdfast.controller.core.partitions.replication_control import Departure, ReplicationControl
 from holdfast.metadata.broker import BrokerRegistration, levels_of
@@ -246,11 +246,11 @@ class ClusterControl:
             draft.write(record)
             draft.note(f"broker {old.broker_id} amended its registration, epoch {old.broker_epoch}")
 
-    def unregister(self, draft: Draft, broker_id: int) -> Outcome:
+    def unregister(self, draft: Draft, broker_id: int) -> OperationResult:
         """Take a broker out for good (R28, B10). Errors: BROKER_ID_NOT_REGISTERED."""
         broker = draft.image.brokers.get(broker_id)
         if broker is None:
-            return Outcome(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
+            return OperationResult(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
         cause = Cause(CauseKind.UNREGISTRATION, broker_id)
         self._replication.take_out(draft, broker_id, Departure.UNREGISTERED, cause)
         draft.write(UnregisterBrokerRecord(broker_id, broker.broker_epoch))

@@ -7,7 +7,7 @@ partition records that follow from it stand in one batch: all nodes switch at th
 from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.operators.operations import DONE, AlterConfig, Outcome, UpdateFeature
+from holdfast.controller.core.operators.operations import DONE, AlterConfig, OperationResult, UpdateFeature
 from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.broker import SUPPORTED_FEATURES
@@ -28,12 +28,12 @@ class ConfigControl:
         self._config = config
         self._replication = replication
 
-    def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> Outcome | None:
+    def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> OperationResult | None:
         """Why nothing can be set there, or None. Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
         problem = resource_problem(image, resource)
-        return None if problem is None else Outcome(*problem)
+        return None if problem is None else OperationResult(*problem)
 
-    def problem(self, image: MetadataImage, request: AlterConfig) -> Outcome | None:
+    def problem(self, image: MetadataImage, request: AlterConfig) -> OperationResult | None:
         """Why `alter` would refuse, or None.
 
         Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
@@ -42,7 +42,7 @@ class ConfigControl:
         if kind == RESOURCE_BROKER and owner and request.name == MIN_ISR and image.elr_enabled:
             # F14: the promise of the ELR needs one value for all
             refused = f"{MIN_ISR} of one broker cannot be set while {ELR_FEATURE} is on; set the cluster's"
-            return Outcome(ErrorCode.INVALID_CONFIG, refused)
+            return OperationResult(ErrorCode.INVALID_CONFIG, refused)
         problem = self.resource_problem(image, request.resource)
         if problem is not None:
             return problem
@@ -56,9 +56,9 @@ class ConfigControl:
         elif request.resource == CLUSTER_RESOURCE and request.name == MIN_ISR and image.elr_enabled:
             # brokers' own files may differ, and the promise of the ELR needs one value (F14)
             text = f"{MIN_ISR} of the cluster cannot be removed while {ELR_FEATURE} is on; set it"
-        return None if text is None else Outcome(ErrorCode.INVALID_CONFIG, text)
+        return None if text is None else OperationResult(ErrorCode.INVALID_CONFIG, text)
 
-    def alter(self, draft: Draft, request: AlterConfig) -> Outcome:
+    def alter(self, draft: Draft, request: AlterConfig) -> OperationResult:
         """Set or take away one key; to the value that it has already is a success that changes nothing.
 
         Errors: those of `problem`.
@@ -85,7 +85,7 @@ class ConfigControl:
             self._replication.refresh(draft, cause, None if is_cluster else owner)
         return DONE
 
-    def feature_problem(self, image: MetadataImage, name: str, level: int) -> Outcome | None:
+    def feature_problem(self, image: MetadataImage, name: str, level: int) -> OperationResult | None:
         """Why `update_feature` would refuse, or None. Errors: INVALID_UPDATE_VERSION (R108)."""
         known = next((feature for feature in SUPPORTED_FEATURES if feature.name == name), None)
         text = None
@@ -99,9 +99,9 @@ class ConfigControl:
             elif not level and (partition := _partition_without_isr(image)) is not None:
                 # without ELR nobody could ever lead it again (B8)
                 text = f"{partition} has nobody in its ISR; {name} can be switched off once it has a leader"
-        return None if text is None else Outcome(ErrorCode.INVALID_UPDATE_VERSION, text)
+        return None if text is None else OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
 
-    def update_feature(self, draft: Draft, request: UpdateFeature) -> Outcome:
+    def update_feature(self, draft: Draft, request: UpdateFeature) -> OperationResult:
         """Switch ELR on or off (R108). Errors: INVALID_UPDATE_VERSION."""
         image = draft.image
         problem = self.feature_problem(image, request.name, request.level)

@@ -74,11 +74,11 @@ OPERATIONS = (AlterConfig, ElectLeader, Reassign, UpdateFeature, UnregisterBroke
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OperationResult:
     """Answer to an operation. With an error nothing was changed, and the text says what to do."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
 
 
-DONE = Outcome()
+DONE = OperationResult()

@@ -16,7 +16,7 @@ from holdfast.controller.core.operators.operations import (
     AlterConfig,
     ElectionType,
     ElectLeader,
-    Outcome,
+    OperationResult,
     Reassign,
     UnregisterBroker,
     UpdateFeature,
@@ -78,8 +78,8 @@ _CONFIRMATIONS = (
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.BROKER_ID_NOT_REGISTERED,
 )
-_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "it is named twice in this request")
-_BEYOND_LIMIT = Outcome(
+_NAMED_TWICE = OperationResult(ErrorCode.INVALID_REQUEST, "it is named twice in this request")
+_BEYOND_LIMIT = OperationResult(
     ErrorCode.REQUEST_LIMIT_REACHED, f"one request makes {ELECTIONS_MAX} elections; ask again for this one"
 )
 
@@ -118,12 +118,12 @@ class OperatorRequests:
                 return UnregisterBrokerResponse(outcome.error_code, outcome.error_message)
         return self._carry_out(draft, message)
 
-    def _carry_out(self, draft: Draft, operation: Any) -> Outcome:
+    def _carry_out(self, draft: Draft, operation: Any) -> OperationResult:
         outcome = self._decide(draft, operation)
         draft.confirms |= outcome.error_code in _CONFIRMATIONS
         return outcome
 
-    def _decide(self, draft: Draft, operation: Any) -> Outcome:
+    def _decide(self, draft: Draft, operation: Any) -> OperationResult:
         match operation:
             case AlterConfig():
                 with draft.whole():  # R109
@@ -149,7 +149,7 @@ class OperatorRequests:
         rows: list[AlterConfigsResult] = []
         for asked in request.resources:
             resource = (asked.resource_type, asked.resource_name)
-            problem: Outcome | None = _NAMED_TWICE
+            problem: OperationResult | None = _NAMED_TWICE
             if times[resource] == 1:
                 problem = self._config_problem(draft.image, asked)
             if problem is not None:
@@ -162,7 +162,7 @@ class OperatorRequests:
             rows.append(AlterConfigsResult(ErrorCode.NONE, None, *resource))
         return IncrementalAlterConfigsResponse(ErrorCode.NONE, None, tuple(rows))
 
-    def _config_problem(self, image: MetadataImage, asked: AlterConfigsResource) -> Outcome | None:
+    def _config_problem(self, image: MetadataImage, asked: AlterConfigsResource) -> OperationResult | None:
         """The first thing that is wrong with the changes of one resource."""
         times = Counter(config.name for config in asked.configs)
         for config in asked.configs:
@@ -176,7 +176,7 @@ class OperatorRequests:
             elif config.config_operation == ConfigOperation.SET and config.value is None:
                 text = f"{config.name}: a value is needed to set it; delete it to take the value away"
             if text is not None:
-                return Outcome(ErrorCode.INVALID_REQUEST, text)
+                return OperationResult(ErrorCode.INVALID_REQUEST, text)
             problem = self._configs.problem(image, _change(asked, config))
             if problem is not None:
                 return problem
@@ -196,7 +196,7 @@ class OperatorRequests:
                     self._carry_out(draft, UpdateFeature(update.feature, update.max_version_level))
         untouched = None
         if first is not None:
-            untouched = Outcome(
+            untouched = OperationResult(
                 ErrorCode.FEATURE_UPDATE_FAILED, "another feature was refused; none was changed"
             )
         rows = tuple(
@@ -205,10 +205,10 @@ class OperatorRequests:
         )
         return UpdateFeaturesResponse(*_columns(first), rows)
 
-    def _feature_problem(self, image: MetadataImage, update: FeatureUpdate) -> Outcome | None:
+    def _feature_problem(self, image: MetadataImage, update: FeatureUpdate) -> OperationResult | None:
         if update.upgrade_type not in tuple(UpgradeType):
             text = f"{update.upgrade_type} is no upgrade type; expected 1, 2 or 3"
-            return Outcome(ErrorCode.INVALID_REQUEST, text)
+            return OperationResult(ErrorCode.INVALID_REQUEST, text)
         problem = self._configs.feature_problem(image, update.feature, update.max_version_level)
         level = image.features.get(update.feature, 0)
         if (
@@ -217,7 +217,7 @@ class OperatorRequests:
             and update.upgrade_type == UpgradeType.UPGRADE
         ):
             text = f"{update.feature} is at level {level}; a lower one must be asked for as a downgrade"
-            return Outcome(ErrorCode.INVALID_UPDATE_VERSION, text)
+            return OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
         return problem
 
     # --- reassignments -----------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class OperatorRequests:
             rows: list[ReassignablePartitionResult] = []
             for row in topic.partitions:
                 wanted = Reassign(topic.name, row.partition_index, row.replicas)
-                outcome: Outcome | None = None
+                outcome: OperationResult | None = None
                 if times[topic.name, row.partition_index] > 1:
                     outcome = _NAMED_TWICE
                 elif not request.allow_replication_factor_change:
@@ -311,7 +311,7 @@ class OperatorRequests:
         return ElectLeadersResponse(ErrorCode.NONE, None, tuple(answered))
 
 
-def _columns(outcome: Outcome | None) -> tuple[ErrorCode, str | None]:
+def _columns(outcome: OperationResult | None) -> tuple[ErrorCode, str | None]:
     return (ErrorCode.NONE, None) if outcome is None else (outcome.error_code, outcome.error_message)
 
 
@@ -320,7 +320,7 @@ def _change(asked: AlterConfigsResource, config: AlterableConfig) -> AlterConfig
     return AlterConfig((asked.resource_type, asked.resource_name), config.name, value)
 
 
-def _replication_factor_problem(image: MetadataImage, wanted: Reassign) -> Outcome | None:
+def _replication_factor_problem(image: MetadataImage, wanted: Reassign) -> OperationResult | None:
     """R104: the list before all moves counts."""
     topic = image.topic(wanted.topic_name)
     partition = None if topic is None else topic.partitions.get(wanted.partition_index)
@@ -333,10 +333,10 @@ def _replication_factor_problem(image: MetadataImage, wanted: Reassign) -> Outco
         f"{len(wanted.replicas)} replicas instead of {len(before)}: name as many, or allow the replication "
         f"factor to change"
     )
-    return Outcome(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    return OperationResult(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
-def _desired_leaders_problem(kind: ElectionKind, topic: ElectionTopicPartitions) -> Outcome | None:
+def _desired_leaders_problem(kind: ElectionKind, topic: ElectionTopicPartitions) -> OperationResult | None:
     """R18: one desired leader for each partition with DESIGNATION, none otherwise."""
     desired = topic.desired_leaders
     text = None
@@ -347,7 +347,7 @@ def _desired_leaders_problem(kind: ElectionKind, topic: ElectionTopicPartitions)
         text = "DESIGNATION needs a desired leader for each partition"
     elif len(desired) != len(topic.partitions):
         text = f"{len(desired)} desired leaders for {len(topic.partitions)} partitions; name one for each"
-    return None if text is None else Outcome(ErrorCode.INVALID_REQUEST, text)
+    return None if text is None else OperationResult(ErrorCode.INVALID_REQUEST, text)
 
 
 def _may_need_election(kind: ElectionKind, partition: PartitionRegistration) -> bool:

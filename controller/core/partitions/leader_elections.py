@@ -6,7 +6,7 @@ Owns who may be asked for and which error speaks; who is elected then is decided
 
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.operators.operations import DONE, ElectionType, ElectLeader, Outcome
+from holdfast.controller.core.operators.operations import DONE, ElectionType, ElectLeader, OperationResult
 from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.partition_change import Wish
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
@@ -24,7 +24,7 @@ _STRATEGIES = {
 
 def elect_leader(
     draft: Draft, request: ElectLeader, replication: ReplicationControl, recovery: UncleanRecovery
-) -> Outcome:
+) -> OperationResult:
     """Elect as asked.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, INVALID_REQUEST, PREFERRED_LEADER_NOT_AVAILABLE,
@@ -34,19 +34,19 @@ def elect_leader(
     partition = None if topic is None else topic.partitions.get(request.partition_index)
     if topic is None or partition is None:
         text = f"there is no partition {request.topic_name}-{request.partition_index}"
-        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return OperationResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     if request.election_type is ElectionType.PREFERRED:
         return _elect_preferred(draft, topic, request.partition_index, partition, replication)
     if partition.leader is not None:
         text = f"broker {partition.leader} leads {request.topic_name}-{request.partition_index}"
-        return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
+        return OperationResult(ErrorCode.ELECTION_NOT_NEEDED, text)
     if request.election_type is ElectionType.UNCLEAN:
         return _elect_unclean(draft, topic, request.partition_index, partition, replication)
     if request.election_type is ElectionType.DESIGNATED:
         return _elect_designated(draft, topic, request, partition, replication)
     if not replication.compares_logs(draft.image):
         text = "logs are compared with the recovery manager and ELR on only; use DESIGNATED or UNCLEAN"
-        return Outcome(ErrorCode.INVALID_REQUEST, text)
+        return OperationResult(ErrorCode.INVALID_REQUEST, text)
     strategy = _STRATEGIES[request.election_type]
     recovery.force(draft.image, topic, request.partition_index, strategy)
     return DONE
@@ -67,16 +67,16 @@ def _elect_preferred(
     index: int,
     partition: PartitionRegistration,
     replication: ReplicationControl,
-) -> Outcome:
+) -> OperationResult:
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         text = f"the preferred replica {preferred} leads already"
-        return Outcome(ErrorCode.ELECTION_NOT_NEEDED, text)
+        return OperationResult(ErrorCode.ELECTION_NOT_NEEDED, text)
     # nobody else is elected instead (B15)
     key = PartitionId(topic.topic_id, index)
     if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
         text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
-        return Outcome(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+        return OperationResult(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
     situation = replication.situation(
         draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED
     )
@@ -91,11 +91,11 @@ def _elect_unclean(
     index: int,
     partition: PartitionRegistration,
     replication: ReplicationControl,
-) -> Outcome:
+) -> OperationResult:
     key = PartitionId(topic.topic_id, index)
     if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
         text = "no replica is on a broker that is ready; start one of them"
-        return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+        return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(
         draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN
     )
@@ -110,15 +110,15 @@ def _elect_designated(
     request: ElectLeader,
     partition: PartitionRegistration,
     replication: ReplicationControl,
-) -> Outcome:
+) -> OperationResult:
     if request.leader is None or request.leader not in partition.replicas:
         text = f"name one of the replicas {', '.join(map(str, partition.replicas))}, not {request.leader}"
-        return Outcome(ErrorCode.INVALID_REQUEST, text)
+        return OperationResult(ErrorCode.INVALID_REQUEST, text)
     if not draft.image.is_active_replica(
         request.leader, PartitionId(topic.topic_id, request.partition_index)
     ):
         text = f"the replica on {request.leader} is not ready; start that broker, or name another replica"
-        return Outcome(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
+        return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(draft.image, topic.name, draft.image.is_active)
     wish = Wish(designated=request.leader)
     cause = Cause(CauseKind.DESIGNATED, request.leader)

@@ -6,7 +6,7 @@ When a move is complete is the matter of `partition_change`.
 
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.operators.operations import DONE, Outcome, Reassign
+from holdfast.controller.core.operators.operations import DONE, OperationResult, Reassign
 from holdfast.controller.core.partitions.partition_change import Assignment, Wish
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.image import MetadataImage
@@ -14,7 +14,7 @@ from holdfast.metadata.partition import PartitionRegistration, ids_text
 from holdfast.protocol.errors import ErrorCode
 
 
-def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -> Outcome:
+def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -> OperationResult:
     """Begin, redirect or end a move.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
@@ -24,10 +24,10 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
     partition = None if topic is None else topic.partitions.get(request.partition_index)
     if topic is None or partition is None:
         text = f"there is no partition {request.topic_name}-{request.partition_index}"
-        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return OperationResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     if request.replicas is None:
         if partition.original_replicas is None:
-            return Outcome(
+            return OperationResult(
                 ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment runs; there is none to end"
             )
         assignment = Assignment(partition.original_replicas)
@@ -35,7 +35,7 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
     else:
         problem = _target_problem(image, request.replicas)
         if problem is not None:
-            return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
         assignment = _towards(partition, request.replicas)
         cause = Cause(CauseKind.REASSIGNMENT_ASKED)
     staying = tuple(r for r in partition.isr if r in assignment.replicas)
@@ -50,7 +50,7 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
             f"{partition.min_isr}, and the logs of {ids_text(sorted(needed))} may be needed; try again when "
             "more of the original replicas are in sync"
         )
-        return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     situation = replication.situation(image, topic.name, image.is_active)
     wish = Wish(staying, assignment=assignment)
     replication.change(draft, topic, request.partition_index, partition, wish, situation, cause)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.client.core.batch import Batch, Compression, Identity, check_record
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.record_batch import check_batch, decode_records
 
 
@@ -89,10 +89,10 @@ def test_what_may_be_in_a_log_is_not_split() -> None:
 
 def test_an_outcome_never_changes() -> None:
     batch = batch_of(b"a")
-    batch.finish(Outcome.OK, base_offset=5)
+    batch.finish(DeliveryOutcome.OK, base_offset=5)
     assert batch.is_done
     with pytest.raises(AssertionError):
-        batch.finish(Outcome.FAIL)
+        batch.finish(DeliveryOutcome.FAIL)
 
 
 @pytest.mark.parametrize(

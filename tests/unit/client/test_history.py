@@ -14,7 +14,7 @@ from holdfast.client.core.history import (
     parse_value,
     value_crc32c,
 )
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 
 
 def test_rows_hold_the_fields_that_checkers_join_on() -> None:
@@ -30,7 +30,7 @@ def test_rows_hold_the_fields_that_checkers_join_on() -> None:
         "acks": -1,
         "t0": 1234,
     }
-    lines = rows.complete([5, 6, 9], "t", 2, Outcome.OK, 40, 3, None, 99).splitlines()
+    lines = rows.complete([5, 6, 9], "t", 2, DeliveryOutcome.OK, 40, 3, None, 99).splitlines()
     assert [(row["pseq"], row["offset"]) for row in map(parse_row, lines)] == [(5, 40), (6, 41), (9, 42)]
     assert parse_row(lines[0]) == {
         "kind": "complete",
@@ -48,7 +48,7 @@ def test_rows_hold_the_fields_that_checkers_join_on() -> None:
 
 
 def test_rows_without_acknowledgement_have_no_offset_but_a_reason() -> None:
-    line = RowWriter("r", "p").complete([1, 2], "t", 0, Outcome.INFO, -1, -1, "REQUEST_TIMED_OUT", 9)
+    line = RowWriter("r", "p").complete([1, 2], "t", 0, DeliveryOutcome.INFO, -1, -1, "REQUEST_TIMED_OUT", 9)
     rows = [parse_row(one) for one in line.splitlines()]
     assert [(row["outcome"], row["offset"], row["error"]) for row in rows] == [
         ("info", -1, "REQUEST_TIMED_OUT")

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.client.core.outcomes import (
-    Outcome,
+    DeliveryOutcome,
     Reaction,
     outcome_without_ack,
     reaction_to,
@@ -13,8 +13,8 @@ from holdfast.protocol.errors import ErrorCode
 
 
 def test_without_acknowledgement_any_attempt_that_nobody_disproved_makes_it_unknown() -> None:
-    assert outcome_without_ack(0) is Outcome.FAIL
-    assert outcome_without_ack(1) is Outcome.INFO
+    assert outcome_without_ack(0) is DeliveryOutcome.FAIL
+    assert outcome_without_ack(1) is DeliveryOutcome.INFO
 
 
 @pytest.mark.parametrize(

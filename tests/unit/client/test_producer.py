@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import BufferFull, ClientError, ProduceFailed, TimedOut
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partitioner import murmur2
 from holdfast.client.producer import Delivery, Producer, ProducerConfig
 from holdfast.protocol.api_keys import ApiKey
@@ -260,7 +260,7 @@ async def test_a_record_that_no_broker_ever_saw_fails_for_certain(play: Play) ->
     with pytest.raises(ProduceFailed) as caught:
         await play.wait([delivery])
     assert not caught.value.may_be_appended
-    assert play.batches[-1].outcome is Outcome.FAIL
+    assert play.batches[-1].outcome is DeliveryOutcome.FAIL
 
 
 async def test_a_record_whose_answer_never_came_is_of_unknown_fate(play: Play) -> None:
@@ -271,7 +271,7 @@ async def test_a_record_whose_answer_never_came_is_of_unknown_fate(play: Play) -
     with pytest.raises(ProduceFailed) as caught:
         await play.wait([delivery])
     assert caught.value.may_be_appended
-    assert play.batches[-1].outcome is Outcome.INFO
+    assert play.batches[-1].outcome is DeliveryOutcome.INFO
 
 
 async def test_refusals_only_until_the_delivery_timeout_are_a_certain_failure(play: Play) -> None:
@@ -497,7 +497,7 @@ async def test_with_acks_0_a_broker_that_reads_slowly_slows_the_sender_down(play
     await producer.flush()
     await settle()
     assert len(play.log()) == 1 + sent
-    assert {batch.outcome for batch in play.batches} == {Outcome.OK1}
+    assert {batch.outcome for batch in play.batches} == {DeliveryOutcome.OK1}
 
 
 async def test_with_acks_0_what_was_not_written_when_the_connection_broke_is_sent_again(play: Play) -> None:
@@ -527,7 +527,7 @@ async def test_acks_1_successes_promise_less_and_acks_0_has_no_offset(play: Play
     assert await play.wait(await play.send("b")) == [-1]
     await settle()
     assert play.log() == ["a", "b"]
-    assert [batch.outcome for batch in play.batches] == [Outcome.OK1, Outcome.OK1]
+    assert [batch.outcome for batch in play.batches] == [DeliveryOutcome.OK1, DeliveryOutcome.OK1]
 
 
 @pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
@@ -641,7 +641,7 @@ async def test_a_callback_that_takes_time_and_sends_does_not_break_what_is_on_it
     await play.world.clock.advance(50)
 
     def repeat(batch: Batch) -> None:
-        if batch.outcome is Outcome.FAIL:
+        if batch.outcome is DeliveryOutcome.FAIL:
             play.world.clock._now_ns += 2_000_000  # it takes 2 ms
             producer.send_nowait("t", b"again", partition=2)
 

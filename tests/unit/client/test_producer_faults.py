@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.client.core.batch import Batch
 from holdfast.client.core.errors import BufferFull
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.producer import Producer, ProducerConfig
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
@@ -35,9 +35,9 @@ class Told:
 
     def __call__(self, batch: Batch) -> None:
         for index, tag in enumerate(batch.tags):
-            if batch.outcome is Outcome.OK:
+            if batch.outcome is DeliveryOutcome.OK:
                 self.acknowledged[tag] = (batch.partition, batch.base_offset + index)
-            elif batch.outcome is Outcome.FAIL:
+            elif batch.outcome is DeliveryOutcome.FAIL:
                 self.failed.add(tag)
 
 

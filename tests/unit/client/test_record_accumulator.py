@@ -3,7 +3,7 @@
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.batch import Batch, Compression, Identity
 from holdfast.client.core.effects import RefreshMetadata
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.producer_identity import ProducerIdentity
 from holdfast.client.core.record_accumulator import Outbox
@@ -73,7 +73,7 @@ def test_a_batch_that_is_given_up_ends_with_what_its_attempts_allow_and_gives_it
     for queue, batch in (unsent, sent):
         bench.box.give_up(queue, batch, bench.effects, ErrorCode.REQUEST_TIMED_OUT, "too late")
     assert bench.ended() == [unsent[1], sent[1]]
-    assert (unsent[1].outcome, sent[1].outcome) == (Outcome.FAIL, Outcome.INFO)
+    assert (unsent[1].outcome, sent[1].outcome) == (DeliveryOutcome.FAIL, DeliveryOutcome.INFO)
     assert (sent[1].error, sent[1].error_text) == (ErrorCode.REQUEST_TIMED_OUT, "too late")
     assert (bench.box.buffered_bytes, list(bench.box.incomplete)) == (0, [])
 
@@ -135,5 +135,5 @@ def test_behind_a_gap_nothing_is_settled_while_a_batch_is_in_flight() -> None:
     assert queue.returned(batch, 1, refused=False)
     bench.box.settle(queue, bench.effects)
     assert bench.ended() == [batch]
-    assert batch.outcome is Outcome.INFO
+    assert batch.outcome is DeliveryOutcome.INFO
     assert "out of order" in batch.error_text

@@ -2,7 +2,7 @@
 
 from holdfast.client.core.batch import Batch, Identity
 from holdfast.client.core.metadata_cache import MetadataCache
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.produce_packing import Part, Request
 from holdfast.client.core.producer_identity import ProducerIdentity
@@ -105,7 +105,7 @@ def test_what_is_for_a_partition_that_is_gone_ends() -> None:
     bench.tell((1, 1), topic_id=NEW)
     bench.follow()
     assert bench.ended() == [bench.batches[1]]
-    assert bench.batches[1].outcome is Outcome.FAIL
+    assert bench.batches[1].outcome is DeliveryOutcome.FAIL
     assert bench.batches[1].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "made again with 1 partitions, without 1" in bench.batches[1].error_text
 
@@ -120,7 +120,7 @@ def test_in_another_cluster_no_id_of_the_former_one_is_used() -> None:
     bench.follow()
     assert bench.identity.newest is None
     assert bench.ended() == [request.parts[0].batch]
-    assert bench.batches[0].outcome is Outcome.INFO
+    assert bench.batches[0].outcome is DeliveryOutcome.INFO
     bench.effects.clear()
     bench.identity.newest = Identity(8, 0)
     bench.follow()

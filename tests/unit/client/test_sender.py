@@ -4,7 +4,7 @@ from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.batch import Batch, Compression, Identity
 from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.metadata_cache import Leader, MetadataCache
-from holdfast.client.core.outcomes import Outcome
+from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.sender import Sender
 from holdfast.client.core.sender_effects import AskIdentity, Complete, Effect, SendBatches, SenderConfig
@@ -299,7 +299,7 @@ def test_the_old_leaders_late_success_still_counts() -> None:
     (old,) = bench.sends()
     bench.move(0, 2)
     (new,) = bench.sends()
-    assert completed(bench.answer(old))[0].outcome is Outcome.OK
+    assert completed(bench.answer(old))[0].outcome is DeliveryOutcome.OK
     assert completed(bench.answer(new)) == []
 
 
@@ -334,7 +334,7 @@ def test_a_single_record_that_is_too_large_fails() -> None:
     bench.put(0, 100)
     (sent,) = bench.sends()
     (ended,) = completed(bench.answer(sent, ErrorCode.MESSAGE_TOO_LARGE))
-    assert (ended.outcome, ended.error) == (Outcome.FAIL, ErrorCode.MESSAGE_TOO_LARGE)
+    assert (ended.outcome, ended.error) == (DeliveryOutcome.FAIL, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def test_what_an_earlier_attempt_may_have_appended_is_not_split() -> None:
@@ -345,7 +345,7 @@ def test_what_an_earlier_attempt_may_have_appended_is_not_split() -> None:
     bench.sender.request_failed(sent.request_id, bench.now_ms, "reset", was_sent=True)
     (again,) = bench.sends(1_000)
     (ended,) = completed(bench.answer(again, ErrorCode.MESSAGE_TOO_LARGE))
-    assert (ended.outcome, ended.count) == (Outcome.INFO, 2)
+    assert (ended.outcome, ended.count) == (DeliveryOutcome.INFO, 2)
 
 
 def test_each_partition_of_an_answer_is_judged_alone() -> None:
@@ -367,7 +367,7 @@ def test_expiry_is_certain_failure_before_and_unknown_after_sending() -> None:
     bench.drain()
     assert bench.sender.next_deadline_ms() is not None
     outcomes = {batch.partition: batch.outcome for batch in completed(bench.drain(10_000))}
-    assert outcomes == {0: Outcome.INFO, 1: Outcome.FAIL}
+    assert outcomes == {0: DeliveryOutcome.INFO, 1: DeliveryOutcome.FAIL}
 
 
 def test_an_answer_after_expiry_changes_nothing() -> None:
@@ -383,7 +383,7 @@ def test_with_acks_0_what_expires_before_it_is_written_keeps_its_outcome() -> No
     bench.put(0)
     (sent,) = bench.sends()
     (ended,) = completed(bench.drain(10_000))
-    assert ended.outcome is Outcome.INFO
+    assert ended.outcome is DeliveryOutcome.INFO
     assert bench.sender.written(sent.request_id) == []
 
 
@@ -419,7 +419,7 @@ def test_without_an_identity_for_the_whole_delivery_timeout_the_reason_is_told()
     assert AskIdentity(-1, -1) in bench.drain()
     bench.sender.identity_failed(0, ErrorCode.BROKER_NOT_AVAILABLE, "no block of ids could be had")
     (lost,) = completed(bench.drain(10_000))
-    assert lost.outcome is Outcome.FAIL
+    assert lost.outcome is DeliveryOutcome.FAIL
     assert lost.error is ErrorCode.BROKER_NOT_AVAILABLE
     assert "no producer id: no block of ids could be had" in lost.error_text
 
@@ -432,7 +432,7 @@ def test_a_final_refusal_of_an_identity_ends_what_waits_for_it_and_nothing_else(
     assert AskIdentity(-1, -1) in bench.drain()
     effects = bench.sender.identity_failed(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not for you")
     (refused,) = completed(effects)
-    assert refused.outcome is Outcome.FAIL
+    assert refused.outcome is DeliveryOutcome.FAIL
     assert (refused.error, refused.count) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 2)
     assert refused.error_text == "t-0: no producer id: not for you"
     assert AskIdentity(-1, -1) in bench.drain(50), "the record that lingered is due now"
@@ -511,7 +511,7 @@ def test_with_acks_0_what_waits_to_be_written_to_an_old_leader_goes_to_the_new_o
     assert (new.broker_id, new.batches) == (2, old.batches)
     assert bench.sender.written(old.request_id) == [], "nobody follows the old leader any more"
     (done,) = completed(bench.sender.written(new.request_id))
-    assert done.outcome is Outcome.OK1
+    assert done.outcome is DeliveryOutcome.OK1
 
 
 def test_with_acks_0_a_batch_left_behind_is_done_with_when_the_old_connection_breaks_late() -> None:
@@ -533,8 +533,8 @@ def test_a_request_refused_for_now_is_repeated_and_one_refused_for_good_ends_its
     code = ErrorCode.UNSUPPORTED_VERSION
     ended = completed(bench.sender.request_refused(again.request_id, 20, code, "no version in common"))
     assert [(batch.partition, batch.outcome, batch.error) for batch in ended] == [
-        (0, Outcome.FAIL, code),
-        (3, Outcome.FAIL, code),
+        (0, DeliveryOutcome.FAIL, code),
+        (3, DeliveryOutcome.FAIL, code),
     ]
 
 
@@ -545,7 +545,7 @@ def test_a_request_that_was_never_written_proves_that_nothing_was_appended() -> 
     bench.sender.disconnected(1)
     bench.sender.request_failed(sent.request_id, 0, "gone", was_sent=False)
     (batch,) = completed(bench.drain(10_000))
-    assert batch.outcome is Outcome.FAIL
+    assert batch.outcome is DeliveryOutcome.FAIL
 
 
 def test_what_waits_for_a_partition_that_is_gone_ends_at_once_with_the_outcome_it_deserves() -> None:
@@ -560,9 +560,9 @@ def test_what_waits_for_a_partition_that_is_gone_ends_at_once_with_the_outcome_i
     bench.tell()
     ended = completed(bench.sender.metadata_changed(bench.now_ms))
     assert [(batch.partition, batch.outcome) for batch in ended] == [
-        (4, Outcome.INFO),
-        (4, Outcome.FAIL),
-        (5, Outcome.FAIL),
+        (4, DeliveryOutcome.INFO),
+        (4, DeliveryOutcome.FAIL),
+        (5, DeliveryOutcome.FAIL),
     ]
     assert {batch.error for batch in ended} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert bench.answer(sent) == [], "too late"
@@ -576,7 +576,7 @@ def test_closing_ends_everything_with_the_outcome_it_deserves() -> None:
     bench.sends()
     bench.put(1)
     outcomes = [batch.outcome for batch in completed(bench.sender.give_up_all("closed"))]
-    assert outcomes == [Outcome.INFO, Outcome.FAIL]
+    assert outcomes == [DeliveryOutcome.INFO, DeliveryOutcome.FAIL]
     assert bench.sender.buffered_bytes == 0
 
 

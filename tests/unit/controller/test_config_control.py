@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.controller.core.operators.operations import AlterConfig, Outcome, UpdateFeature
+from holdfast.controller.core.operators.operations import AlterConfig, OperationResult, UpdateFeature
 from holdfast.metadata.image import CLUSTER_RESOURCE, RESOURCE_TOPIC, MetadataImage, TopicImage
 from holdfast.metadata.records import ELR_FEATURE, NoOpRecord, decode_record
 from holdfast.protocol.errors import ErrorCode
@@ -21,20 +21,20 @@ def quorum() -> Quorum:
     return made
 
 
-def alter(quorum: Quorum, resource: tuple[int, str], name: str, value: str | None) -> Outcome:
-    outcome: Outcome = quorum.request(AlterConfig(resource, name, value))
+def alter(quorum: Quorum, resource: tuple[int, str], name: str, value: str | None) -> OperationResult:
+    outcome: OperationResult = quorum.request(AlterConfig(resource, name, value))
     return outcome
 
 
 def switch_elr(quorum: Quorum, level: int, name: str = ELR_FEATURE) -> ErrorCode:
-    outcome: Outcome = quorum.request(UpdateFeature(name, level))
+    outcome: OperationResult = quorum.request(UpdateFeature(name, level))
     return outcome.error_code
 
 
 def test_value_and_partition_records_stand_in_one_batch(quorum: Quorum) -> None:
     """R109: no node can see one without the others."""
     quorum.appends.clear()
-    assert alter(quorum, TOPIC, "min.insync.replicas", "3") == Outcome()
+    assert alter(quorum, TOPIC, "min.insync.replicas", "3") == OperationResult()
     (append,) = quorum.appends
     names = [type(decode_record(value)).__name__ for value in append.values]
     assert names == ["ConfigRecord", "PartitionChangeRecord", "PartitionChangeRecord"]
@@ -56,7 +56,7 @@ def test_a_topics_min_isr_looks_at_no_other_topic(quorum: Quorum, monkeypatch: p
         raise AssertionError("all topics were walked")
 
     monkeypatch.setattr(MetadataImage, "sorted_topics", refuse)
-    assert alter(quorum, TOPIC, "min.insync.replicas", "1") == Outcome()
+    assert alter(quorum, TOPIC, "min.insync.replicas", "1") == OperationResult()
     assert [quorum.partition("t", index).min_isr for index in (0, 1)] == [1, 1]
 
 
@@ -87,15 +87,15 @@ def test_what_cannot_be_set_is_refused_without_a_record(
 @pytest.mark.parametrize("value", ["proactive", "Aggressive", "balanced", "manual", "None"])
 def test_strategies_are_known_by_both_of_their_names(quorum: Quorum, value: str) -> None:
     """D8."""
-    assert alter(quorum, TOPIC, "unclean.recovery.strategy", value) == Outcome()
+    assert alter(quorum, TOPIC, "unclean.recovery.strategy", value) == OperationResult()
 
 
 def test_the_same_value_again_changes_nothing(quorum: Quorum) -> None:
     """What is written is the proof that it is so (K20)."""
     alter(quorum, TOPIC, "retention.ms", "5")
     quorum.appends.clear()
-    assert alter(quorum, TOPIC, "retention.ms", "5") == Outcome()
-    assert alter(quorum, TOPIC, "retention.bytes", None) == Outcome()
+    assert alter(quorum, TOPIC, "retention.ms", "5") == OperationResult()
+    assert alter(quorum, TOPIC, "retention.bytes", None) == OperationResult()
     assert [decode_record(value) for append in quorum.appends for value in append.values] == [
         NoOpRecord()
     ] * 2
@@ -116,7 +116,7 @@ def test_a_change_of_min_isr_elects_nobody_uncleanly(quorum: Quorum) -> None:
 def test_without_elr_the_clusters_min_isr_may_go_and_comes_back_with_elr(quorum: Quorum) -> None:
     """F14."""
     assert switch_elr(quorum, 0) is ErrorCode.NONE
-    assert alter(quorum, CLUSTER_RESOURCE, "min.insync.replicas", None) == Outcome()
+    assert alter(quorum, CLUSTER_RESOURCE, "min.insync.replicas", None) == OperationResult()
     assert CLUSTER_RESOURCE not in quorum.image.configs
     assert switch_elr(quorum, 1) is ErrorCode.NONE
     assert quorum.image.configs[CLUSTER_RESOURCE]["min.insync.replicas"] == "2"

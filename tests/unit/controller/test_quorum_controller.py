@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.events import EntriesCommitted, LeaderChanged, RequestReceived, Respond
-from holdfast.controller.core.operators.operations import AlterConfig, Outcome
+from holdfast.controller.core.operators.operations import AlterConfig, OperationResult
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.replication_control import RECOVERY_MANAGER_KEY, UNCLEAN_PASS_MAX
 from holdfast.controller.core.quorum_controller import QuorumController
@@ -273,7 +273,7 @@ def test_min_isr_and_its_partitions_are_changed_together_or_not_at_all(
     monkeypatch.setattr("holdfast.controller.core.quorum_controller.APPEND_BYTES_MAX", 1000)
     wanted = AlterConfig(CLUSTER_RESOURCE, "min.insync.replicas", "2")
     lose_all_but_the_first_batch(quorum, wanted)
-    assert quorum.request(wanted) == Outcome()
+    assert quorum.request(wanted) == OperationResult()
     assert quorum.image.cluster_config("min.insync.replicas") == 2
     assert {partition.min_isr for _, partition in quorum.topic("t").sorted_partitions()} == {2}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.controller.core.operators.operations import Outcome, Reassign
+from holdfast.controller.core.operators.operations import OperationResult, Reassign
 from holdfast.protocol.errors import ErrorCode
 from tests.unit.controller.harness import Quorum, make_config
 from tests.unit.controller.test_topics import create
@@ -17,7 +17,7 @@ def quorum() -> Quorum:
 
 
 def reassign(quorum: Quorum, *replicas: int, name: str = "t") -> ErrorCode:
-    outcome: Outcome = quorum.request(Reassign(name, 0, replicas))
+    outcome: OperationResult = quorum.request(Reassign(name, 0, replicas))
     assert (outcome.error_message is None) == (outcome.error_code is ErrorCode.NONE)
     return outcome.error_code
 

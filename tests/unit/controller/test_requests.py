@@ -11,7 +11,7 @@ from holdfast.controller.core.operators.operations import (
     AlterConfig,
     ElectionType,
     ElectLeader,
-    Outcome,
+    OperationResult,
     Reassign,
     UpdateFeature,
 )
@@ -168,7 +168,7 @@ def test_an_older_record_does_not_prove_that_it_is_so_already(quorum: Quorum) ->
     quorum.commit(older)
     assert number not in quorum.answers
     quorum.commit()
-    assert quorum.answers[number] == Outcome()
+    assert quorum.answers[number] == OperationResult()
 
 
 @pytest.mark.parametrize(
