@@ -6,7 +6,7 @@ Owns the frame around administrative commands; what is asked and how it is shown
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.cli.options import Answer, client_properties, run_client
+from holdfast.cli.options import CommandAnswer, client_properties, run_client
 from holdfast.client.admin import Admin
 from holdfast.client.core.errors import ClientError, RowError
 from holdfast.protocol.errors import ErrorCode
@@ -19,13 +19,13 @@ class Asking(NamedTuple):
     """What a command has in hand while it asks."""
 
     admin: Admin
-    answer: Answer
+    answer: CommandAnswer
     timeout_ms: int
     clock: Clock
     tasks: Tasks
 
 
-def ask(given: Mapping[str, Any], answer: Answer, act: Callable[[Asking], Awaitable[None]]) -> None:
+def ask(given: Mapping[str, Any], answer: CommandAnswer, act: Callable[[Asking], Awaitable[None]]) -> None:
     """Run `act`; what is refused or does not answer goes into the answer. Raises: SystemExit on a signal."""
     client_properties(given["command_config"], given["command_property"], frozenset())
 
@@ -50,7 +50,7 @@ def partition_name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def row_refused(answer: Answer, error: RowError, partition: TopicPartition) -> None:
+def row_refused(answer: CommandAnswer, error: RowError, partition: TopicPartition) -> None:
     """Take down what was said about one partition."""
     answer.errors.append(
         {
@@ -79,7 +79,9 @@ async def described(
     return [topic for topic in found if topic.error_code == ErrorCode.NONE]
 
 
-def unknown_topic(answer: Answer, name: str, code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
+def unknown_topic(
+    answer: CommandAnswer, name: str, code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+) -> None:
     """Take down that there is no such topic."""
     message = "`holdfast topics --list` shows the topics there are"
     answer.errors.append({"code": code.name, "topic": name, "message": message})

@@ -12,7 +12,7 @@ import click
 from holdfast.cli.admin_session import Asking, ask
 from holdfast.cli.durability.report import Surroundings
 from holdfast.cli.fresh_metadata import present_cluster
-from holdfast.cli.options import INT32_MAX, Answer, bootstrap
+from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap
 from holdfast.controller.core.brokers.can_stop import Severity, StopAdvice, can_stop
 from holdfast.protocol.errors import ErrorCode
 
@@ -69,7 +69,7 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
     OK: nothing is lost. WARNING: partitions would refuse acks=all writes, or do already and need the broker.
     CRITICAL: partitions would have no leader. UNKNOWN: the cluster does not answer or has no such broker.
     """
-    answer = Answer("check-can-stop")
+    answer = CommandAnswer("check-can-stop")
     verdict = StopAdvice(Severity.UNKNOWN, 0)
 
     async def act(asking: Asking) -> None:

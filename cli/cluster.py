@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from holdfast.cli.cluster_nodes import NODE_COMMANDS, fail, folder_option, timeout_option
-from holdfast.cli.options import INT32_MAX, Answer, bootstrap, output, pairs, run_client
+from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output, pairs, run_client
 from holdfast.cli.tables import table_lines
 from holdfast.localcluster.health import cluster_health
 from holdfast.localcluster.nodes import ClusterError
@@ -81,7 +81,7 @@ def up(
     if made.power_loss_driver is not None:
         data["power_loss"] = made.power_loss_driver
     text = f"up: {sizes}\n" + "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in data.items())
-    Answer("cluster-up", data).finish(output, text)
+    CommandAnswer("cluster-up", data).finish(output, text)
 
 
 @cluster.command(short_help="Stop all nodes cleanly.")
@@ -102,7 +102,7 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
             made.delete()
     except (ClusterError, OSError) as error:
         fail("cluster-down", output, error)
-    Answer("cluster-down", {}).finish(output, "down")
+    CommandAnswer("cluster-down", {}).finish(output, "down")
 
 
 @cluster.command(short_help="Forget a broker for good.")
@@ -115,7 +115,7 @@ def unregister(broker_id: int, **given: Any) -> None:
     """Take a broker out of the metadata (R28): move its replicas away first, and stop it."""
     from holdfast.cli.admin_session import Asking, ask
 
-    answer = Answer("cluster-unregister", {"broker": broker_id})
+    answer = CommandAnswer("cluster-unregister", {"broker": broker_id})
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -139,7 +139,7 @@ def status(folder: Path, output: str) -> None:
     rows = [_row(made, node.name, seen) for node in made.nodes]
     health = _health(rows)
     data = {"nodes": rows, "bootstrap_servers": made.bootstrap_servers, "health": health}
-    answer = Answer("cluster-status", data)
+    answer = CommandAnswer("cluster-status", data)
     if problem:
         answer.errors.append({"code": "CLUSTER_NOT_AVAILABLE", "message": problem})
     elif all(row.get("state") != "active controller" for row in rows):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from holdfast.cli.options import INT32_MAX, Answer, output
+from holdfast.cli.options import INT32_MAX, CommandAnswer, output
 from holdfast.localcluster.nodes import ClusterError, Node
 from holdfast.localcluster.power.disks import PowerLoss
 from holdfast.localcluster.processes import LocalCluster
@@ -31,7 +31,7 @@ timeout_option = click.option(
 def fail(command: str, form: str, error: ClusterError | OSError, hint: str = "") -> NoReturn:
     """Print why a cluster could not do what was asked, and exit 1."""
     text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    Answer(command, None, [{"code": "CLUSTER_ERROR", "message": text + hint}]).finish(form, "")
+    CommandAnswer(command, None, [{"code": "CLUSTER_ERROR", "message": text + hint}]).finish(form, "")
     raise AssertionError("finish exits")
 
 
@@ -98,7 +98,7 @@ def _command(
             fail(f"cluster-{name}", output, error)
         names = [node.name for node in nodes]
         data: dict[str, Any] = {"nodes": names}
-        Answer(f"cluster-{name}", data).finish(output, f"{done}: {', '.join(names)}")
+        CommandAnswer(f"cluster-{name}", data).finish(output, f"{done}: {', '.join(names)}")
 
     return command
 
@@ -151,7 +151,7 @@ def power_loss(
         fail("cluster-power-loss", output, error)
     rows = [{"log_bytes_lost": loss.log_bytes_lost, **asdict(loss)} for loss in losses]
     data = {"driver": cluster.power_loss_driver, "nodes": rows}
-    Answer("cluster-power-loss", data).finish(output, "\n".join(_told(loss) for loss in losses))
+    CommandAnswer("cluster-power-loss", data).finish(output, "\n".join(_told(loss) for loss in losses))
 
 
 def _told(loss: PowerLoss) -> str:

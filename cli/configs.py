@@ -12,7 +12,7 @@ import click
 from holdfast.cli.admin_session import Asking, ask
 from holdfast.cli.options import (
     INT32_MAX,
-    Answer,
+    CommandAnswer,
     bootstrap,
     one_action,
     output,
@@ -66,7 +66,7 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
     refuse_strangers(action, given, _ACTIONS_OF)
     resource = _resource(action, given["entity_type"], given["entity_name"], given["entity_default"])
     changes = _changes(action, given)
-    answer = Answer(f"configs-{action}")
+    answer = CommandAnswer(f"configs-{action}")
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -237,7 +237,7 @@ async def _alter(asking: Asking, resource: Resource, changes: dict[str, str | No
     return [f"Completed updating config for {_name(resource)}."]
 
 
-def _refused(answer: Answer, resource: Resource, error: RowError) -> None:
+def _refused(answer: CommandAnswer, resource: Resource, error: RowError) -> None:
     where = _resource_name(resource)
     node = {} if "topic" in where else {"node": _name(resource)}
     answer.errors.append({"code": error.code.name, **where, **node, "message": error.message})

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.client.core.errors import RowError
 from holdfast.controller.core.brokers.what_if import registration_of, situation_of, trial
 from holdfast.controller.core.partitions.election import ElectionMode
-from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.elect_leaders import ElectionKind
@@ -54,7 +54,7 @@ def try_election(
     mode = {ElectionKind.PREFERRED: ElectionMode.PREFERRED, ElectionKind.UNCLEAN: ElectionMode.UNCLEAN}
     situation = replace(situation_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
     designated = designated_leader if kind is ElectionKind.DESIGNATION else None
-    change = trial(before, Wish(designated=designated), situation)
+    change = trial(before, RequestedChange(designated=designated), situation)
     if change is None or change.after.leader is None or change.reason is None:
         return Trial("would change nothing", None)
     text = f"would elect {change.after.leader} ({change.reason.value})"

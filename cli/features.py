@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from holdfast.cli.admin_session import Asking, ask
-from holdfast.cli.options import Answer, bootstrap, output, whole_number
+from holdfast.cli.options import CommandAnswer, bootstrap, output, whole_number
 from holdfast.client.admin_configs import FeatureUpdate
 from holdfast.client.core.errors import ClientError
 
@@ -35,7 +35,7 @@ def command(**given: Any) -> None:
 @output
 def describe(**given: Any) -> None:
     """Show what is supported and what is in force; the epoch is the offset of the metadata."""
-    answer = Answer("features-describe")
+    answer = CommandAnswer("features-describe")
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -105,7 +105,7 @@ def downgrade(features: tuple[str, ...], dry_run: bool, unsafe: bool, **given: A
 
 def _finalize(verb: str, levels: dict[str, int], dry_run: bool, given: dict[str, Any]) -> None:
     """Ask for all levels at once: all of them become final, or none."""
-    answer = Answer(f"features-{verb}")
+    answer = CommandAnswer(f"features-{verb}")
     text: list[str] = []
 
     async def act(asking: Asking) -> None:

@@ -8,7 +8,7 @@ import click
 from holdfast.cli.options import (
     INT32_MAX,
     INT64_MAX,
-    Answer,
+    CommandAnswer,
     bootstrap,
     client_properties,
     output,
@@ -56,7 +56,7 @@ def command(
         raise click.UsageError(f"--time {when}: expected latest, earliest or ms since the epoch")
     named = _named(topic_partitions)
     matching = _pattern(topic)
-    answer = Answer("get-offsets", [])
+    answer = CommandAnswer("get-offsets", [])
 
     async def work(runtime: Runtime) -> int:
         admin = Admin(runtime, given["bootstrap_server"])

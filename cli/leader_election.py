@@ -13,7 +13,7 @@ from holdfast.cli.admin_session import Asking, ask, described, partition_name, r
 from holdfast.cli.durability.report import Surroundings
 from holdfast.cli.durability.view import compares_logs as is_comparing_logs
 from holdfast.cli.election_dry_run import LOG_COMPARISONS, Trial, try_election
-from holdfast.cli.options import INT32_MAX, Answer, bootstrap, output
+from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
 from holdfast.cli.partition_files import ELECTION_SHAPE, read_elections
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.errors import RowError
@@ -64,7 +64,7 @@ def _kind(_: click.Context, __: click.Parameter, value: str) -> ElectionKind:
 def command(kind: ElectionKind, **given: Any) -> None:
     """Elect leaders of partitions."""
     wanted = _wanted(kind, given)
-    answer = Answer("leader-election", {"election_type": kind.name, "dry_run": given["dry_run"]})
+    answer = CommandAnswer("leader-election", {"election_type": kind.name, "dry_run": given["dry_run"]})
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -122,7 +122,7 @@ def _wanted(kind: ElectionKind, given: Mapping[str, Any]) -> dict[TopicPartition
 
 
 def outcome_lines(
-    answer: Answer, kind: ElectionKind, outcome: Mapping[TopicPartition, RowError | None]
+    answer: CommandAnswer, kind: ElectionKind, outcome: Mapping[TopicPartition, RowError | None]
 ) -> list[str]:
     """Kafka's lines; what was elected, not needed and refused goes into the answer."""
     rows = sorted(outcome.items())
@@ -220,7 +220,7 @@ async def _try(
 
 
 def _trial_lines(
-    answer: Answer, trials: Mapping[TopicPartition, Trial], *, hides_not_needed: bool
+    answer: CommandAnswer, trials: Mapping[TopicPartition, Trial], *, hides_not_needed: bool
 ) -> list[str]:
     lines = []
     answer.data["would"] = []

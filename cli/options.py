@@ -149,7 +149,7 @@ def output(function: F) -> F:
 
 
 @dataclass
-class Answer:
+class CommandAnswer:
     """What a command found out; `finish` prints it and ends the process, `show` only prints."""
 
     command: str

@@ -11,7 +11,7 @@ import click
 from holdfast.cli.admin_session import Asking, ask, described, partition_name, row_refused
 from holdfast.cli.options import (
     INT32_MAX,
-    Answer,
+    CommandAnswer,
     bootstrap,
     one_action,
     output,
@@ -25,7 +25,7 @@ from holdfast.cli.partition_files import (
     read_topics,
     reassignment_text,
 )
-from holdfast.cli.reassignment_plan import Assignment, CannotPropose, Progress, propose, verify
+from holdfast.cli.reassignment_plan import Assignment, CannotPropose, MoveProgress, propose, verify
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError
 from holdfast.protocol.errors import ErrorCode
@@ -97,7 +97,7 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
         broker_ids = _broker_ids(given["broker_list"])
     elif given["reassignment_json_file"] is not None:
         wanted = read_reassignment(given["reassignment_json_file"])
-    answer = Answer(f"reassign-partitions-{action}")
+    answer = CommandAnswer(f"reassign-partitions-{action}")
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -231,7 +231,7 @@ async def _verify(asking: Asking, wanted: Assignment, text: list[str], *, waits:
 
 
 def _tell_steps(
-    answer: Answer,
+    answer: CommandAnswer,
     wanted: Assignment,
     current: Assignment,
     moving: Mapping[TopicPartition, Reassignment],
@@ -244,9 +244,9 @@ def _tell_steps(
         {**step.partition._asdict(), "progress": step.progress.value} for step in steps
     ]
     for step in steps:
-        if step.progress is Progress.UNKNOWN:
+        if step.progress is MoveProgress.UNKNOWN:
             _unknown_partition(answer, step.partition)
-        elif step.progress is Progress.DIFFERENT:
+        elif step.progress is MoveProgress.DIFFERENT:
             text_of = f"{step.line} `--execute` moves it"
             row_refused(answer, RowError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text_of), step.partition)
 
@@ -294,7 +294,9 @@ async def _cancel(asking: Asking, wanted: Assignment, text: list[str]) -> None:
         text.append(f"Successfully cancelled partition reassignment{plural} for: {names}")
 
 
-def _sorted_out(answer: Answer, rows: Mapping[TopicPartition, RowError | None]) -> list[TopicPartition]:
+def _sorted_out(
+    answer: CommandAnswer, rows: Mapping[TopicPartition, RowError | None]
+) -> list[TopicPartition]:
     """The partitions that were granted; the others become errors."""
     for partition, error in sorted(rows.items()):
         if error is not None:
@@ -325,7 +327,7 @@ def _adding(moving: Mapping[TopicPartition, Reassignment], partition: TopicParti
     return moving[partition].adding if partition in moving else ()
 
 
-def _unknown_partition(answer: Answer, partition: TopicPartition) -> None:
+def _unknown_partition(answer: CommandAnswer, partition: TopicPartition) -> None:
     message = "there is no such partition; `holdfast topics --describe` shows those there are"
     row_refused(answer, RowError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message), partition)
 

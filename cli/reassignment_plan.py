@@ -46,7 +46,7 @@ def propose(
     return proposed
 
 
-class Progress(Enum):
+class MoveProgress(Enum):
     """How far a partition is on its way."""
 
     COMPLETED = "completed"
@@ -57,17 +57,17 @@ class Progress(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MoveStep:
     """One partition of --verify, and its line."""
 
     partition: TopicPartition
-    progress: Progress
+    progress: MoveProgress
     line: str
 
 
 def verify(
     wanted: Assignment, current: Assignment, moving: Mapping[TopicPartition, Reassignment]
-) -> list[Step]:
+) -> list[MoveStep]:
     """How far each wanted partition is, in Kafka's sentences."""
     return [_step(partition, wanted[partition], current, moving) for partition in sorted(wanted)]
 
@@ -77,27 +77,27 @@ def _step(
     target: tuple[int, ...],
     current: Assignment,
     moving: Mapping[TopicPartition, Reassignment],
-) -> Step:
+) -> MoveStep:
     name = f"{partition.topic}-{partition.partition}"
     there = current.get(partition)
     if there is None:
         text = f"There is no partition {name}."
-        return Step(partition, Progress.UNKNOWN, text)
+        return MoveStep(partition, MoveProgress.UNKNOWN, text)
     if partition in moving:
         move = moving[partition]
         staying = tuple(replica for replica in move.replicas if replica not in move.removing)
         if set(staying) == set(target):
             text = f"Reassignment of partition {name} is still in progress."
-            return Step(partition, Progress.IN_PROGRESS, text)
+            return MoveStep(partition, MoveProgress.IN_PROGRESS, text)
         text = f"Partition {name} is being moved to {_ids(staying)} rather than {_ids(target)}."
-        return Step(partition, Progress.DIFFERENT, text)
+        return MoveStep(partition, MoveProgress.DIFFERENT, text)
     if there == target:
-        return Step(partition, Progress.COMPLETED, f"Reassignment of partition {name} is completed.")
+        return MoveStep(partition, MoveProgress.COMPLETED, f"Reassignment of partition {name} is completed.")
     text = (
         f"There is no active reassignment of partition {name}, but replica set is {_ids(there)} rather than "
         f"{_ids(target)}."
     )
-    return Step(partition, Progress.DIFFERENT, text)
+    return MoveStep(partition, MoveProgress.DIFFERENT, text)
 
 
 def _ids(ids: tuple[int, ...]) -> str:

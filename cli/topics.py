@@ -11,7 +11,7 @@ from holdfast.cli.durability.view import surroundings
 from holdfast.cli.fresh_metadata import warn_of_old
 from holdfast.cli.options import (
     INT32_MAX,
-    Answer,
+    CommandAnswer,
     bootstrap,
     one_action,
     output,
@@ -94,7 +94,7 @@ _ACTIONS = ("create", "delete", "alter", "list", "describe")
 def command(actions: tuple[str, ...], topic: str | None, **given: Any) -> None:
     """Create, delete, extend, list and describe topics."""
     action = _checked(actions, topic, given)
-    answer = Answer(f"topics-{action}")
+    answer = CommandAnswer(f"topics-{action}")
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -317,7 +317,7 @@ async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) ->
 async def _watch(asking: Asking, action: str, topic: str | None, given: dict[str, Any]) -> None:
     """Show it again and again; ends with a signal only. JSON comes one object a line."""
     while True:
-        answer = Answer(asking.answer.command)
+        answer = CommandAnswer(asking.answer.command)
         text: list[str] = []
         if given["output"] == "text":
             click.clear()  # before it asks: warnings stay to be seen

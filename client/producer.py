@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.batch import Batch, Compression, Identity, check_record
+from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch, check_record
 from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.errors import BufferFull, ClientError, TimedOut, code_of
 from holdfast.client.core.history import value_crc32c
@@ -265,7 +265,7 @@ class Producer:
         return self._sender.buffered_bytes
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> ProducerIdAndEpoch | None:
         """Producer id and epoch in use, None before the first."""
         return self._sender.identity
 
@@ -483,7 +483,7 @@ class Producer:
             if not self._is_closed:
                 self._run(self._sender.identity_failed(self._clock.now_ms(), error.code, str(error)))
         else:
-            self._sender.identity_given(Identity(found.producer_id, found.producer_epoch))
+            self._sender.identity_given(ProducerIdAndEpoch(found.producer_id, found.producer_epoch))
         self._pump()
 
     def _metadata_changed(self) -> None:

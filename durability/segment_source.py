@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.segments import (
-    Batch,
     ReplicaFolder,
     Row,
+    SegmentBatch,
     Torn,
     Undecodable,
     batch_records,
@@ -131,7 +131,7 @@ def _missing_head(place: tuple[Any, ...], folder: ReplicaFolder) -> Iterator[tup
         yield (*place, start, None, None, None, None, True, None, first.name, 0, problem)
 
 
-def _read(folder: str) -> Iterator[tuple[Path, Batch | Torn | None]]:
+def _read(folder: str) -> Iterator[tuple[Path, SegmentBatch | Torn | None]]:
     """What is in the segments in log order, None for an empty one."""
     for path in segment_paths(folder):
         with path.open("rb") as file:
@@ -144,7 +144,7 @@ def _read(folder: str) -> Iterator[tuple[Path, Batch | Torn | None]]:
 
 
 def _batch_rows(
-    place: tuple[Any, ...], log: Iterator[tuple[Path, Batch | Torn | None]], flushed: int
+    place: tuple[Any, ...], log: Iterator[tuple[Path, SegmentBatch | Torn | None]], flushed: int
 ) -> Iterator[tuple[Any, ...]]:
     """A row for each batch, unreadable stretch and empty segment. What cannot be read is *damaged* when a
     batch behind it can, or when it was `flushed`; else it is the tail that a power cut may leave."""
@@ -174,7 +174,7 @@ def _batch_rows(
 
 
 def _record_rows(
-    place: tuple[Any, ...], found: Batch | Torn | None, segment: str
+    place: tuple[Any, ...], found: SegmentBatch | Torn | None, segment: str
 ) -> Iterator[tuple[Any, ...]]:
     if isinstance(found, Torn):
         yield (*place, None, None, None, None, None, segment, found.position, found.reason)

@@ -40,7 +40,7 @@ class Undecodable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SegmentBatch:
     """One batch as it stands in a file."""
 
     base_offset: int
@@ -88,7 +88,7 @@ class ReplicaFolder:
     path: str
 
 
-def read_segment(data: bytes | mmap.mmap, base_offset: int = 0) -> Iterator[Batch | Torn]:
+def read_segment(data: bytes | mmap.mmap, base_offset: int = 0) -> Iterator[SegmentBatch | Torn]:
     """The batches of one segment in file order, and what between or behind them cannot be read.
 
     `base_offset`: no batch of the segment begins before it.
@@ -98,14 +98,14 @@ def read_segment(data: bytes | mmap.mmap, base_offset: int = 0) -> Iterator[Batc
     while position is not None and position < len(data):
         found = _batch_at(data, position)
         yield found
-        if isinstance(found, Batch):
+        if isinstance(found, SegmentBatch):
             next_offset = max(next_offset, found.last_offset + 1)
             position += found.size_bytes
         else:
             position = _next_batch(data, position + 1, next_offset)
 
 
-def _batch_at(data: bytes | mmap.mmap, position: int) -> Batch | Torn:
+def _batch_at(data: bytes | mmap.mmap, position: int) -> SegmentBatch | Torn:
     left = len(data) - position
     if left < _HEADER_BYTES:
         return Torn(position, f"{left} bytes are shorter than a header")
@@ -118,7 +118,7 @@ def _batch_at(data: bytes | mmap.mmap, position: int) -> Batch | Torn:
     if size > left:
         return Torn(position, f"a batch of {size} bytes of which {left} are there")
     body = data[position + _CRC_COVERS_FROM : position + size]
-    return Batch(
+    return SegmentBatch(
         base_offset=base,
         last_offset=base + last_delta,
         leader_epoch=epoch,
@@ -142,13 +142,13 @@ def _next_batch(data: bytes | mmap.mmap, position: int, next_offset: int) -> int
         (base,) = _BASE_OFFSET.unpack_from(data, start)
         if 0 <= base - next_offset <= _RELATIVE_OFFSET_MAX:
             found = _batch_at(data, start)
-            if isinstance(found, Batch) and found.crc_ok:
+            if isinstance(found, SegmentBatch) and found.crc_ok:
                 return start
         at = data.find(_MAGIC_BYTE, at + 1)
     return None
 
 
-def batch_records(batch: Batch) -> list[Row]:
+def batch_records(batch: SegmentBatch) -> list[Row]:
     """The records of a data batch whose crc holds. Raises: Undecodable."""
     data = _unpack(batch.payload, batch.compression)
     rows = []

@@ -15,7 +15,7 @@ from holdfast.storage.log import Log
 CHUNK_BYTES = 1 << 20
 
 
-class Entry(NamedTuple):
+class CommittedEntry(NamedTuple):
     """One metadata record as committed."""
 
     offset: int
@@ -29,7 +29,7 @@ class CommittedReader:
     def __init__(
         self,
         log: Log,
-        deliver: Callable[[Sequence[Entry], int], None],
+        deliver: Callable[[Sequence[CommittedEntry], int], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._log = log
@@ -55,7 +55,7 @@ class CommittedReader:
         if self.delivered_offset >= end_offset or self._is_stopped:
             return
         chunk = self._log.read(self.delivered_offset, CHUNK_BYTES, end_offset)
-        entries: list[Entry] = []
+        entries: list[CommittedEntry] = []
         next_offset = self.delivered_offset
         for header, batch in iter_batches(chunk):
             next_offset = header.next_offset
@@ -63,7 +63,7 @@ class CommittedReader:
                 continue
             for record in decode_records(batch):
                 assert record.value is not None, "a metadata record has a value"
-                entries.append(Entry(record.offset, header.leader_epoch, record.value))
+                entries.append(CommittedEntry(record.offset, header.leader_epoch, record.value))
         assert self.delivered_offset < next_offset <= end_offset, "commits end at batch borders"
         self.delivered_offset = next_offset
         if next_offset < end_offset:

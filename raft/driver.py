@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 from holdfast.protocol.api_keys import ApiKey
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchResponse
-from holdfast.raft.committed import CommittedReader, Entry
+from holdfast.raft.committed import CommittedEntry, CommittedReader
 from holdfast.raft.core.config import BATCH_MAX_BYTES, RaftConfig
 from holdfast.raft.core.effects import (
     Append,
@@ -80,7 +80,7 @@ class NotLeader(Exception):
 class RaftListener(Protocol):
     """The owner of the metadata. Called on the event loop; may call `append` from inside."""
 
-    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+    def on_committed(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         """Everything below `committed_offset` (exclusive) has now been handed over. In order of offsets, each
         entry once in a process's life; `entries` is empty when only control records were committed."""
 
@@ -366,7 +366,7 @@ class RaftDriver:
         if self._reader.delivered_offset < self.committed_offset:
             self._reader.read_on()
 
-    def _deliver(self, entries: Sequence[Entry], committed_offset: int) -> None:
+    def _deliver(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         node = self._node
         if node is not None and node.has_caught_up and committed_offset >= node.high_watermark:
             self.has_caught_up = True

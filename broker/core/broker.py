@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from holdfast.broker.core.config import BrokerConfig
-from holdfast.broker.core.counts import Counts
+from holdfast.broker.core.counts import BrokerCounts
 from holdfast.broker.core.events import (
     Appended,
     CallAnswered,
@@ -90,7 +90,7 @@ class Broker:
             shutdown_timeout_ms=config.controlled_shutdown_timeout_ms,
             now_ms=now_ms,
         )
-        self.counts = Counts()
+        self.counts = BrokerCounts()
         self._link = ControllerLink(config.node_id, self.lifecycle, config.request_timeout_ms)
         self._alter = self._link.alter
         self._effects: list[Effect] = []

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Counts:
+class BrokerCounts:
     """Running totals since the start; {topic name: n} where a topic is known."""
 
     messages_in: dict[str, int] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import click
 from holdfast.cli.inspect.metadata_log import UnreadableLog, fetch_log, read_folder
 from holdfast.cli.inspect.partition_story import LoggedRecord, Step, Story, story_of
 from holdfast.cli.inspect.sentences import decision_row, headline, sentences, state_row
-from holdfast.cli.options import INT32_MAX, Answer, checked_servers, output, run_client
+from holdfast.cli.options import INT32_MAX, CommandAnswer, checked_servers, output, run_client
 from holdfast.client.core.errors import ClientError
 from holdfast.protocol.schema.fields import SchemaError
 from holdfast.runtime.api import Runtime
@@ -55,7 +55,7 @@ def command(
     """Tell each change of leader, ISR and ELR of a partition: when, why, who was rejected, what follows."""
     if (bootstrap_server is None) == (metadata_dir is None):
         raise click.UsageError("give either --bootstrap-server or --metadata-dir")
-    answer = Answer("explain")
+    answer = CommandAnswer("explain")
     if metadata_dir is not None:
         log = _read(metadata_dir, answer)
     else:
@@ -84,7 +84,7 @@ def command(
     answer.finish(output, "\n".join(_text(story)))
 
 
-def _read(folder: Path, answer: Answer) -> list[LoggedRecord]:
+def _read(folder: Path, answer: CommandAnswer) -> list[LoggedRecord]:
     try:
         log, warning = read_folder(folder)
     except (UnreadableLog, SchemaError, OSError) as error:
@@ -96,7 +96,7 @@ def _read(folder: Path, answer: Answer) -> list[LoggedRecord]:
     return log
 
 
-def _fetch(servers: str, timeout_ms: int, answer: Answer) -> list[LoggedRecord]:
+def _fetch(servers: str, timeout_ms: int, answer: CommandAnswer) -> list[LoggedRecord]:
     log: list[LoggedRecord] = []
 
     async def work(runtime: Runtime) -> int:

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from holdfast.cli.admin_session import Asking, ask
-from holdfast.cli.options import INT32_MAX, Answer, bootstrap, output
+from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
 from holdfast.cli.partition_files import RECOVERY_SHAPE, read_recovery
-from holdfast.cli.recovery.core import Goal, Limits, RecoveryMind
+from holdfast.cli.recovery.core import Goal, RecoveryLimits, RecoveryMind
 from holdfast.cli.recovery.events import (
     AskForLogs,
     CommittedTold,
@@ -76,9 +76,11 @@ def command(**given: Any) -> None:
     wanted = _wanted(given)
     if given["target"] is not None:
         _check_new_file(given["target"])
-    limits = Limits(given["recovery_duration_ms"], given["recovery_election_attempts"], given["timeout_ms"])
+    limits = RecoveryLimits(
+        given["recovery_duration_ms"], given["recovery_election_attempts"], given["timeout_ms"]
+    )
     mind = RecoveryMind(wanted, goal, limits)
-    answer = Answer("unclean-recovery", {"partitions": [], "warnings": [], "output_file": None})
+    answer = CommandAnswer("unclean-recovery", {"partitions": [], "warnings": [], "output_file": None})
     text: list[str] = []
 
     async def act(asking: Asking) -> None:
@@ -121,7 +123,7 @@ def _wanted(given: dict[str, Any]) -> list[TopicPartition] | None:
 
 
 def _report(
-    answer: Answer, text: list[str], mind: RecoveryMind, given: dict[str, Any], *, is_interrupted: bool
+    answer: CommandAnswer, text: list[str], mind: RecoveryMind, given: dict[str, Any], *, is_interrupted: bool
 ) -> None:
     """Tell what was found out and done; what was not done becomes an error."""
     for warning in warnings(mind):
@@ -149,7 +151,7 @@ def _check_new_file(path: str) -> None:
         raise click.UsageError(f"cannot write {path}: {_reason(error)}") from error
 
 
-def _write(answer: Answer, mind: RecoveryMind, path: str, is_kip1275: bool) -> list[str]:
+def _write(answer: CommandAnswer, mind: RecoveryMind, path: str, is_kip1275: bool) -> list[str]:
     """Write the elections; the lines that say so. Without any there is no file."""
     content = election_file(mind, is_kip1275=is_kip1275)
     if content is None:

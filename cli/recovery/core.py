@@ -59,7 +59,7 @@ class Goal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RecoveryLimits:
     """How long things may take."""
 
     #: brokers may answer so long (KIP-1275)
@@ -122,7 +122,7 @@ class _View:
 class RecoveryMind:
     """One run over these partitions, or over all without a leader."""
 
-    def __init__(self, wanted: Iterable[TopicPartition] | None, goal: Goal, limits: Limits) -> None:
+    def __init__(self, wanted: Iterable[TopicPartition] | None, goal: Goal, limits: RecoveryLimits) -> None:
         self.goal = goal
         self.limits = limits
         #: by topic and index

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import click
 
 from holdfast.sim.model.bands import BANDS, is_expected_loss
-from holdfast.sim.model.mutants import MUTANTS, Mutant
+from holdfast.sim.model.mutants import MUTANTS, ModelMutant
 from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.seeded import walk_seed
 from holdfast.sim.model.walk import WalkResult, replay_trace, shrink
@@ -109,7 +109,7 @@ def _tell(seed: int, steps: int, band: str, mutant: str | None, verdict: WalkRes
 
 
 def killing_seeds(
-    kind: type[Mutant], seeds: range, steps: int, wanted: int
+    kind: type[ModelMutant], seeds: range, steps: int, wanted: int
 ) -> tuple[list[int], Counter[str]]:
     """How many seeds it took each time, `wanted` times, and by which property."""
     distances: list[int] = []

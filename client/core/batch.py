@@ -34,14 +34,14 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-class Identity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """Who writes: a producer id and its epoch (R90)."""
 
     producer_id: int
     producer_epoch: int
 
 
-NO_IDENTITY = Identity(-1, -1)
+NO_IDENTITY = ProducerIdAndEpoch(-1, -1)
 _TIMESTAMP_MAX = (1 << 63) - 1
 
 
@@ -191,7 +191,7 @@ class Batch:
         self.size_bytes += size
         return size
 
-    def seal(self, identity: Identity, base_sequence: int) -> None:
+    def seal(self, identity: ProducerIdAndEpoch, base_sequence: int) -> None:
         """Encode under this identity and sequence, or change both. Only for a batch that no log holds."""
         assert self.count > 0 and self.unanswered == 0, "a batch that may be in a log keeps its sequence"
         self.base_sequence = base_sequence

@@ -20,7 +20,7 @@ from holdfast.client.core.fetcher_effects import (
     ResetPolicy,
     SendFetch,
 )
-from holdfast.client.core.metadata_cache import Leader, MetadataCache
+from holdfast.client.core.metadata_cache import LeaderAndEpoch, MetadataCache
 from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -438,7 +438,7 @@ class Fetcher:
         code = code_of(row.error_code)
         if code is not ErrorCode.NONE:
             if row.leader_epoch > part.sent_epoch:
-                self._learn(part, Leader(row.leader_id, row.leader_epoch))
+                self._learn(part, LeaderAndEpoch(row.leader_id, row.leader_epoch))
             self._refused(part, code, now_ms, effects, log_start_offset=row.log_start_offset)
             return
         part.failures = 0
@@ -485,7 +485,7 @@ class Fetcher:
         if self._config.reset is ResetPolicy.NONE and end_offset < position:
             part.error = LogTruncated(text, ErrorCode.OFFSET_OUT_OF_RANGE)
 
-    def _learn(self, part: PartitionFetch, leader: Leader) -> None:
+    def _learn(self, part: PartitionFetch, leader: LeaderAndEpoch) -> None:
         topic, partition = part.topic_partition
         view = self._cache.topic(topic)
         if view is not None:

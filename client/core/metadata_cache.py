@@ -26,7 +26,7 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-class Leader(NamedTuple):
+class LeaderAndEpoch(NamedTuple):
     """A leader decision; `broker_id` is -1 while there is none."""
 
     broker_id: int
@@ -42,10 +42,10 @@ class TopicView:
     #: position of the image that told us
     metadata_offset: int
     #: by partition index
-    leaders: tuple[Leader, ...]
+    leaders: tuple[LeaderAndEpoch, ...]
 
 
-NO_LEADER = Leader(-1, -1)
+NO_LEADER = LeaderAndEpoch(-1, -1)
 
 
 def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[Address, ...]:
@@ -101,7 +101,7 @@ class MetadataCache:
         """What the newest answer said instead of describing the topic."""
         return self._errors.get(name)
 
-    def leader(self, topic: str, partition: int) -> Leader:
+    def leader(self, topic: str, partition: int) -> LeaderAndEpoch:
         """The leader as last heard of, NO_LEADER when the partition is unknown."""
         view = self._topics.get(topic)
         if view is None or not 0 <= partition < len(view.leaders):
@@ -154,7 +154,7 @@ class MetadataCache:
             if metadata_offset <= known.metadata_offset:
                 return []
             known = None  # deleted and made again: epochs of the old one mean nothing
-        heard = tuple(Leader(p.leader_id, p.leader_epoch) for p in topic.partitions)
+        heard = tuple(LeaderAndEpoch(p.leader_id, p.leader_epoch) for p in topic.partitions)
         assert all(p.partition_index == i for i, p in enumerate(topic.partitions)), (
             "partitions come by index, without gaps"
         )
@@ -179,12 +179,14 @@ class MetadataCache:
         if leader_epoch <= view.leaders[partition].leader_epoch or broker_id not in self._addresses:
             return False
         leaders = list(view.leaders)
-        leaders[partition] = Leader(broker_id, leader_epoch)
+        leaders[partition] = LeaderAndEpoch(broker_id, leader_epoch)
         self._topics[topic] = TopicView(view.name, view.topic_id, view.metadata_offset, tuple(leaders))
         return True
 
 
-def _newer(known: tuple[Leader, ...], heard: tuple[Leader, ...]) -> tuple[Leader, ...]:
+def _newer(
+    known: tuple[LeaderAndEpoch, ...], heard: tuple[LeaderAndEpoch, ...]
+) -> tuple[LeaderAndEpoch, ...]:
     """By partition the decision of the later leader epoch; what was heard wins a tie."""
     merged = [
         old if old.leader_epoch > new.leader_epoch else new for old, new in zip(known, heard, strict=False)

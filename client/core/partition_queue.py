@@ -17,7 +17,7 @@ partitions.
 
 from collections import deque
 
-from holdfast.client.core.batch import NO_IDENTITY, Batch, Identity
+from holdfast.client.core.batch import NO_IDENTITY, Batch, ProducerIdAndEpoch
 from holdfast.protocol.record_batch import SEQUENCE_MODULUS
 
 BATCH_SIZE_BYTES = 256 << 10
@@ -83,7 +83,7 @@ class PartitionQueue:
         self.sent: list[Batch] = []
         self._in_flight = 0
         #: under which `sent` was and will be sent
-        self.identity: Identity | None = None if idempotent else NO_IDENTITY
+        self.identity: ProducerIdAndEpoch | None = None if idempotent else NO_IDENTITY
         self._next_sequence = 0
         #: of the next batch that is sent for the first time under its sequence
         self._next_number = 0
@@ -160,7 +160,7 @@ class PartitionQueue:
         self.broken = bool(self.sent)
         return True
 
-    def next_batch(self, now_ms: int, identity: Identity | None, leader_epoch: int) -> Batch | None:
+    def next_batch(self, now_ms: int, identity: ProducerIdAndEpoch | None, leader_epoch: int) -> Batch | None:
         """The batch to send now, marked as sent, or None. `identity` is the producer's newest."""
         if self.hold_until_ms > now_ms or self.broken:
             return None

@@ -7,7 +7,7 @@ request takes one batch of each.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.client.core.batch import Batch, Identity
+from holdfast.client.core.batch import Batch, ProducerIdAndEpoch
 from holdfast.client.core.partition_queue import PartitionQueue
 
 
@@ -49,7 +49,9 @@ class Packing:
         self._limit_bytes = limit_bytes
         self._loads: list[_Load] = []
 
-    def take(self, queue: PartitionQueue, now_ms: int, identity: Identity | None, leader_epoch: int) -> None:
+    def take(
+        self, queue: PartitionQueue, now_ms: int, identity: ProducerIdAndEpoch | None, leader_epoch: int
+    ) -> None:
         """All that the queue may send now."""
         position = 0
         while (batch := queue.next_batch(now_ms, identity, leader_epoch)) is not None:

@@ -4,7 +4,7 @@ Owns asking for an identity, one question at a time, and the pause after a refus
 """
 
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.batch import Identity
+from holdfast.client.core.batch import ProducerIdAndEpoch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.sender_effects import AskIdentity
 from holdfast.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ class ProducerIdentity:
 
     def __init__(self, retry: Backoff) -> None:
         #: None before the first
-        self.newest: Identity | None = None
+        self.newest: ProducerIdAndEpoch | None = None
         #: queues that only a new identity lets go on
         self.waiting: dict[PartitionQueue, None] = {}
         #: why the last attempt to get one failed; empty once it did not
@@ -52,7 +52,7 @@ class ProducerIdentity:
             self._is_wanted = True
             self._retry_ms = 0
 
-    def fenced(self, identity: Identity | None) -> None:
+    def fenced(self, identity: ProducerIdAndEpoch | None) -> None:
         """A log refused it for good."""
         if identity == self.newest:
             self._is_fenced = True
@@ -74,7 +74,7 @@ class ProducerIdentity:
         """When there will be a question."""
         return self._retry_ms if (self.waiting or self._is_wanted) and not self._is_asked else None
 
-    def given(self, identity: Identity) -> list[PartitionQueue]:
+    def given(self, identity: ProducerIdAndEpoch) -> list[PartitionQueue]:
         """A fresh id or a new epoch; returns the queues that waited for it."""
         assert self._is_asked
         if self._is_overtaken:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.client.core.batch import Batch, Identity
+from holdfast.client.core.batch import Batch, ProducerIdAndEpoch
 from holdfast.client.core.broker_link import BrokerLink, Link
 from holdfast.client.core.effects import Connect, RefreshMetadata
 from holdfast.client.core.errors import code_of
@@ -67,7 +67,7 @@ class Sender:
         return self._outbox.buffered_bytes
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> ProducerIdAndEpoch | None:
         """Id and epoch of new batches; None before the first was given."""
         return self._identity.newest
 
@@ -329,7 +329,7 @@ class Sender:
             self._relocation.take_back(self._requests.values(), effects)
         return effects
 
-    def identity_given(self, identity: Identity) -> None:
+    def identity_given(self, identity: ProducerIdAndEpoch) -> None:
         """A fresh id or a new epoch."""
         for queue in self._identity.given(identity):
             self._outbox.look_again(queue)

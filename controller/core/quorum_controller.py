@@ -87,7 +87,7 @@ class _Pending:
 
 
 @dataclass(slots=True)
-class Counts:
+class ControllerCounts:
     """Running totals since the process started."""
 
     elections: dict[ElectionReason, int] = field(default_factory=lambda: dict.fromkeys(ElectionReason, 0))
@@ -132,7 +132,7 @@ class QuorumController:
         self._change_offset = 0
         self._next_noop_ms: int | None = None
         self._next_unclean_pass_ms: int | None = None
-        self._counts = Counts()
+        self._counts = ControllerCounts()
         self._decisions = DecisionRing()
         self._durations = Durations()
 
@@ -168,7 +168,7 @@ class QuorumController:
         return self._raft_epoch
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ControllerCounts:
         """Running totals, not to be written by others."""
         return self._counts
 

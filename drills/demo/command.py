@@ -32,7 +32,7 @@ SECONDS = {"local": 40, "compose": 60}
 KILLS = ("leader", "follower", "controller", "leader")
 
 
-class Cluster(Protocol):
+class DemoCluster(Protocol):
     """What the demo needs of a cluster, whichever way its nodes run."""
 
     @property
@@ -50,7 +50,7 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class DemoLoad:
     """What the producers write."""
 
     records: int
@@ -100,7 +100,7 @@ def command(
     story.say(f"seed {seed}, data in {folder}")
     code = 1
     try:
-        cluster: Cluster
+        cluster: DemoCluster
         if driver == "compose":
             cluster = ComposeCluster.create(Path.cwd())
         else:
@@ -108,7 +108,7 @@ def command(
         with _running(cluster, story):
             demo = Demo(cluster, folder, story, random.Random(seed))
             demo.produce(
-                Load(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
+                DemoLoad(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
                 kills=() if no_kill else KILLS,
             )
             verdict = demo.verdict()
@@ -135,7 +135,7 @@ class Story:
 
 
 @contextmanager
-def _running(cluster: Cluster, story: Story) -> Iterator[None]:
+def _running(cluster: DemoCluster, story: Story) -> Iterator[None]:
     story.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
     try:
         cluster.up()
@@ -149,14 +149,14 @@ def _running(cluster: Cluster, story: Story) -> Iterator[None]:
 class Demo:
     """One run: produce, kill, judge."""
 
-    def __init__(self, cluster: Cluster, folder: Path, story: Story, chance: random.Random) -> None:
+    def __init__(self, cluster: DemoCluster, folder: Path, story: Story, chance: random.Random) -> None:
         self._cluster = cluster
         self._folder = folder
         self._say = story.say
         self._chance = chance
         self._watch = ClusterWatch(cluster.bootstrap_servers)
 
-    def produce(self, load: Load, kills: tuple[str, ...]) -> None:
+    def produce(self, load: DemoLoad, kills: tuple[str, ...]) -> None:
         """Write the load while nodes are killed. Raises: ClusterError when a producer fails."""
         self._watch.create_topic(TOPIC, load.partitions, replication_factor=3, min_isr=2)
         self._say(f"topic {TOPIC}: {load.partitions} partitions, replication factor 3, min.insync.replicas 2")

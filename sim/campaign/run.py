@@ -174,8 +174,8 @@ def _quiesce_and_read(world: World) -> history_rules.History:
     """Wait until the cluster has come to rest, and read everything there is."""
     load = world.load
     liveness.settle(world, liveness.BEFORE_THE_LOAD_ENDS)
-    for wish in final_operations.ways_out(world):
-        final_operations.fulfil(world, wish, liveness.WITHIN_MS)
+    for operation in final_operations.unblocking_operations(world):
+        final_operations.fulfil(world, operation, liveness.WITHIN_MS)
     liveness.settle(world, liveness.ALL_LED)
     load.acknowledged.clear()
     liveness.settle(world, liveness.WHILE_THE_LOAD_GOES_ON)
@@ -183,8 +183,8 @@ def _quiesce_and_read(world: World) -> history_rules.History:
     liveness.settle(world, liveness.AFTER_THE_LOAD)
     world.pass_time(_LATE_MS)
     liveness.settle(world, liveness.AT_REST)
-    for wish in final_operations.wishes(world):
-        final_operations.fulfil(world, wish, liveness.WITHIN_MS)
+    for operation in final_operations.operations(world):
+        final_operations.fulfil(world, operation, liveness.WITHIN_MS)
     load.is_read = True
     log = {index: _agreed_log(world, index) for index, _ in world.partitions()}
     ends = {index: records[-1].offset + 1 if records else 0 for index, records in log.items()}

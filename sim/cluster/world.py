@@ -29,7 +29,7 @@ from holdfast.sim.load import clients, recreated_topic
 from holdfast.sim.load.invalid_requests import Intrusion, intruder
 from holdfast.sim.load.operators import Desk
 from holdfast.sim.load.seeking_reader import Stretch, wanderer
-from holdfast.sim.load.single_node_client import Heard, asker
+from holdfast.sim.load.single_node_client import FreshAnswers, asker
 from holdfast.sim.machine.choices import Choices, Stream, one_in
 from holdfast.sim.machine.disk import LOG_DIRS, Platter
 from holdfast.sim.machine.loop import make_loop
@@ -221,7 +221,7 @@ class World:
         self.reflushed: set[str] = set()
         self.stretches: list[Stretch] = []
         #: of nodes that were asked alone
-        self.heard = Heard()
+        self.heard = FreshAnswers()
         #: what the intruder was answered since somebody looked
         self.intrusions: list[Intrusion] = []
         self.desk = Desk(self.trace, self.load.bootstrap)

@@ -28,7 +28,7 @@ _STRATEGY = "unclean.recovery.strategy"
 _LATEST, _EARLIEST = -1, -2
 
 
-class Wish(NamedTuple):
+class FinalOperation(NamedTuple):
     """What operators want; it is asked for again until it is fulfilled."""
 
     what: str
@@ -36,7 +36,7 @@ class Wish(NamedTuple):
     is_fulfilled: Callable[[], bool]
 
 
-def ways_out(world: World) -> Iterator[Wish]:
+def unblocking_operations(world: World) -> Iterator[FinalOperation]:
     """Where the strategy is to wait for an operator, one comes by and takes it away: else nobody may lead. So
     does one where no logs are compared and nobody is in sync, eligible or known to have led last: he was
     unregistered (Q9), or the partition had no leader when ELR was switched on (B9)."""
@@ -52,7 +52,7 @@ def ways_out(world: World) -> Iterator[Wish]:
             yield _done(world, f"let anybody lead {partition}", act)
 
 
-def wishes(world: World) -> Iterator[Wish]:
+def operations(world: World) -> Iterator[FinalOperation]:
     """In the order in which they are to be fulfilled."""
     for topic in world.topics:
         if "retention.ms" in topic.configs:
@@ -65,27 +65,27 @@ def wishes(world: World) -> Iterator[Wish]:
     yield _done(world, f"drop {TOPIC}", operators.drop_topic(TOPIC))
 
 
-def fulfil(world: World, wish: Wish, within_ms: int) -> None:
+def fulfil(world: World, operation: FinalOperation, within_ms: int) -> None:
     """Ask until it is so. Raises: Violation after `within_ms`."""
     asked: list[bool] = []
 
     def is_fulfilled() -> bool:
         if not world.desk.is_idle:
             return False
-        if asked and wish.is_fulfilled():
+        if asked and operation.is_fulfilled():
             return True
         asked.append(True)
-        world.desk.put(wish.what, wish.act)
+        world.desk.put(operation.what, operation.act)
         return False
 
-    world.eventually(f"L-10 operators are served: {wish.what}", is_fulfilled, within_ms)
+    world.eventually(f"L-10 operators are served: {operation.what}", is_fulfilled, within_ms)
 
 
-def _done(world: World, what: str, act: Act) -> Wish:
-    return Wish(what, act, lambda: act.is_done(_image(world)))
+def _done(world: World, what: str, act: Act) -> FinalOperation:
+    return FinalOperation(what, act, lambda: act.is_done(_image(world)))
 
 
-def _kept(world: World, topic: str, act: Act) -> Wish:
+def _kept(world: World, topic: str, act: Act) -> FinalOperation:
     """Done when every broker knows."""
 
     def is_kept() -> bool:
@@ -97,7 +97,7 @@ def _kept(world: World, topic: str, act: Act) -> Wish:
             for (topic_id, _), log in logs
         )
 
-    return Wish(f"keep all of {topic}", act, is_kept)
+    return FinalOperation(f"keep all of {topic}", act, is_kept)
 
 
 def _acts(world: World) -> list[tuple[str, Act]]:
@@ -116,13 +116,13 @@ def _acts(world: World) -> list[tuple[str, Act]]:
     ]
 
 
-def _question(what: str, ask: Callable[[Admin], Awaitable[Any]], truth: Callable[[], Any]) -> Wish:
+def _question(what: str, ask: Callable[[Admin], Awaitable[Any]], truth: Callable[[], Any]) -> FinalOperation:
     answers: list[Any] = []
 
     async def run(client: Admin) -> None:
         answers.append(await ask(client))
 
-    return Wish(what, Act(run), lambda: bool(answers) and answers[-1] == truth())
+    return FinalOperation(what, Act(run), lambda: bool(answers) and answers[-1] == truth())
 
 
 def _questions(

@@ -46,7 +46,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Heard:
+class FreshAnswers:
     """Answers since somebody looked."""
 
     fresh: list[Answer] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Heard:
 
 def asker(
     load: Load,
-    heard: Heard,
+    heard: FreshAnswers,
     work: Stream,
     controllers: Sequence[SimController],
     brokers: Sequence[SimBroker],

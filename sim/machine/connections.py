@@ -28,7 +28,7 @@ _STEPS = 1 << 16
 
 
 @dataclass(slots=True)
-class Link:
+class SimLink:
     """One direction between two hosts. `mean_ns` is added on top of `low_ns` with an exponential tail."""
 
     low_ns: int = 100_000

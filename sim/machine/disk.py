@@ -17,7 +17,7 @@ from holdfast.runtime.api import NAME_BYTES_MAX, Buffer, DiskError, FileMissing
 from holdfast.runtime.real.group_commit import GroupCommit
 from holdfast.sim.machine.choices import Stream, one_in
 from holdfast.sim.machine.loop import Process, SimLoop
-from holdfast.sim.machine.page_cache import PAGE_BYTES, Folder, Inode, Node, Personality, WriteBack
+from holdfast.sim.machine.page_cache import PAGE_BYTES, Node, Personality, SimFolder, SimInode, WriteBack
 from holdfast.sim.machine.trace import Trace
 
 
@@ -49,17 +49,17 @@ class Platter:
         self.lies_one_in = 0
         #: P7: folders of logs that have lost bytes which a flush had promised to keep
         self.broken: set[str] = set()
-        self.root = Folder()
+        self.root = SimFolder()
         self.locked: dict[str, Process] = {}
         #: files of which a flush has failed: the next process will not find their ends (A-20)
-        self.suspects: list[Inode] = []
+        self.suspects: list[SimInode] = []
         self._faults: list[_Fault] = []
         self._broken_folders: dict[str, None] = {}
         #: nothing completes before
         self._hangs_until_ns = 0
         self.flush_count = 0
         #: the disk as it was after a stop, for a restore (P7)
-        self._copy: Folder | None = None
+        self._copy: SimFolder | None = None
         self.copies_next_exit = False
 
     # --- faults ----------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Platter:
             for folder in self._partition_folders()
             for name in self.names(folder)[-8:]
             if name.endswith(".log")
-            and isinstance(node := self.find(f"{folder}/{name}"), Inode)
+            and isinstance(node := self.find(f"{folder}/{name}"), SimInode)
             and node.durable
         ]
         if not logs:
@@ -120,7 +120,7 @@ class Platter:
         for folder in self._partition_folders():
             for name in self.names(folder):
                 node = self.find(f"{folder}/{name}")
-                if isinstance(node, Inode) and node.lied_size is not None:
+                if isinstance(node, SimInode) and node.lied_size is not None:
                     found.append(folder)
         return found
 
@@ -205,52 +205,52 @@ class Platter:
     def read(self, path: str) -> bytes | None:
         """What the page cache holds under that name."""
         node = self.find(path)
-        return bytes(node.cached) if isinstance(node, Inode) else None
+        return bytes(node.cached) if isinstance(node, SimInode) else None
 
     def names(self, path: str) -> list[str]:
         """Names in a folder, sorted; none when there is no such folder."""
         node = self.find(path)
-        return sorted(node.cached) if isinstance(node, Folder) else []
+        return sorted(node.cached) if isinstance(node, SimFolder) else []
 
     def log_folders(self) -> list[str]:
         """Names of the folders in all log dirs."""
         return [
             path.rpartition("/")[2]
             for path in self._partition_folders()
-            if isinstance(self.find(path), Folder)
+            if isinstance(self.find(path), SimFolder)
         ]
 
     def durable_bytes(self, path: str) -> bytes | None:
         """What was made durable of the file under its durable name."""
         node: Node | None = self.root
         for name in names_of(path):
-            node = node.durable.get(name) if isinstance(node, Folder) else None
-        return bytes(node.durable) if isinstance(node, Inode) else None
+            node = node.durable.get(name) if isinstance(node, SimFolder) else None
+        return bytes(node.durable) if isinstance(node, SimInode) else None
 
     def find(self, path: str) -> Node | None:
         node: Node = self.root
         for name in names_of(path):
-            if isinstance(node, Inode) or name not in node.cached:
+            if isinstance(node, SimInode) or name not in node.cached:
                 return None
             node = node.cached[name]
         return node
 
-    def folder(self, operation: str, path: str) -> Folder:
+    def folder(self, operation: str, path: str) -> SimFolder:
         node = self.find(path)
         if node is None:
             raise disk_error(FileMissing, path, operation, errno_module.ENOENT)
-        if isinstance(node, Inode):
+        if isinstance(node, SimInode):
             raise disk_error(DiskError, path, operation, errno_module.ENOTDIR)
         return node
 
-    def parent(self, operation: str, path: str) -> tuple[Folder, str]:
+    def parent(self, operation: str, path: str) -> tuple[SimFolder, str]:
         """The folder that the name stands in, and the name."""
         names = names_of(path)
         assert names, f"{operation} of the root"
         check_name(operation, path, names[-1])
         return self.folder(operation, "/" + "/".join(names[:-1])), names[-1]
 
-    def add(self, folder: Folder, name: str, node: Node) -> None:
+    def add(self, folder: SimFolder, name: str, node: Node) -> None:
         """A new name. Those in the root are durable at once: they stand for mount points."""
         folder.set(name, node)
         if folder is self.root:
@@ -260,7 +260,7 @@ class Platter:
 class SimFile:
     """`runtime.api.File`."""
 
-    def __init__(self, disk: "ProcessDisk", path: str, inode: Inode) -> None:
+    def __init__(self, disk: "ProcessDisk", path: str, inode: SimInode) -> None:
         self._disk = disk
         self._platter = disk.platter
         self._path = path
@@ -384,10 +384,10 @@ class ProcessDisk:
         if node is None:
             if not create:
                 raise disk_error(FileMissing, path, "open", errno_module.ENOENT)
-            node = Inode()
+            node = SimInode()
             platter.add(folder, name, node)
             platter.trace.add("create", f"{platter.name} {path}")
-        if isinstance(node, Folder):
+        if isinstance(node, SimFolder):
             raise disk_error(DiskError, path, "open", errno_module.EISDIR)
         return SimFile(self, path, node)
 
@@ -399,10 +399,10 @@ class ProcessDisk:
         if node is None:
             raise disk_error(FileMissing, source, "rename", errno_module.ENOENT)
         replaced = target_folder.cached.get(target_name)
-        if replaced is not None and isinstance(replaced, Folder) != isinstance(node, Folder):
-            reason = errno_module.EISDIR if isinstance(replaced, Folder) else errno_module.ENOTDIR
+        if replaced is not None and isinstance(replaced, SimFolder) != isinstance(node, SimFolder):
+            reason = errno_module.EISDIR if isinstance(replaced, SimFolder) else errno_module.ENOTDIR
             raise disk_error(DiskError, target, "rename", reason)
-        if isinstance(replaced, Folder) and replaced is not node and replaced.cached:
+        if isinstance(replaced, SimFolder) and replaced is not node and replaced.cached:
             raise disk_error(DiskError, target, "rename", errno_module.ENOTEMPTY)
         if replaced is not node:
             target_folder.set(target_name, node)
@@ -415,7 +415,7 @@ class ProcessDisk:
         node = folder.cached.get(name)
         if node is None:
             raise disk_error(FileMissing, path, "unlink", errno_module.ENOENT)
-        if isinstance(node, Folder):
+        if isinstance(node, SimFolder):
             raise disk_error(DiskError, path, "unlink", errno_module.EISDIR)
         folder.set(name, None)
         self.platter.trace.add("unlink", f"{self.platter.name} {path}")
@@ -427,9 +427,9 @@ class ProcessDisk:
             check_name("make_folder", path, name)
             node = folder.cached.get(name)
             if node is None:
-                node = Folder()
+                node = SimFolder()
                 self.platter.add(folder, name, node)
-            if isinstance(node, Inode):
+            if isinstance(node, SimInode):
                 raise disk_error(DiskError, path, "make_folder", errno_module.EEXIST)
             folder = node
 
@@ -438,7 +438,7 @@ class ProcessDisk:
         node = self.platter.find(path)
         if node is None:
             return
-        if isinstance(node, Inode):
+        if isinstance(node, SimInode):
             raise disk_error(DiskError, path, "remove_folder", errno_module.ENOTDIR)
         folder, name = self.platter.parent("remove_folder", path)
         folder.set(name, None)
@@ -465,7 +465,7 @@ class ProcessDisk:
             raise DiskError(path, "lock_folder", errno_module.EWOULDBLOCK, reason)
         self.platter.locked[where] = self.process
         if ".lock" not in folder.cached:
-            self.platter.add(folder, ".lock", Inode())
+            self.platter.add(folder, ".lock", SimInode())
 
     def check_alive(self, operation: str, path: str) -> None:
         if self.process.is_dead:

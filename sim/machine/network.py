@@ -20,7 +20,7 @@ from holdfast.runtime.api import (
     NetworkError,
 )
 from holdfast.sim.machine.choices import Stream
-from holdfast.sim.machine.connections import READ_MAX_BYTES, End, Host, Link, SimConnection, SimListener
+from holdfast.sim.machine.connections import READ_MAX_BYTES, End, Host, SimConnection, SimLink, SimListener
 from holdfast.sim.machine.loop import Process, SimLoop
 from holdfast.sim.machine.trace import Trace
 
@@ -83,8 +83,8 @@ class SimNetwork:
         self.stream = stream
         self._trace = trace
         self.hosts: dict[str, Host] = {}
-        self._links: dict[int, Link] = {}
-        self._loopback = Link(_LOOPBACK_NS, 0, 1_000_000)
+        self._links: dict[int, SimLink] = {}
+        self._loopback = SimLink(_LOOPBACK_NS, 0, 1_000_000)
         #: ends that are open, in order of creation
         self.connections: dict[SimConnection, None] = {}
         self._connections_made = 0
@@ -96,17 +96,17 @@ class SimNetwork:
         host = self.hosts[name] = Host(self, name, len(self.hosts))
         return host
 
-    def link(self, source: Host, target: Host) -> Link:
+    def link(self, source: Host, target: Host) -> SimLink:
         """The direction from one to the other."""
         if source is target:
             return self._loopback
         key = source.number << 16 | target.number
         found = self._links.get(key)
         if found is None:
-            found = self._links[key] = Link()
+            found = self._links[key] = SimLink()
         return found
 
-    def links(self) -> list[tuple[Host, Host, Link]]:
+    def links(self) -> list[tuple[Host, Host, SimLink]]:
         """Every direction between two different hosts."""
         hosts = list(self.hosts.values())
         return [(a, b, self.link(a, b)) for a in hosts for b in hosts if a is not b]

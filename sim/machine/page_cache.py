@@ -43,7 +43,7 @@ class WriteBack:
     dirty: bytes
 
 
-class Inode:
+class SimInode:
     """One file's bytes, in the page cache and on the platter."""
 
     __slots__ = ("cached", "clean_size", "durable", "lied_size", "low_size", "_writing")
@@ -60,9 +60,9 @@ class Inode:
         #: write-backs under way, oldest first
         self._writing: list[WriteBack] = []
 
-    def copied(self) -> "Inode":
+    def copied(self) -> "SimInode":
         """The same bytes, as processes see them, all durable."""
-        made = Inode()
+        made = SimInode()
         made.cached, made.durable = bytearray(self.cached), bytearray(self.cached)
         made.clean_size = len(self.cached)
         return made
@@ -181,7 +181,7 @@ def _torn(tail: bytes | bytearray, position: int, stream: Stream) -> bytearray:
     return kept
 
 
-class Folder:
+class SimFolder:
     """Names as processes see them, as they would be found, and the changes between, in order."""
 
     __slots__ = ("cached", "durable", "pending")
@@ -199,9 +199,9 @@ class Folder:
             self.cached[name] = node
         self.pending.append((name, node))
 
-    def copied(self) -> "Folder":
+    def copied(self) -> "SimFolder":
         """The same names and bytes, as processes see them, all durable."""
-        made = Folder()
+        made = SimFolder()
         for name, node in self.cached.items():
             made.cached[name] = node.copied()
         made.sync()
@@ -231,4 +231,4 @@ class Folder:
         return 0
 
 
-Node: TypeAlias = Inode | Folder
+Node: TypeAlias = SimInode | SimFolder

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
-from holdfast.sim.model.state import World
+from holdfast.sim.model.state import ModelWorld
 
 
 class Action(NamedTuple):
     """Something that may happen. The function says whether it did."""
 
     name: str
-    run: Callable[[World, int], bool]
+    run: Callable[[ModelWorld, int], bool]
     weight: float
     is_fault: bool = False
 

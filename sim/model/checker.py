@@ -5,18 +5,18 @@ others where something happens: an append, an acknowledgement, a truncation, a r
 """
 
 from holdfast.sim.model.controller import Before
-from holdfast.sim.model.properties import CHANGE_PROPERTIES, STATE_PROPERTIES, Violation, members
+from holdfast.sim.model.properties import CHANGE_PROPERTIES, STATE_PROPERTIES, ModelViolation, members
 from holdfast.sim.model.state import (
     BALANCED,
     EPOCH_SHIFT,
     NO_FILE,
     RUNNING,
-    Broker,
+    ModelBroker,
+    ModelProposal,
+    ModelReplica,
+    ModelWorld,
     PartitionState,
-    Proposal,
     Recovery,
-    Replica,
-    World,
     ids,
 )
 
@@ -27,7 +27,7 @@ class CommittedOnlyGrows:
     name = "A-1 CommittedOnlyGrows"
 
     @staticmethod
-    def check(w: World, replica: Replica, end: int) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, end: int) -> str | None:
         part = w.partitions[replica.partition]
         if part.is_excused:
             return None
@@ -50,7 +50,7 @@ class HighWatermarkQuorum:
     name = "A-2 HighWatermarkQuorum"
 
     @staticmethod
-    def check(w: World, replica: Replica, new: int) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, new: int) -> str | None:
         if replica.isr.bit_count() < replica.min_isr:
             return f"leader {replica.broker} moves to {new} with ISR {members(replica.isr)}"
         own = replica.flushed if w.setup.flush_every_write else len(replica.log)
@@ -69,7 +69,9 @@ class AcceptedProposal:
     name = "A-4 AcceptedProposal"
 
     @staticmethod
-    def check(w: World, part: PartitionState, sender: int, epoch: int, proposal: Proposal) -> str | None:
+    def check(
+        w: ModelWorld, part: PartitionState, sender: int, epoch: int, proposal: ModelProposal
+    ) -> str | None:
         isr, epochs, leader_epoch, partition_epoch = proposal
         if sender != part.leader or leader_epoch != part.leader_epoch:
             return f"from {sender} in leader epoch {leader_epoch}; {part.leader} leads in {part.leader_epoch}"
@@ -91,7 +93,7 @@ class CaughtUpJoins:
     name = "A-5 CaughtUpJoins"
 
     @staticmethod
-    def check(w: World, replica: Replica, follower: int) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, follower: int) -> str | None:
         position = replica.positions[follower]
         if position < 0 or position < replica.high_watermark or position < replica.start_offset:
             return (
@@ -107,7 +109,7 @@ class AppliedHighWatermark:
     name = "A-6 AppliedHighWatermark"
 
     @staticmethod
-    def check(w: World, replica: Replica) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica) -> str | None:
         part = w.partitions[replica.partition]
         if part.is_excused or replica.leader_epoch != part.leader_epoch:
             return None
@@ -122,7 +124,7 @@ class RegistrationGranted:
     name = "A-7 RegistrationGranted"
 
     @staticmethod
-    def check(w: World, broker: Broker, stored: int, was_unfenced: int) -> str | None:
+    def check(w: ModelWorld, broker: ModelBroker, stored: int, was_unfenced: int) -> str | None:
         if was_unfenced and not (stored >= 0 and broker.previous_epoch == stored):
             return f"broker {broker.id} registered while its former incarnation was unfenced"
         if w.epochs[broker.id] <= stored:
@@ -136,7 +138,7 @@ class UncleanExclusion:
     name = "A-8 UncleanExclusion"
 
     @staticmethod
-    def check(w: World, broker: Broker, stored: int) -> str | None:
+    def check(w: ModelWorld, broker: ModelBroker, stored: int) -> str | None:
         if not w.setup.elr:
             return None
         for part in w.partitions:
@@ -155,7 +157,7 @@ class BalancedRecovery:
     name = "A-14 BalancedRecovery"
 
     @staticmethod
-    def check(w: World, part: PartitionState, recovery: Recovery, chosen: int) -> str | None:
+    def check(w: ModelWorld, part: PartitionState, recovery: Recovery, chosen: int) -> str | None:
         if not w.active >> chosen & 1:
             return f"{chosen} is chosen and not active"
         if w.setup.strategy != BALANCED:
@@ -190,7 +192,7 @@ class AppendsInOwnEpoch:
     name = "A-15 AppendsInOwnEpoch"
 
     @staticmethod
-    def check(w: World, replica: Replica, record: int) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, record: int) -> str | None:
         if record >> EPOCH_SHIFT != replica.leader_epoch:
             return (
                 f"leader {replica.broker} of epoch {replica.leader_epoch} appends in {record >> EPOCH_SHIFT}"
@@ -204,7 +206,7 @@ class TruncationPoint:
     name = "A-16 TruncationPoint"
 
     @staticmethod
-    def check(w: World, replica: Replica, end: int, epoch: int, leader_end: int) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, end: int, epoch: int, leader_end: int) -> str | None:
         epochs = [record >> EPOCH_SHIFT for record in replica.log]
         expected = sum(1 for own in epochs if own <= epoch)
         if epoch in epochs:
@@ -220,7 +222,7 @@ class CleanStopOrder:
     name = "A-19 CleanStopOrder"
 
     @staticmethod
-    def check(w: World, broker: Broker) -> str | None:
+    def check(w: ModelWorld, broker: ModelBroker) -> str | None:
         for replica in broker.replicas:
             if replica.durable < len(replica.log):
                 return f"broker {broker.id} wrote its marker at {replica.durable} of {len(replica.log)}"
@@ -233,7 +235,7 @@ class FailStop:
     name = "A-20 FailStop"
 
     @staticmethod
-    def check(w: World, replica: Replica) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica) -> str | None:
         if w.brokers[replica.broker].state == RUNNING:
             return f"broker {replica.broker} goes on after a failed fsync"
         return None
@@ -245,7 +247,7 @@ class FlushCovers:
     name = "A-21 FlushCovers"
 
     @staticmethod
-    def check(w: World, replica: Replica) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica) -> str | None:
         if replica.flushed > replica.durable:
             return f"broker {replica.broker} counts {replica.flushed} as durable, {replica.durable} are"
         return None
@@ -257,7 +259,7 @@ class LogMatching:
     name = "I-10 LogMatching"
 
     @staticmethod
-    def check(w: World, replica: Replica) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica) -> str | None:
         part = w.partitions[replica.partition]
         end = replica.high_watermark
         at = replica.checked_to
@@ -278,7 +280,7 @@ class NoCommittedRecordLostGlobally:
     name = "I-12 NoCommittedRecordLostGlobally"
 
     @staticmethod
-    def check(w: World, replica: Replica, end: int, gone: list[int]) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, end: int, gone: list[int]) -> str | None:
         part = w.partitions[replica.partition]
         if part.is_excused or part.is_over_budget:
             return None
@@ -301,7 +303,7 @@ class OneLeaderPerEpoch:
     name = "I-15 OneLeaderPerEpoch"
 
     @staticmethod
-    def check(w: World, replica: Replica) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica) -> str | None:
         leaders = w.partitions[replica.partition].leaders
         known = leaders.setdefault(replica.leader_epoch, replica.broker)
         return (
@@ -315,7 +317,7 @@ class AckedIsCommitted:
     name = "I-16 AckedIsCommitted"
 
     @staticmethod
-    def check(w: World, replica: Replica, offset: int) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, offset: int) -> str | None:
         part = w.partitions[replica.partition]
         if replica.isr.bit_count() < replica.min_isr:
             return f"leader {replica.broker} acknowledges {offset} with ISR {members(replica.isr)}"
@@ -332,7 +334,7 @@ class CleanFileDiscipline:
     name = "I-17 CleanFileDiscipline"
 
     @staticmethod
-    def check(w: World, broker: Broker) -> str | None:
+    def check(w: ModelWorld, broker: ModelBroker) -> str | None:
         return None if broker.clean_file == NO_FILE else f"broker {broker.id} starts and keeps its marker"
 
 
@@ -342,7 +344,7 @@ class EpochsInLog:
     name = "I-18 EpochsInLog"
 
     @staticmethod
-    def check(w: World, replica: Replica, records: list[int]) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, records: list[int]) -> str | None:
         last = replica.log[-1] if replica.log else -1
         for record in records:
             if record >> EPOCH_SHIFT < last >> EPOCH_SHIFT:
@@ -357,7 +359,7 @@ class EpochOffsetUniqueness:
     name = "D-1 EpochOffsetUniqueness"
 
     @staticmethod
-    def check(w: World, replica: Replica, offset: int, records: list[int]) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, offset: int, records: list[int]) -> str | None:
         values = w.partitions[replica.partition].values
         for record in records:
             known = values.setdefault((record >> EPOCH_SHIFT, offset), record)
@@ -375,7 +377,7 @@ class FollowerAppends:
     name = "A-15 FollowerAppends"
 
     @staticmethod
-    def check(w: World, replica: Replica, offset: int, records: list[int]) -> str | None:
+    def check(w: ModelWorld, replica: ModelReplica, offset: int, records: list[int]) -> str | None:
         if offset != len(replica.log):
             return f"broker {replica.broker} appends what belongs at {offset} at {len(replica.log)}"
         if records[-1] >> EPOCH_SHIFT > replica.leader_epoch:
@@ -391,7 +393,7 @@ class Checker:
         self._change = tuple((p.name, p.check) for p in CHANGE_PROPERTIES if p.name not in left_out)
         self._left_out = left_out
 
-    def step(self, w: World) -> None:
+    def step(self, w: ModelWorld) -> None:
         """After a step: the state properties of what it touched."""
         touched, w.touched = w.touched, 0
         for part in w.partitions:
@@ -399,9 +401,9 @@ class Checker:
                 for name, check in self._state:
                     problem = check(w, part)
                     if problem is not None:
-                        raise Violation(name, f"partition {part.index}: {problem}")
+                        raise ModelViolation(name, f"partition {part.index}: {problem}")
 
-    def full(self, w: World) -> None:
+    def full(self, w: ModelWorld) -> None:
         """Everything, from the beginning of the logs: now and then, and at the end."""
         w.touched = -1
         self.step(w)
@@ -416,33 +418,44 @@ class Checker:
             if leader >= 0 and w.is_live(leader):
                 log = w.brokers[leader].replicas[part.index].log
                 if log[: len(part.committed)] != part.committed:
-                    raise Violation(
+                    raise ModelViolation(
                         "I-9 LeaderCompleteness", f"leader {leader} differs from what was committed"
                     )
 
     def _demand(self, name: str, problem: str | None) -> None:
         if problem is not None and name not in self._left_out:
-            raise Violation(name, problem)
+            raise ModelViolation(name, problem)
 
     def changed(
-        self, w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        self,
+        w: ModelWorld,
+        part: PartitionState,
+        old: Before,
+        cause: int,
+        how: int,
+        active: int,
+        unclean: int,
     ) -> None:
         for name, check in self._change:
             problem = check(w, part, old, cause, how, active, unclean)
             if problem is not None:
-                raise Violation(name, f"partition {part.index}: {problem}")
+                raise ModelViolation(name, f"partition {part.index}: {problem}")
 
-    def registered(self, w: World, broker: Broker, stored: int, was_unfenced: int, is_clean: bool) -> None:
+    def registered(
+        self, w: ModelWorld, broker: ModelBroker, stored: int, was_unfenced: int, is_clean: bool
+    ) -> None:
         self._demand(RegistrationGranted.name, RegistrationGranted.check(w, broker, stored, was_unfenced))
         self._demand(UncleanExclusion.name, UncleanExclusion.check(w, broker, stored))
 
-    def accepted(self, w: World, part: PartitionState, sender: int, epoch: int, proposal: Proposal) -> None:
+    def accepted(
+        self, w: ModelWorld, part: PartitionState, sender: int, epoch: int, proposal: ModelProposal
+    ) -> None:
         self._demand(AcceptedProposal.name, AcceptedProposal.check(w, part, sender, epoch, proposal))
 
-    def recovered(self, w: World, part: PartitionState, recovery: Recovery, chosen: int) -> None:
+    def recovered(self, w: ModelWorld, part: PartitionState, recovery: Recovery, chosen: int) -> None:
         self._demand(BalancedRecovery.name, BalancedRecovery.check(w, part, recovery, chosen))
 
-    def leads(self, w: World, replica: Replica) -> None:
+    def leads(self, w: ModelWorld, replica: ModelReplica) -> None:
         self._demand(OneLeaderPerEpoch.name, OneLeaderPerEpoch.check(w, replica))
         part = w.partitions[replica.partition]
         if replica.leader_epoch == part.leader_epoch and not part.is_excused:
@@ -452,47 +465,47 @@ class Checker:
                     "I-9 LeaderCompleteness", f"{replica.broker} begins to lead without all committed"
                 )
 
-    def raises(self, w: World, replica: Replica, old: int, new: int) -> None:
+    def raises(self, w: ModelWorld, replica: ModelReplica, old: int, new: int) -> None:
         self._demand(HighWatermarkQuorum.name, HighWatermarkQuorum.check(w, replica, new))
 
-    def matches(self, w: World, replica: Replica) -> None:
+    def matches(self, w: ModelWorld, replica: ModelReplica) -> None:
         self._demand(LogMatching.name, LogMatching.check(w, replica))
 
-    def acknowledges(self, w: World, replica: Replica, offset: int) -> None:
+    def acknowledges(self, w: ModelWorld, replica: ModelReplica, offset: int) -> None:
         self._demand(AckedIsCommitted.name, AckedIsCommitted.check(w, replica, offset))
 
-    def shows(self, w: World, replica: Replica) -> None:
+    def shows(self, w: ModelWorld, replica: ModelReplica) -> None:
         self._demand(AppliedHighWatermark.name, AppliedHighWatermark.check(w, replica))
 
-    def joins(self, w: World, replica: Replica, follower: int) -> None:
+    def joins(self, w: ModelWorld, replica: ModelReplica, follower: int) -> None:
         self._demand(CaughtUpJoins.name, CaughtUpJoins.check(w, replica, follower))
 
-    def truncates(self, w: World, replica: Replica, end: int, epoch: int, leader_end: int) -> None:
+    def truncates(self, w: ModelWorld, replica: ModelReplica, end: int, epoch: int, leader_end: int) -> None:
         self._demand(TruncationPoint.name, TruncationPoint.check(w, replica, end, epoch, leader_end))
         self._demand(CommittedOnlyGrows.name, CommittedOnlyGrows.check(w, replica, end))
 
-    def appends(self, w: World, replica: Replica, offset: int, record: int) -> None:
+    def appends(self, w: ModelWorld, replica: ModelReplica, offset: int, record: int) -> None:
         self._demand(AppendsInOwnEpoch.name, AppendsInOwnEpoch.check(w, replica, record))
         self._demand(EpochsInLog.name, EpochsInLog.check(w, replica, [record]))
         self._demand(EpochOffsetUniqueness.name, EpochOffsetUniqueness.check(w, replica, offset, [record]))
 
-    def follows(self, w: World, replica: Replica, offset: int, records: list[int]) -> None:
+    def follows(self, w: ModelWorld, replica: ModelReplica, offset: int, records: list[int]) -> None:
         self._demand(FollowerAppends.name, FollowerAppends.check(w, replica, offset, records))
         self._demand(EpochsInLog.name, EpochsInLog.check(w, replica, records))
         self._demand(EpochOffsetUniqueness.name, EpochOffsetUniqueness.check(w, replica, offset, records))
 
-    def vanished(self, w: World, replica: Replica, end: int, gone: list[int]) -> None:
+    def vanished(self, w: ModelWorld, replica: ModelReplica, end: int, gone: list[int]) -> None:
         problem = NoCommittedRecordLostGlobally.check(w, replica, end, gone)
         self._demand(NoCommittedRecordLostGlobally.name, problem)
 
-    def flushed(self, w: World, replica: Replica) -> None:
+    def flushed(self, w: ModelWorld, replica: ModelReplica) -> None:
         self._demand(FlushCovers.name, FlushCovers.check(w, replica))
 
-    def flush_failed(self, w: World, replica: Replica) -> None:
+    def flush_failed(self, w: ModelWorld, replica: ModelReplica) -> None:
         self._demand(FailStop.name, FailStop.check(w, replica))
 
-    def started(self, w: World, broker: Broker) -> None:
+    def started(self, w: ModelWorld, broker: ModelBroker) -> None:
         self._demand(CleanFileDiscipline.name, CleanFileDiscipline.check(w, broker))
 
-    def wrote_file(self, w: World, broker: Broker) -> None:
+    def wrote_file(self, w: ModelWorld, broker: ModelBroker) -> None:
         self._demand(CleanStopOrder.name, CleanStopOrder.check(w, broker))

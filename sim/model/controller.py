@@ -31,10 +31,10 @@ from holdfast.sim.model.state import (
     UNCLEAN_REGISTRATION,
     UNFENCE_RECORD,
     UNFENCING,
-    Broker,
+    ModelBroker,
+    ModelWorld,
     PartitionState,
     Recovery,
-    World,
     ids,
     mask_of,
 )
@@ -76,7 +76,7 @@ class Before:
 
 
 def change(
-    w: World,
+    w: ModelWorld,
     part: PartitionState,
     isr: int,
     cause: int,
@@ -177,7 +177,7 @@ def change(
     return True
 
 
-def _is_whole(w: World, broker_id: int) -> bool:
+def _is_whole(w: ModelWorld, broker_id: int) -> bool:
     """Nothing was lost since the registered incarnation fetched: it runs, or has stopped cleanly. Who joins
     by a fetch from before its power loss has not got its records back."""
     broker, epoch = w.brokers[broker_id], w.epochs[broker_id]
@@ -186,7 +186,7 @@ def _is_whole(w: World, broker_id: int) -> bool:
     return epoch in (broker.epoch, broker.clean_file)
 
 
-def _note_election(w: World, part: PartitionState, before: Before, how: int, proof: bool) -> None:
+def _note_election(w: ModelWorld, part: PartitionState, before: Before, how: int, proof: bool) -> None:
     """Keep the ghosts that say what may be lost by now, and count rare states."""
     if part.isr.bit_count() >= part.min_isr:
         part.recovery_quorum_holds = True
@@ -215,7 +215,7 @@ def _note_election(w: World, part: PartitionState, before: Before, how: int, pro
             w.mark("last known ELR above min ISR")
 
 
-def commit(w: World, part: PartitionState) -> None:
+def commit(w: ModelWorld, part: PartitionState) -> None:
     """Write the partition's state to the metadata log, for the brokers to replay."""
     w.metadata.append(
         (
@@ -236,7 +236,7 @@ def commit(w: World, part: PartitionState) -> None:
 # --- brokers ---------------------------------------------------------------------------------------------
 
 
-def _take_out(w: World, broker: int, cause: int) -> None:
+def _take_out(w: ModelWorld, broker: int, cause: int) -> None:
     """Out of every ISR, and out of the ELR too when its log is not to be trusted (R20, R32, A-8)."""
     bit = 1 << broker
     for part in w.partitions:
@@ -247,7 +247,7 @@ def _take_out(w: World, broker: int, cause: int) -> None:
             change(w, part, part.isr & ~bit, cause, w.active & ~bit)
 
 
-def fence(w: World, broker: int) -> None:
+def fence(w: ModelWorld, broker: int) -> None:
     """The session has ended (R20)."""
     _take_out(w, broker, FENCING)
     w.unfenced &= ~(1 << broker)
@@ -255,7 +255,7 @@ def fence(w: World, broker: int) -> None:
     w.touched = -1
 
 
-def expire_session(w: World, bits: int) -> bool:
+def expire_session(w: ModelWorld, bits: int) -> bool:
     """The session of a broker that is not there any more ends."""
     n = w.broker_count
     for i in range(n):
@@ -266,7 +266,7 @@ def expire_session(w: World, bits: int) -> bool:
     return False
 
 
-def expire_live_session(w: World, bits: int) -> bool:
+def expire_live_session(w: ModelWorld, bits: int) -> bool:
     """Heartbeats of a broker that is well do not arrive."""
     n = w.broker_count
     for i in range(n):
@@ -277,7 +277,7 @@ def expire_live_session(w: World, bits: int) -> bool:
     return False
 
 
-def unfence(w: World, bits: int) -> bool:
+def unfence(w: ModelWorld, bits: int) -> bool:
     """A heartbeat of a fenced broker that has caught up (R21, R23)."""
     n = w.broker_count
     for i in range(n):
@@ -300,7 +300,7 @@ def unfence(w: World, bits: int) -> bool:
     return False
 
 
-def controlled_shutdown(w: World, bits: int) -> bool:
+def controlled_shutdown(w: ModelWorld, bits: int) -> bool:
     """A broker asks to leave: its leaderships go first (R22)."""
     n = w.broker_count
     for i in range(n):
@@ -314,7 +314,7 @@ def controlled_shutdown(w: World, bits: int) -> bool:
     return False
 
 
-def register(w: World, broker: Broker, answer_is_lost: bool) -> bool:
+def register(w: ModelWorld, broker: ModelBroker, answer_is_lost: bool) -> bool:
     """A started process registers (R30-R32, A-7, A-8). Its answer may be lost; then it asks again (R31)."""
     me = broker.id
     if w.incarnations[me] == broker.starts:
@@ -344,7 +344,7 @@ def register(w: World, broker: Broker, answer_is_lost: bool) -> bool:
     return True
 
 
-def registration(w: World, bits: int) -> bool:
+def registration(w: ModelWorld, bits: int) -> bool:
     """Some starting process registers."""
     n = w.broker_count
     for i in range(n):
@@ -356,7 +356,7 @@ def registration(w: World, bits: int) -> bool:
     return False
 
 
-def fail_over(w: World, bits: int) -> bool:
+def fail_over(w: ModelWorld, bits: int) -> bool:
     """Another voter leads the quorum: recoveries start over, requests to the old one may be lost (R26)."""
     if not w.messages and all(part.recovery is None for part in w.partitions):
         return False
@@ -373,14 +373,14 @@ def fail_over(w: World, bits: int) -> bool:
 # --- AlterPartition --------------------------------------------------------------------------------------
 
 
-def send(w: World, message: tuple[int, ...]) -> None:
+def send(w: ModelWorld, message: tuple[int, ...]) -> None:
     """Put a message on its way; the oldest is lost when too many are."""
     w.messages.append(message)
     if len(w.messages) > MESSAGES_MAX:
         del w.messages[0]
 
 
-def answer_alter_partition(w: World, message: tuple[int, ...]) -> None:
+def answer_alter_partition(w: ModelWorld, message: tuple[int, ...]) -> None:
     """Judge a proposed ISR and answer (R40-R44). The answer carries min ISR (D-5)."""
     _, index, sender, sender_epoch, starts, isr, leader_epoch, partition_epoch, tenure, number, *epochs = (
         message
@@ -420,7 +420,7 @@ def answer_alter_partition(w: World, message: tuple[int, ...]) -> None:
 # --- operators -------------------------------------------------------------------------------------------
 
 
-def reassign(w: World, bits: int) -> bool:
+def reassign(w: ModelWorld, bits: int) -> bool:
     """Begin, redirect or cancel some move."""
     if not w.setup.reassigns:
         return False
@@ -439,7 +439,7 @@ def reassign(w: World, bits: int) -> bool:
     return move(w, part, tuple(others[:size]))
 
 
-def move(w: World, part: PartitionState, target: tuple[int, ...] | None) -> bool:
+def move(w: ModelWorld, part: PartitionState, target: tuple[int, ...] | None) -> bool:
     """Begin or redirect a move to `target`, counted from the original replicas; None cancels (R100-R105)."""
     original = part.original or part.order
     lists: Lists
@@ -459,7 +459,7 @@ def move(w: World, part: PartitionState, target: tuple[int, ...] | None) -> bool
     return change(w, part, part.isr & replicas, REASSIGNMENT, w.active, lists=lists)
 
 
-def change_min_isr(w: World, bits: int) -> bool:
+def change_min_isr(w: ModelWorld, bits: int) -> bool:
     """`min.insync.replicas` is set (R109, D-5)."""
     if not w.setup.changes_min_isr:
         return False
@@ -486,7 +486,7 @@ def change_min_isr(w: World, bits: int) -> bool:
     return True
 
 
-def elect_unclean(w: World, bits: int) -> bool:
+def elect_unclean(w: ModelWorld, bits: int) -> bool:
     """One pass of unclean elections, with the manager off (R16)."""
     if (w.setup.manager and w.setup.elr) or not w.setup.unclean_elections:
         return False
@@ -497,7 +497,7 @@ def elect_unclean(w: World, bits: int) -> bool:
 # --- unclean recovery ------------------------------------------------------------------------------------
 
 
-def recovery_of(w: World, part: PartitionState) -> Recovery | None:
+def recovery_of(w: ModelWorld, part: PartitionState) -> Recovery | None:
     """The recovery that runs now, made when it is due (R14, R60); None while there is none."""
     setup = w.setup
     if part.leader >= 0 or not (setup.manager and setup.elr) or setup.strategy == NONE:
@@ -510,7 +510,7 @@ def recovery_of(w: World, part: PartitionState) -> Recovery | None:
     return part.recovery
 
 
-def take_log_info(w: World, message: tuple[int, ...]) -> None:
+def take_log_info(w: ModelWorld, message: tuple[int, ...]) -> None:
     """Keep an answer that counts (R62)."""
     _, index, broker, broker_epoch, leader_epoch, last_epoch, end = message
     part = w.partitions[index]
@@ -523,7 +523,7 @@ def take_log_info(w: World, message: tuple[int, ...]) -> None:
         w.mark("log info refused")
 
 
-def recover(w: World, bits: int) -> bool:
+def recover(w: ModelWorld, bits: int) -> bool:
     """Decide a recovery, or let its time run out (R64, R65)."""
     m = w.partition_count
     for i in range(m):
@@ -543,7 +543,7 @@ def recover(w: World, bits: int) -> bool:
     return False
 
 
-def ask_for_log_info(w: World, bits: int) -> bool:
+def ask_for_log_info(w: ModelWorld, bits: int) -> bool:
     """A replica is asked for its log and answers as it is now (R61)."""
     m = w.partition_count
     for i in range(m):

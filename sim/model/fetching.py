@@ -11,15 +11,15 @@ from holdfast.sim.model.state import (
     RUNNING,
     FetchAnswer,
     FetchRequest,
-    Replica,
-    World,
+    ModelReplica,
+    ModelWorld,
 )
 
 #: records of one fetch answer
 FETCH_MAX = 3
 
 
-def fetch(w: World, bits: int) -> bool:
+def fetch(w: ModelWorld, bits: int) -> bool:
     """A follower asks its leader for more (R80); one request at a time."""
     replicas = w.replicas
     count = len(replicas)
@@ -46,7 +46,7 @@ def fetch(w: World, bits: int) -> bool:
     return False
 
 
-def serve_fetch(w: World, bits: int) -> bool:
+def serve_fetch(w: ModelWorld, bits: int) -> bool:
     """A fetch reaches the leader."""
     replicas = w.replicas
     count = len(replicas)
@@ -63,7 +63,7 @@ def serve_fetch(w: World, bits: int) -> bool:
     return False
 
 
-def handle_fetch(w: World, follower: int, partition: int, request: FetchRequest) -> FetchAnswer | None:
+def handle_fetch(w: ModelWorld, follower: int, partition: int, request: FetchRequest) -> FetchAnswer | None:
     """What the broker asked answers; the request proves what the follower has (R50, R55, R80)."""
     number, epoch, leader_epoch, offset, last_epoch, flushed, source = request
     broker = w.brokers[source]
@@ -92,7 +92,7 @@ def handle_fetch(w: World, follower: int, partition: int, request: FetchRequest)
     )
 
 
-def take_fetch_answer(w: World, bits: int) -> bool:
+def take_fetch_answer(w: ModelWorld, bits: int) -> bool:
     """A follower gets the answer to its outstanding request."""
     replicas = w.replicas
     count = len(replicas)
@@ -107,7 +107,7 @@ def take_fetch_answer(w: World, bits: int) -> bool:
     return False
 
 
-def apply_answer(w: World, replica: Replica, answer: FetchAnswer) -> None:
+def apply_answer(w: ModelWorld, replica: ModelReplica, answer: FetchAnswer) -> None:
     """Truncate, or append and follow the high watermark (R81, R82, R84)."""
     _, leader_epoch, offset, diverging_epoch, diverging_end, entries, high_watermark = answer
     rules = w.rules
@@ -134,7 +134,7 @@ def apply_answer(w: World, replica: Replica, answer: FetchAnswer) -> None:
         w.checker.matches(w, replica)
 
 
-def time_out_fetch(w: World, bits: int) -> bool:
+def time_out_fetch(w: ModelWorld, bits: int) -> bool:
     """A follower gives its fetch up."""
     replicas = w.replicas
     count = len(replicas)
@@ -150,7 +150,7 @@ def time_out_fetch(w: World, bits: int) -> bool:
     return False
 
 
-def late_fetch(w: World, bits: int) -> bool:
+def late_fetch(w: ModelWorld, bits: int) -> bool:
     """Something arrives that its sender has given up: a request changes the leader, an answer nobody."""
     late = w.late
     if not late:

@@ -5,14 +5,14 @@ for; where a possible loss was reported, only agreement of the replicas is.
 """
 
 from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
-from holdfast.sim.model.properties import Violation, members
-from holdfast.sim.model.state import BALANCED, OFF, RUNNING, STARTING, STOPPING, PartitionState, World
+from holdfast.sim.model.properties import ModelViolation, members
+from holdfast.sim.model.state import BALANCED, OFF, RUNNING, STARTING, STOPPING, ModelWorld, PartitionState
 
 #: rounds in which everything that can happen happens once; logs of some hundred records need as many fetches
 ROUNDS_MAX = 400
 
 
-def heal(w: World) -> None:
+def heal(w: ModelWorld) -> None:
     """Let everything happen in turn until nothing changes. Raises: Violation."""
     w.messages += w.held
     w.held.clear()
@@ -26,10 +26,10 @@ def heal(w: World) -> None:
     for part in w.partitions:
         problem = _problem(w, part)
         if problem is not None:
-            raise Violation(*problem)
+            raise ModelViolation(*problem)
 
 
-def _progress(w: World) -> tuple[object, ...]:
+def _progress(w: ModelWorld) -> tuple[object, ...]:
     return (
         len(w.metadata),
         [len(r.log) for r in w.replicas],
@@ -40,7 +40,7 @@ def _progress(w: World) -> tuple[object, ...]:
     )
 
 
-def _round(w: World) -> None:
+def _round(w: ModelWorld) -> None:
     step = w.checker.step
     for index, broker in enumerate(w.brokers):
         while broker.state == STOPPING:
@@ -84,7 +84,7 @@ def _round(w: World) -> None:
             step(w)
 
 
-def _problem(w: World, part: PartitionState) -> tuple[str, str] | None:
+def _problem(w: ModelWorld, part: PartitionState) -> tuple[str, str] | None:
     for broker in w.brokers:
         if broker.state != RUNNING:
             return "L-1 BrokerStarts", f"broker {broker.id} does not run"

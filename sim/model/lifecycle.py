@@ -15,13 +15,13 @@ from holdfast.sim.model.state import (
     RUNNING,
     STARTING,
     STOPPING,
-    Broker,
-    Replica,
-    World,
+    ModelBroker,
+    ModelReplica,
+    ModelWorld,
 )
 
 
-def start(w: World, bits: int) -> bool:
+def start(w: ModelWorld, bits: int) -> bool:
     """A process starts: reads and removes the marker, recovers its logs, then wants to register (D5)."""
     n = w.broker_count
     for i in range(n):
@@ -32,7 +32,7 @@ def start(w: World, bits: int) -> bool:
     return False
 
 
-def _start(w: World, broker: Broker, bits: int) -> None:
+def _start(w: ModelWorld, broker: ModelBroker, bits: int) -> None:
     broker.state = STARTING
     broker.starts += 1
     broker.epoch = NO_EPOCH
@@ -50,7 +50,7 @@ def _start(w: World, broker: Broker, bits: int) -> None:
     _rebuild_image(w, broker)
 
 
-def _rebuild_image(w: World, broker: Broker) -> None:
+def _rebuild_image(w: ModelWorld, broker: ModelBroker) -> None:
     """The image comes of the local copy of the metadata log, up to where that goes."""
     broker.known_epochs = [NO_EPOCH] * w.broker_count
     broker.acceptable = 0
@@ -65,7 +65,7 @@ def _rebuild_image(w: World, broker: Broker) -> None:
             learn(broker, record)
 
 
-def _end(w: World, broker: Broker, bits: int) -> None:
+def _end(w: ModelWorld, broker: ModelBroker, bits: int) -> None:
     """The process is gone: what was in its memory is gone too; high watermarks are as last checkpointed."""
     broker.state = OFF
     broker.epoch = NO_EPOCH
@@ -83,7 +83,7 @@ def _end(w: World, broker: Broker, bits: int) -> None:
         bits >>= 2
 
 
-def kill(w: World, bits: int) -> bool:
+def kill(w: ModelWorld, bits: int) -> bool:
     """kill -9: the page cache lives (B-2)."""
     n = w.broker_count
     for i in range(n):
@@ -94,7 +94,7 @@ def kill(w: World, bits: int) -> bool:
     return False
 
 
-def cut_power(w: World, bits: int) -> bool:
+def cut_power(w: ModelWorld, bits: int) -> bool:
     """Power loss of one broker, running or not: unsynced records may be gone, as far as the budget allows."""
     n = w.broker_count
     for i in range(n):
@@ -105,7 +105,7 @@ def cut_power(w: World, bits: int) -> bool:
     return False
 
 
-def cut_all_power(w: World, bits: int) -> bool:
+def cut_all_power(w: ModelWorld, bits: int) -> bool:
     """Power loss everywhere at once."""
     if all(broker.state == OFF for broker in w.brokers):
         return False
@@ -115,7 +115,7 @@ def cut_all_power(w: World, bits: int) -> bool:
     return True
 
 
-def kill_all(w: World, bits: int) -> bool:
+def kill_all(w: ModelWorld, bits: int) -> bool:
     """kill -9 of all brokers at once."""
     if all(broker.state == OFF for broker in w.brokers):
         return False
@@ -126,7 +126,7 @@ def kill_all(w: World, bits: int) -> bool:
     return True
 
 
-def _cut_power(w: World, broker: Broker, bits: int) -> None:
+def _cut_power(w: ModelWorld, broker: ModelBroker, bits: int) -> None:
     if broker.state != OFF:
         _end(w, broker, bits)
     for replica in broker.replicas:
@@ -136,7 +136,7 @@ def _cut_power(w: World, broker: Broker, bits: int) -> None:
         bits >>= 2
 
 
-def lose_tail(w: World, replica: Replica, end: int) -> None:
+def lose_tail(w: ModelWorld, replica: ModelReplica, end: int) -> None:
     """The disk keeps what is below `end` (not below what is durable), if somebody may lose now (B-1)."""
     end = max(end, replica.durable)
     if end < len(replica.log) and may_lose(w, replica):
@@ -144,7 +144,7 @@ def lose_tail(w: World, replica: Replica, end: int) -> None:
         shorten(w, replica, end)
 
 
-def may_lose(w: World, replica: Replica) -> bool:
+def may_lose(w: ModelWorld, replica: ModelReplica) -> bool:
     """One more replica of this partition may lack records that it held. Counts it, if so."""
     part = w.partitions[replica.partition]
     bit = 1 << replica.broker
@@ -162,7 +162,7 @@ def may_lose(w: World, replica: Replica) -> bool:
     return True
 
 
-def fail_flush(w: World, bits: int) -> bool:
+def fail_flush(w: ModelWorld, bits: int) -> bool:
     """An fsync returns EIO and the kernel drops the dirty pages: the broker stops at once (A-20)."""
     replicas = w.replicas
     count = len(replicas)
@@ -185,7 +185,7 @@ def fail_flush(w: World, bits: int) -> bool:
 # --- clean stop, step by step (A-19) -----------------------------------------------------------------------
 
 
-def stop(w: World, bits: int) -> bool:
+def stop(w: ModelWorld, bits: int) -> bool:
     """A broker stops appends: its controlled shutdown is through, or took too long (R29)."""
     n = w.broker_count
     for i in range(n):
@@ -204,7 +204,7 @@ def stop(w: World, bits: int) -> bool:
     return False
 
 
-def finish_stop(w: World, bits: int) -> bool:
+def finish_stop(w: ModelWorld, bits: int) -> bool:
     """A stopping broker flushes its logs, one a step, then writes the marker and exits."""
     n = w.broker_count
     for i in range(n):

@@ -3,7 +3,7 @@
 from holdfast.sim.model.rules import Rules
 
 
-class Mutant(Rules):
+class ModelMutant(Rules):
     """One rule broken. The docstring says which."""
 
     #: row of verification.md §5.3, 0 for one of our own

@@ -2,8 +2,8 @@
 partition; A-..., D-...: where the thing happens).
 
 Owns the checks and nothing else: they read states and ghosts, never change them and draw no random numbers. A
-broken property raises `Violation`. Within the fault budget all must hold; once a possible loss was reported
-beyond it, what B-4 allows to break is not asked any more for that partition: `is_excused`.
+broken property raises `ModelViolation`. Within the fault budget all must hold; once a possible loss was
+reported beyond it, what B-4 allows to break is not asked any more for that partition: `is_excused`.
 """
 
 from holdfast.sim.model.controller import Before
@@ -23,13 +23,13 @@ from holdfast.sim.model.state import (
     SHUTDOWN,
     UNCLEAN_REGISTRATION,
     UNFENCING,
+    ModelWorld,
     PartitionState,
-    World,
     ids,
 )
 
 
-class Violation(AssertionError):
+class ModelViolation(AssertionError):
     """A property does not hold."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -51,7 +51,7 @@ class TypeOK:
     name = "I-1 TypeOK"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         if part.min_isr < 1 or part.leader >= w.broker_count or not part.replicas:
             return f"min ISR {part.min_isr}, leader {part.leader}, replicas {members(part.replicas)}"
         for broker in w.brokers:
@@ -73,7 +73,7 @@ class ValidBrokerState:
     name = "I-2 ValidBrokerState"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         for broker in w.brokers:
             if broker.state == RUNNING and broker.epoch < 0:
                 return f"broker {broker.id} runs without a registration"
@@ -86,7 +86,7 @@ class ValidReplicaState:
     name = "I-3 ValidReplicaState"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         for broker in w.brokers:
             replica = broker.replicas[part.index]
             if replica.role == LEADER and replica.leader != broker.id:
@@ -100,7 +100,7 @@ class ValidFetcherState:
     name = "I-4 ValidFetcherState"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         for broker in w.brokers:
             replica = broker.replicas[part.index]
             request = replica.request
@@ -115,7 +115,7 @@ class ValidControllerState:
     name = "I-5 ValidControllerState"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         if part.leader >= 0 and not part.isr >> part.leader & 1:
             return f"leader {part.leader} is not in the ISR {members(part.isr)}"
         fenced = part.isr & ~w.unfenced
@@ -130,7 +130,7 @@ class ValidIsrElr:
     name = "I-6 ValidIsrElr"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         isr, elr = part.isr, part.elr
         if (isr | elr | part.last_known_elr) & ~part.replicas:
             return f"ISR {members(isr)} or ELR {members(elr)} outside of replicas {members(part.replicas)}"
@@ -147,7 +147,7 @@ class ReplicationQuorumSuperset:
     name = "I-7 ReplicationQuorumSuperset"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         for broker in w.brokers:
             replica = broker.replicas[part.index]
             if replica.role != LEADER or replica.leader_epoch != part.leader_epoch:
@@ -171,7 +171,7 @@ class LeaderCandidateCompleteness:
     name = "I-8 LeaderCandidateCompleteness"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         if part.is_excused:
             return None
         end = len(part.committed)
@@ -196,7 +196,7 @@ class LeaderCompleteness:
     name = "I-9 LeaderCompleteness"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         leader = part.leader
         if leader < 0 or part.is_excused or not w.is_live(leader):
             return None
@@ -216,7 +216,7 @@ class ConsistentRead:
     name = "I-13 ConsistentRead"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         end = part.consumed_end
         if not end or part.is_excused:
             return None
@@ -235,7 +235,7 @@ class MinIsrRecoveryQuorum:
     name = "I-14 MinIsrRecoveryQuorum"
 
     @staticmethod
-    def check(w: World, part: PartitionState) -> str | None:
+    def check(w: ModelWorld, part: PartitionState) -> str | None:
         if part.isr or part.elr or not part.recovery_quorum_holds or not w.setup.elr:
             return None
         if not w.setup.manager and part.may_have_lost:
@@ -270,7 +270,7 @@ class IsrGrowth:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         grown = part.isr & ~old.isr
         if not grown or cause == ALTER_PARTITION:
@@ -288,7 +288,7 @@ class ElrUpdate:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         if not w.setup.elr:
             return None if not part.elr else "an ELR without the feature"
@@ -310,7 +310,7 @@ class CandidatesKept:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         if (
             cause in (UNCLEAN_REGISTRATION, REASSIGNMENT, MIN_ISR_CHANGE, RECOVERY)
@@ -333,7 +333,7 @@ class EpochsGrow:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         if cause == MIN_ISR_CHANGE and part.partition_epoch == old.partition_epoch:
             return "min ISR changed without a new partition epoch"
@@ -355,7 +355,7 @@ class LastKnownElrGains:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         if not w.setup.elr:
             return None
@@ -376,7 +376,7 @@ class ElectionOrder:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         leader = part.leader
         if leader < 0:
@@ -408,7 +408,7 @@ class ReassignmentKeepsData:
 
     @staticmethod
     def check(
-        w: World, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
+        w: ModelWorld, part: PartitionState, old: Before, cause: int, how: int, active: int, unclean: int
     ) -> str | None:
         left = old.replicas & ~part.replicas
         if not left:

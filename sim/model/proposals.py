@@ -12,17 +12,17 @@ from holdfast.sim.model.state import (
     ALTER_REQUEST,
     LEADER,
     RUNNING,
-    Broker,
-    Proposal,
-    Replica,
-    World,
+    ModelBroker,
+    ModelProposal,
+    ModelReplica,
+    ModelWorld,
 )
 
 #: messages held by a cut
 HELD_MAX = 4
 
 
-def expand(w: World, bits: int) -> bool:
+def expand(w: ModelWorld, bits: int) -> bool:
     """A leader proposes a caught-up follower for the ISR (R50, A-5)."""
     replicas = w.replicas
     count = len(replicas)
@@ -48,7 +48,7 @@ def expand(w: World, bits: int) -> bool:
     return False
 
 
-def shrink(w: World, bits: int) -> bool:
+def shrink(w: ModelWorld, bits: int) -> bool:
     """A leader proposes an ISR without a follower that lags, or seems to (R51)."""
     replicas = w.replicas
     count = len(replicas)
@@ -65,7 +65,7 @@ def shrink(w: World, bits: int) -> bool:
     return False
 
 
-def _propose(w: World, broker: Broker, replica: Replica, isr: int) -> None:
+def _propose(w: ModelWorld, broker: ModelBroker, replica: ModelReplica, isr: int) -> None:
     epochs = tuple(
         epoch if epoch >= 0 else broker.known_epochs[member]
         for member, epoch in enumerate(replica.position_epochs)
@@ -77,7 +77,9 @@ def _propose(w: World, broker: Broker, replica: Replica, isr: int) -> None:
     _send_proposal(w, broker, replica, proposal)
 
 
-def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposal) -> None:
+def _send_proposal(
+    w: ModelWorld, broker: ModelBroker, replica: ModelReplica, proposal: ModelProposal
+) -> None:
     isr, epochs, leader_epoch, partition_epoch = proposal
     w.last_request += 1
     replica.proposal_number = w.last_request
@@ -99,7 +101,7 @@ def _send_proposal(w: World, broker: Broker, replica: Replica, proposal: Proposa
     )
 
 
-def resend_proposal(w: World, bits: int) -> bool:
+def resend_proposal(w: ModelWorld, bits: int) -> bool:
     """A leader asks again: the request, or its answer, seems lost (R45)."""
     replicas = w.replicas
     count = len(replicas)
@@ -112,7 +114,7 @@ def resend_proposal(w: World, bits: int) -> bool:
     return False
 
 
-def deliver(w: World, bits: int) -> bool:
+def deliver(w: ModelWorld, bits: int) -> bool:
     """Any message to or from the controller arrives, often the newest; one answer in sixteen comes again."""
     messages = w.messages
     if not messages:
@@ -128,7 +130,7 @@ def deliver(w: World, bits: int) -> bool:
     return True
 
 
-def hold_message(w: World, bits: int) -> bool:
+def hold_message(w: ModelWorld, bits: int) -> bool:
     """A message to or from the controller is caught in a cut."""
     if not w.messages or len(w.held) >= HELD_MAX:
         return False
@@ -136,7 +138,7 @@ def hold_message(w: World, bits: int) -> bool:
     return True
 
 
-def release_message(w: World, bits: int) -> bool:
+def release_message(w: ModelWorld, bits: int) -> bool:
     """The cut ends: what it held is on its way again."""
     if not w.held:
         return False
@@ -144,7 +146,7 @@ def release_message(w: World, bits: int) -> bool:
     return True
 
 
-def lose_message(w: World, bits: int) -> bool:
+def lose_message(w: ModelWorld, bits: int) -> bool:
     """A message to or from the controller is lost."""
     if not w.messages:
         return False
@@ -152,7 +154,7 @@ def lose_message(w: World, bits: int) -> bool:
     return True
 
 
-def take_alter_answer(w: World, message: tuple[int, ...]) -> None:
+def take_alter_answer(w: ModelWorld, message: tuple[int, ...]) -> None:
     """The leader learns what became of its proposal (R44, D-5)."""
     _, index, leader, starts, verdict, number, leader_epoch, partition_epoch, new_isr, min_isr = message
     broker = w.brokers[leader]

@@ -16,10 +16,10 @@ from holdfast.sim.model.state import (
     RUNNING,
     SHUTDOWN_RECORD,
     UNFENCE_RECORD,
-    Broker,
+    ModelBroker,
+    ModelReplica,
+    ModelWorld,
     Registration,
-    Replica,
-    World,
     entry,
 )
 
@@ -29,7 +29,7 @@ LATE_MAX = 6
 # --- metadata --------------------------------------------------------------------------------------------
 
 
-def replay(w: World, bits: int) -> bool:
+def replay(w: ModelWorld, bits: int) -> bool:
     """A broker applies one to four more metadata records."""
     end = len(w.metadata)
     for i in range(w.broker_count):
@@ -42,7 +42,7 @@ def replay(w: World, bits: int) -> bool:
     return False
 
 
-def replay_one(w: World, broker: Broker) -> None:
+def replay_one(w: ModelWorld, broker: ModelBroker) -> None:
     """Apply the next record; roles begin with the broker's own registration (D-2, K26)."""
     record = w.metadata[broker.metadata_offset]
     broker.metadata_offset += 1
@@ -65,7 +65,7 @@ def replay_one(w: World, broker: Broker) -> None:
                 take_registration(w, broker, replica, replica.known)
 
 
-def learn(broker: Broker, record: tuple[int, ...]) -> None:
+def learn(broker: ModelBroker, record: tuple[int, ...]) -> None:
     """Apply a record about a broker."""
     kind, other = record[0], record[1]
     if kind == UNFENCE_RECORD:
@@ -78,7 +78,7 @@ def learn(broker: Broker, record: tuple[int, ...]) -> None:
         assert kind in (FENCE_RECORD, SHUTDOWN_RECORD)
 
 
-def take_registration(w: World, broker: Broker, replica: Replica, known: Registration) -> None:
+def take_registration(w: ModelWorld, broker: ModelBroker, replica: ModelReplica, known: Registration) -> None:
     """A committed state, from metadata or an AlterPartition answer, newest first by partition epoch."""
     leader, leader_epoch, partition_epoch, isr, min_isr, replicas = known
     if not w.rules.is_fresh(replica, partition_epoch):
@@ -105,7 +105,7 @@ def take_registration(w: World, broker: Broker, replica: Replica, known: Registr
         advance(w, replica)
 
 
-def _take_role(w: World, broker: Broker, replica: Replica) -> None:
+def _take_role(w: ModelWorld, broker: ModelBroker, replica: ModelReplica) -> None:
     give_up_fetch(w, replica)
     replica.waiting.clear()
     replica.proposal = None
@@ -126,7 +126,7 @@ def _take_role(w: World, broker: Broker, replica: Replica) -> None:
     advance(w, replica)
 
 
-def _delete(w: World, replica: Replica) -> None:
+def _delete(w: ModelWorld, replica: ModelReplica) -> None:
     """The broker holds no replica any more: its log goes."""
     give_up_fetch(w, replica)
     replica.role = NO_ROLE
@@ -137,7 +137,7 @@ def _delete(w: World, replica: Replica) -> None:
     shorten(w, replica, 0)
 
 
-def give_up_fetch(w: World, replica: Replica) -> None:
+def give_up_fetch(w: ModelWorld, replica: ModelReplica) -> None:
     """Close the connection; what is under way may still arrive (D-4)."""
     if replica.request is not None:
         late = w.late
@@ -151,7 +151,7 @@ def give_up_fetch(w: World, replica: Replica) -> None:
 # --- high watermark --------------------------------------------------------------------------------------
 
 
-def advance(w: World, replica: Replica) -> None:
+def advance(w: ModelWorld, replica: ModelReplica) -> None:
     """Move a leader's high watermark as far as it may go."""
     if replica.role != LEADER:
         return
@@ -162,7 +162,7 @@ def advance(w: World, replica: Replica) -> None:
             raise_high_watermark(w, replica, new)
 
 
-def raise_high_watermark(w: World, replica: Replica, new: int) -> None:
+def raise_high_watermark(w: ModelWorld, replica: ModelReplica, new: int) -> None:
     """Commit what is below `new`, and acknowledge what waited for it."""
     part = w.partitions[replica.partition]
     old = replica.high_watermark
@@ -184,7 +184,7 @@ def raise_high_watermark(w: World, replica: Replica, new: int) -> None:
                 part.acked_end = offset + 1
 
 
-def shorten(w: World, replica: Replica, end: int) -> None:
+def shorten(w: ModelWorld, replica: ModelReplica, end: int) -> None:
     """Cut the log, whoever wants it; what is above `end` is gone from this disk."""
     log = replica.log
     if end >= len(log):
@@ -206,7 +206,7 @@ def shorten(w: World, replica: Replica, end: int) -> None:
 # --- producers and consumers -----------------------------------------------------------------------------
 
 
-def produce(w: World, bits: int) -> bool:
+def produce(w: ModelWorld, bits: int) -> bool:
     """A client writes a record, with acks all, 1 or 0, to a broker that takes itself for the leader."""
     replicas = w.replicas
     count = len(replicas)
@@ -221,7 +221,7 @@ def produce(w: World, bits: int) -> bool:
     return False
 
 
-def append(w: World, replica: Replica, wants_all: bool) -> None:
+def append(w: ModelWorld, replica: ModelReplica, wants_all: bool) -> None:
     """Append one record in the leader's epoch (A-15)."""
     w.last_value += 1
     log = replica.log
@@ -235,7 +235,7 @@ def append(w: World, replica: Replica, wants_all: bool) -> None:
         advance(w, replica)
 
 
-def consume(w: World, bits: int) -> bool:
+def consume(w: ModelWorld, bits: int) -> bool:
     """A consumer reads all below the high watermark, once it is known (A-6)."""
     replicas = w.replicas
     count = len(replicas)
@@ -255,7 +255,7 @@ def consume(w: World, bits: int) -> bool:
 # --- disk ------------------------------------------------------------------------------------------------
 
 
-def begin_flush(w: World, bits: int) -> bool:
+def begin_flush(w: ModelWorld, bits: int) -> bool:
     """An fsync starts."""
     replicas = w.replicas
     count = len(replicas)
@@ -268,7 +268,7 @@ def begin_flush(w: World, bits: int) -> bool:
     return False
 
 
-def end_flush(w: World, bits: int) -> bool:
+def end_flush(w: ModelWorld, bits: int) -> bool:
     """An fsync is done: what was there when it started is durable (A-21)."""
     replicas = w.replicas
     count = len(replicas)

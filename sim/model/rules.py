@@ -19,14 +19,14 @@ from holdfast.sim.model.state import (
     NOBODY,
     NONE,
     PREFERRED,
-    Broker,
     FetchAnswer,
+    ModelBroker,
+    ModelProposal,
+    ModelReplica,
+    ModelWorld,
     PartitionState,
-    Proposal,
     Recovery,
-    Replica,
     Setup,
-    World,
     ids,
 )
 
@@ -71,7 +71,7 @@ class Rules:
 
     # --- leader ----------------------------------------------------------------------------------------
 
-    def high_watermark(self, replica: Replica, end: int) -> int:
+    def high_watermark(self, replica: ModelReplica, end: int) -> int:
         """Lowest position over the leader (`end`) and the maximal ISR (F3), while the committed ISR is not
         below min ISR (F1, A-2)."""
         known = replica.high_watermark
@@ -93,7 +93,7 @@ class Rules:
         """What counts of a log (D6)."""
         return min(end, flushed) if flush_every_write else end
 
-    def may_join(self, replica: Replica, broker: Broker, follower: int) -> bool:
+    def may_join(self, replica: ModelReplica, broker: ModelBroker, follower: int) -> bool:
         """A follower may be proposed: fetched in this epoch, has the high watermark and the start of the
         epoch (A-5), active in this incarnation as far as is known (R50)."""
         position = replica.positions[follower]
@@ -105,34 +105,34 @@ class Rules:
             and replica.position_epochs[follower] == broker.known_epochs[follower]
         )
 
-    def after_proposal(self, replica: Replica, proposal: Proposal) -> tuple[int, int]:
+    def after_proposal(self, replica: ModelReplica, proposal: ModelProposal) -> tuple[int, int]:
         """(committed, maximal) ISR at the leader while the proposal is open: a shrink changes nothing."""
         return replica.isr, replica.isr | proposal[0]
 
-    def may_acknowledge(self, replica: Replica) -> bool:
+    def may_acknowledge(self, replica: ModelReplica) -> bool:
         """acks=all writes below the high watermark may be acknowledged (F5, I-16)."""
         return replica.isr.bit_count() >= replica.min_isr
 
-    def refuses_writes(self, replica: Replica) -> bool:
+    def refuses_writes(self, replica: ModelReplica) -> bool:
         """acks=all is refused below min ISR, before the append (F5)."""
         return replica.isr.bit_count() < replica.min_isr
 
-    def is_visible(self, replica: Replica) -> bool:
+    def is_visible(self, replica: ModelReplica) -> bool:
         """Consumers may know the high watermark (A-6)."""
         return replica.high_watermark >= replica.start_offset
 
-    def start_offset(self, replica: Replica) -> int:
+    def start_offset(self, replica: ModelReplica) -> int:
         """Where a new leader's epoch begins (R54)."""
         return len(replica.log)
 
-    def high_watermark_at_start(self, replica: Replica) -> int:
+    def high_watermark_at_start(self, replica: ModelReplica) -> int:
         """A new leader starts from what it knew (F6)."""
         return replica.high_watermark
 
     # --- fetch -----------------------------------------------------------------------------------------
 
     def accepts_fetch(
-        self, replica: Replica, broker: Broker, follower: int, epoch: int, leader_epoch: int
+        self, replica: ModelReplica, broker: ModelBroker, follower: int, epoch: int, leader_epoch: int
     ) -> bool:
         """The leader serves this fetch (R55)."""
         return (
@@ -157,21 +157,21 @@ class Rules:
         own_end = end_of_epoch(log, epoch)
         return min(own_end, end) if epoch_before(log, own_end) == epoch else own_end
 
-    def high_watermark_after_cut(self, replica: Replica) -> int:
+    def high_watermark_after_cut(self, replica: ModelReplica) -> int:
         """Never above the end."""
         return min(replica.high_watermark, len(replica.log))
 
-    def takes_answer(self, replica: Replica, answer: FetchAnswer) -> bool:
+    def takes_answer(self, replica: ModelReplica, answer: FetchAnswer) -> bool:
         """An answer belongs to the outstanding request (D-4)."""
         return replica.request is not None and replica.request[0] == answer[0]
 
-    def follows_high_watermark(self, replica: Replica, leader_high_watermark: int) -> int:
+    def follows_high_watermark(self, replica: ModelReplica, leader_high_watermark: int) -> int:
         """A follower's own (R52)."""
         return min(leader_high_watermark, len(replica.log))
 
     # --- broker ----------------------------------------------------------------------------------------
 
-    def takes_roles(self, broker: Broker) -> bool:
+    def takes_roles(self, broker: ModelBroker) -> bool:
         """Not before its own registration was replayed (D-2)."""
         return broker.epoch != NO_EPOCH and broker.metadata_offset > broker.epoch
 
@@ -183,7 +183,7 @@ class Rules:
         """The clean-shutdown file is deleted before anything is appended (A-19, R35)."""
         return True
 
-    def flushed_by(self, replica: Replica) -> int:
+    def flushed_by(self, replica: ModelReplica) -> int:
         """What an fsync has made durable: what was there when it started (A-21)."""
         return replica.flushing_to
 
@@ -193,7 +193,7 @@ class Rules:
 
     # --- controller: brokers ---------------------------------------------------------------------------
 
-    def grants_registration(self, world: World, broker: Broker) -> bool:
+    def grants_registration(self, world: ModelWorld, broker: ModelBroker) -> bool:
         """To a fenced id, or to who proves that the former incarnation ended cleanly (A-7, D14)."""
         epoch = world.epochs[broker.id]
         return not world.unfenced >> broker.id & 1 or (epoch >= 0 and broker.previous_epoch == epoch)
@@ -202,14 +202,14 @@ class Rules:
         """Same epoch, clean shutdown (R32)."""
         return previous_epoch == stored_epoch
 
-    def unfences(self, broker: Broker) -> bool:
+    def unfences(self, broker: ModelBroker) -> bool:
         """Only who has replayed its own registration (R23)."""
         return broker.metadata_offset > broker.epoch
 
     # --- controller: partitions ------------------------------------------------------------------------
 
     def judge(
-        self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
+        self, world: ModelWorld, part: PartitionState, sender: int, sender_epoch: int, proposal: ModelProposal
     ) -> int:
         """The first check of R40, R41 that fails, in order."""
         isr, epochs, leader_epoch, partition_epoch = proposal
@@ -249,7 +249,7 @@ class Rules:
 
     def elect(
         self,
-        world: World,
+        world: ModelWorld,
         part: PartitionState,
         order: tuple[int, ...],
         isr: int,
@@ -325,7 +325,7 @@ class Rules:
     # --- controller: unclean recovery --------------------------------------------------------------------
 
     def accepts_log_info(
-        self, world: World, part: PartitionState, broker: int, broker_epoch: int, leader_epoch: int
+        self, world: ModelWorld, part: PartitionState, broker: int, broker_epoch: int, leader_epoch: int
     ) -> bool:
         """An answer counts: this incarnation, active, and of the present leader epoch (R62)."""
         return (
@@ -335,7 +335,7 @@ class Rules:
             and leader_epoch == part.leader_epoch
         )
 
-    def recovery_choice(self, world: World, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
         """Who is elected now, -1 for nobody yet (R63-R66, D-3, D8 Q3)."""
         strategy = world.setup.strategy
         active = world.active & part.replicas
@@ -394,6 +394,6 @@ class Rules:
         """Controller and leader switch min ISR at the same metadata offset (R109, D-5)."""
         return True
 
-    def is_fresh(self, replica: Replica, partition_epoch: int) -> bool:
+    def is_fresh(self, replica: ModelReplica, partition_epoch: int) -> bool:
         """A registration says something new (`partition_epoch` orders answers and records)."""
         return partition_epoch > replica.partition_epoch

@@ -218,10 +218,10 @@ FetchRequest = tuple[int, int, int, int, int, int, int]
 #: (request id, leader epoch, fetch offset, diverging epoch or -1, its end, entries, high watermark)
 FetchAnswer = tuple[int, int, int, int, int, list[int], int]
 #: (isr, broker epochs of members by id, leader epoch, partition epoch)
-Proposal = tuple[int, tuple[int, ...], int, int]
+ModelProposal = tuple[int, tuple[int, ...], int, int]
 
 
-class Replica:
+class ModelReplica:
     """One copy of a partition on one broker."""
 
     __slots__ = (
@@ -289,7 +289,7 @@ class Replica:
         #: by follower: what its last fetch in this epoch proved, -1 for none (A-5)
         self.positions = [-1] * brokers
         self.position_epochs = [-1] * brokers
-        self.proposal: Proposal | None = None
+        self.proposal: ModelProposal | None = None
         #: of the request that asked for it last; every copy has its own
         self.proposal_number = 0
         #: offsets of acks=all writes that wait for the high watermark, ascending
@@ -298,7 +298,7 @@ class Replica:
         self.answer: FetchAnswer | None = None
 
 
-class Broker:
+class ModelBroker:
     """One broker process, its disk and its copy of the metadata."""
 
     __slots__ = (
@@ -333,10 +333,10 @@ class Broker:
         self.acceptable = 0
         #: replayed its own registration: takes roles (D-2)
         self.has_caught_up = False
-        self.replicas = [Replica(broker_id, index, brokers) for index in range(partitions)]
+        self.replicas = [ModelReplica(broker_id, index, brokers) for index in range(partitions)]
 
 
-class World:
+class ModelWorld:
     """Everything."""
 
     __slots__ = (
@@ -375,7 +375,7 @@ class World:
         self.checker = checker
         self.broker_count = n
         self.partition_count = m
-        self.brokers = [Broker(b, n, m) for b in range(n)]
+        self.brokers = [ModelBroker(b, n, m) for b in range(n)]
         #: all replicas, broker by broker
         self.replicas = [replica for broker in self.brokers for replica in broker.replicas]
         limit = setup.min_isr - 1 + (setup.budget_excess or 0)
@@ -405,7 +405,7 @@ class World:
         #: caught in a cut: they arrive much later
         self.held: list[tuple[int, ...]] = []
         #: of fetches that their sender gave up: (replica, request or None, answer or None)
-        self.late: list[tuple[Replica, FetchRequest | None, FetchAnswer | None]] = []
+        self.late: list[tuple[ModelReplica, FetchRequest | None, FetchAnswer | None]] = []
         self.last_value = 0
         self.last_request = 0
         #: partitions (bitmask) that the state properties must look at

@@ -11,7 +11,7 @@ from holdfast.sim.model.actions import ACTIONS, EVENTS, FAULTS, FUNCTIONS, MOMEN
 from holdfast.sim.model.checker import Checker
 from holdfast.sim.model.controller import commit
 from holdfast.sim.model.healing import heal
-from holdfast.sim.model.properties import Violation
+from holdfast.sim.model.properties import ModelViolation
 from holdfast.sim.model.replica import replay_one
 from holdfast.sim.model.rules import Rules
 from holdfast.sim.model.state import (
@@ -21,9 +21,9 @@ from holdfast.sim.model.state import (
     REGISTER_RECORD,
     RUNNING,
     UNFENCE_RECORD,
+    ModelWorld,
     PartitionState,
     Setup,
-    World,
     ids,
 )
 
@@ -44,7 +44,7 @@ ACTION_BITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WalkPlan:
     """What a seed stands for."""
 
     setup: Setup
@@ -103,7 +103,7 @@ def draw_setup(draw: Draw) -> Setup:
     )
 
 
-def draw_plan(draw: Draw, band: Callable[[Setup], Setup] | None) -> Plan:
+def draw_plan(draw: Draw, band: Callable[[Setup], Setup] | None) -> WalkPlan:
     """Set-up, as the band changes it, and mix of a seed."""
     setup = draw_setup(draw)
     if band is not None:
@@ -128,7 +128,7 @@ def draw_plan(draw: Draw, band: Callable[[Setup], Setup] | None) -> Plan:
                 triggers[MOMENTS[draw(16) % len(MOMENTS)]] = chosen
     share = FAULT_SHARE if mix == "tuned" else FAULT_SHARES[draw(2)]
     work = _slots(weights, [index for index in range(len(ACTIONS)) if index not in FAULTS])
-    return Plan(setup, mix, work, _slots(weights, FAULTS), share, triggers)
+    return WalkPlan(setup, mix, work, _slots(weights, FAULTS), share, triggers)
 
 
 def _slots(weights: Sequence[float], chosen: Sequence[int]) -> tuple[int, ...]:
@@ -140,9 +140,9 @@ def _slots(weights: Sequence[float], chosen: Sequence[int]) -> tuple[int, ...]:
     return tuple((table or list(chosen))[place % len(table or chosen)] for place in range(SLOTS))
 
 
-def new_world(setup: Setup, rules: Rules, checker: Checker) -> World:
+def new_world(setup: Setup, rules: Rules, checker: Checker) -> ModelWorld:
     """A cluster that has just come up: everybody registered, unfenced and caught up, all logs empty."""
-    w = World(setup, rules, checker)
+    w = ModelWorld(setup, rules, checker)
     for broker in w.brokers:
         w.epochs[broker.id] = broker.epoch = len(w.metadata)
         w.incarnations[broker.id] = broker.starts = 1
@@ -172,12 +172,12 @@ def walk(draw: Draw, steps: int, rules: Rules, band: Callable[[Setup], Setup] | 
         heal(w)
         checker.full(w)
         _demand_reports(w)
-    except Violation as violation:
+    except ModelViolation as violation:
         return _verdict(w, plan.mix, trace, violation)
     return _verdict(w, plan.mix, trace, None)
 
 
-def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> None:
+def _wander(w: ModelWorld, plan: WalkPlan, draw: Draw, steps: int, trace: list[int]) -> None:
     work, faults, share = plan.work, plan.faults, plan.fault_share
     functions, triggers = FUNCTIONS, plan.triggers
     step, record = w.checker.step, trace.append
@@ -213,7 +213,7 @@ def _wander(w: World, plan: Plan, draw: Draw, steps: int, trace: list[int]) -> N
             w.checker.full(w)
 
 
-def _fire(w: World, faults: Sequence[int], draw: Draw, trace: list[int]) -> None:
+def _fire(w: ModelWorld, faults: Sequence[int], draw: Draw, trace: list[int]) -> None:
     """One of two faults or both right after something: at a leader, at a member of a set, or anywhere."""
     which = draw(2)
     for fault in faults if which > 1 else faults[which : which + 1]:
@@ -225,7 +225,7 @@ def _fire(w: World, faults: Sequence[int], draw: Draw, trace: list[int]) -> None
             w.checker.step(w)
 
 
-def _aimed(w: World, draw: Draw) -> int:
+def _aimed(w: ModelWorld, draw: Draw) -> int:
     """Bits that make a fault begin at a broker which matters for some partition, half of the time."""
     bits = draw(44)
     part = w.partitions[(bits >> 30) % w.partition_count]
@@ -244,7 +244,7 @@ def _aimed(w: World, draw: Draw) -> int:
     return bits if target < 0 else bits + target - bits % w.broker_count + w.broker_count
 
 
-def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) -> WalkResult:
+def _verdict(w: ModelWorld, mix: str, trace: list[int], violation: ModelViolation | None) -> WalkResult:
     return WalkResult(
         setup=w.setup,
         mix=mix,
@@ -258,7 +258,7 @@ def _verdict(w: World, mix: str, trace: list[int], violation: Violation | None) 
     )
 
 
-def lacks_acknowledged(w: World, part: PartitionState) -> bool:
+def lacks_acknowledged(w: ModelWorld, part: PartitionState) -> bool:
     """The present leader's log lacks an acknowledged record. False while nobody leads."""
     if part.leader < 0:
         return False
@@ -266,11 +266,13 @@ def lacks_acknowledged(w: World, part: PartitionState) -> bool:
     return any(len(log) <= offset or log[offset] != record for offset, record in part.acked.items())
 
 
-def _demand_reports(w: World) -> None:
+def _demand_reports(w: ModelWorld) -> None:
     """B-4: whatever is lost, the controller has reported a possible loss."""
     for part in w.partitions:
         if not part.may_have_lost and lacks_acknowledged(w, part):
-            raise Violation("B-4 LossIsReported", f"partition {part.index} lost records and nobody said so")
+            raise ModelViolation(
+                "B-4 LossIsReported", f"partition {part.index} lost records and nobody said so"
+            )
 
 
 # --- replay and shrink -----------------------------------------------------------------------------------
@@ -302,7 +304,7 @@ def replay_trace(
         heal(w)
         checker.full(w)
         _demand_reports(w)
-    except Violation as violation:
+    except ModelViolation as violation:
         return _verdict(w, "replay", done, violation)
     return _verdict(w, "replay", done, None)
 
@@ -331,13 +333,13 @@ def shrink(verdict: WalkResult, rules: Rules, replays_max: int = 300) -> WalkRes
     return replace(best, mix=verdict.mix, marks=verdict.marks)
 
 
-def describe(w: World, step: int) -> str:
+def describe(w: ModelWorld, step: int) -> str:
     """A step and the state after it, on one line for each partition."""
     name = ACTIONS[step & (1 << ACTION_BITS) - 1].name
     return f"{name:20s} " + " | ".join(_partition_line(w, index) for index in range(w.partition_count))
 
 
-def _partition_line(w: World, index: int) -> str:
+def _partition_line(w: ModelWorld, index: int) -> str:
     part = w.partitions[index]
     logs: list[str] = []
     for broker in w.brokers:

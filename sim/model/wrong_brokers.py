@@ -4,26 +4,19 @@ Owns wrong rules only; each docstring says which rule is gone. A mutant of a mut
 alone is masked by the second.
 """
 
-from holdfast.sim.model.mutant import Mutant
+from holdfast.sim.model.mutant import ModelMutant
 from holdfast.sim.model.rules import end_of_epoch
-from holdfast.sim.model.state import (
-    Broker,
-    FetchAnswer,
-    Proposal,
-    Replica,
-    World,
-    ids,
-)
+from holdfast.sim.model.state import FetchAnswer, ModelBroker, ModelProposal, ModelReplica, ModelWorld, ids
 
 # --- the high watermark ------------------------------------------------------------------------------------
 
 
-class GateByMaximalIsr(Mutant):
+class GateByMaximalIsr(ModelMutant):
     """The size of the maximal ISR opens the high watermark, not that of the committed one."""
 
     row = 1
 
-    def high_watermark(self, replica: Replica, end: int) -> int:
+    def high_watermark(self, replica: ModelReplica, end: int) -> int:
         committed, replica.isr = replica.isr, replica.maximal_isr
         try:
             return super().high_watermark(replica, end)
@@ -31,12 +24,12 @@ class GateByMaximalIsr(Mutant):
             replica.isr = committed
 
 
-class NoGate(Mutant):
+class NoGate(ModelMutant):
     """The high watermark moves below min ISR too, as before KIP-966."""
 
     row = 2
 
-    def high_watermark(self, replica: Replica, end: int) -> int:
+    def high_watermark(self, replica: ModelReplica, end: int) -> int:
         min_isr, replica.min_isr = replica.min_isr, 0
         try:
             return super().high_watermark(replica, end)
@@ -44,40 +37,40 @@ class NoGate(Mutant):
             replica.min_isr = min_isr
 
 
-class IgnoresPendingExpansion(Mutant):
+class IgnoresPendingExpansion(ModelMutant):
     """The high watermark counts the committed ISR, not the members asked for."""
 
     row = 3
 
-    def after_proposal(self, replica: Replica, proposal: Proposal) -> tuple[int, int]:
+    def after_proposal(self, replica: ModelReplica, proposal: ModelProposal) -> tuple[int, int]:
         return replica.isr, replica.isr
 
 
-class ShrinksBeforeConfirmed(Mutant):
+class ShrinksBeforeConfirmed(ModelMutant):
     """A proposed shrink counts at once."""
 
     row = 4
 
-    def after_proposal(self, replica: Replica, proposal: Proposal) -> tuple[int, int]:
+    def after_proposal(self, replica: ModelReplica, proposal: ModelProposal) -> tuple[int, int]:
         return replica.isr, proposal[0]
 
 
-class HighWatermarkOffByOne(Mutant):
+class HighWatermarkOffByOne(ModelMutant):
     """The high watermark is taken for inclusive."""
 
     row = 5
 
-    def high_watermark(self, replica: Replica, end: int) -> int:
+    def high_watermark(self, replica: ModelReplica, end: int) -> int:
         new = super().high_watermark(replica, end)
         return min(new + 1, end) if new > replica.high_watermark else new
 
 
-class MajorityHighWatermark(Mutant):
+class MajorityHighWatermark(ModelMutant):
     """The MinISR-th largest position is taken for committed."""
 
     row = 6
 
-    def high_watermark(self, replica: Replica, end: int) -> int:
+    def high_watermark(self, replica: ModelReplica, end: int) -> int:
         if replica.isr.bit_count() < replica.min_isr:
             return replica.high_watermark
         others = ids(replica.maximal_isr & ~(1 << replica.broker))
@@ -86,42 +79,42 @@ class MajorityHighWatermark(Mutant):
         return max(replica.high_watermark, positions[at])
 
 
-class NewLeaderCommitsAll(Mutant):
+class NewLeaderCommitsAll(ModelMutant):
     """A new leader takes its log end for the high watermark (the primer)."""
 
-    def high_watermark_at_start(self, replica: Replica) -> int:
+    def high_watermark_at_start(self, replica: ModelReplica) -> int:
         return len(replica.log)
 
 
-class ShowsLaggingHighWatermark(Mutant):
+class ShowsLaggingHighWatermark(ModelMutant):
     """A new leader tells consumers its high watermark at once (A-6)."""
 
-    def is_visible(self, replica: Replica) -> bool:
+    def is_visible(self, replica: ModelReplica) -> bool:
         return True
 
 
-class AcknowledgesBelowMinIsr(Mutant):
+class AcknowledgesBelowMinIsr(ModelMutant):
     """Writes of acks=all are taken and acknowledged below min ISR (with the gate open)."""
 
-    def may_acknowledge(self, replica: Replica) -> bool:
+    def may_acknowledge(self, replica: ModelReplica) -> bool:
         return True
 
-    def refuses_writes(self, replica: Replica) -> bool:
+    def refuses_writes(self, replica: ModelReplica) -> bool:
         return False
 
-    def high_watermark(self, replica: Replica, end: int) -> int:
+    def high_watermark(self, replica: ModelReplica, end: int) -> int:
         return NoGate.high_watermark(NoGate(), replica, end)
 
 
 # --- joining the ISR --------------------------------------------------------------------------------------
 
 
-class JoinsBelowEpochStart(Mutant):
+class JoinsBelowEpochStart(ModelMutant):
     """A follower may join before it has reached the start of the leader's epoch."""
 
     row = 18
 
-    def may_join(self, replica: Replica, broker: Broker, follower: int) -> bool:
+    def may_join(self, replica: ModelReplica, broker: ModelBroker, follower: int) -> bool:
         start, replica.start_offset = replica.start_offset, 0
         try:
             return super().may_join(replica, broker, follower)
@@ -129,10 +122,10 @@ class JoinsBelowEpochStart(Mutant):
             replica.start_offset = start
 
 
-class JoinsBelowHighWatermark(Mutant):
+class JoinsBelowHighWatermark(ModelMutant):
     """A follower may join before it has reached the high watermark."""
 
-    def may_join(self, replica: Replica, broker: Broker, follower: int) -> bool:
+    def may_join(self, replica: ModelReplica, broker: ModelBroker, follower: int) -> bool:
         known, replica.high_watermark = replica.high_watermark, 0
         try:
             return super().may_join(replica, broker, follower)
@@ -140,10 +133,10 @@ class JoinsBelowHighWatermark(Mutant):
             replica.high_watermark = known
 
 
-class JoinsInOldIncarnation(Mutant):
+class JoinsInOldIncarnation(ModelMutant):
     """What a former incarnation fetched counts for the present one, at the leader and at the controller."""
 
-    def may_join(self, replica: Replica, broker: Broker, follower: int) -> bool:
+    def may_join(self, replica: ModelReplica, broker: ModelBroker, follower: int) -> bool:
         replica.position_epochs[follower] = broker.known_epochs[follower]
         return super().may_join(replica, broker, follower)
 
@@ -151,7 +144,7 @@ class JoinsInOldIncarnation(Mutant):
 # --- replication -------------------------------------------------------------------------------------------
 
 
-class NoDivergenceCheck(Mutant):
+class NoDivergenceCheck(ModelMutant):
     """The leader does not compare the follower's last epoch with its own log."""
 
     row = 20
@@ -160,23 +153,23 @@ class NoDivergenceCheck(Mutant):
         return None
 
 
-class TakesStaleAnswers(Mutant):
+class TakesStaleAnswers(ModelMutant):
     """A follower takes any answer of the leader epoch, asked for or not."""
 
     row = 20
 
-    def takes_answer(self, replica: Replica, answer: FetchAnswer) -> bool:
+    def takes_answer(self, replica: ModelReplica, answer: FetchAnswer) -> bool:
         return True
 
 
-class MatchesAnswersByOffset(Mutant):
+class MatchesAnswersByOffset(ModelMutant):
     """A follower matches answers by leader epoch and offset instead of by request (D-4)."""
 
-    def takes_answer(self, replica: Replica, answer: FetchAnswer) -> bool:
+    def takes_answer(self, replica: ModelReplica, answer: FetchAnswer) -> bool:
         return answer[2] == len(replica.log)
 
 
-class TruncatesToHighWatermark(Mutant):
+class TruncatesToHighWatermark(ModelMutant):
     """A follower truncates to its own high watermark (the primer)."""
 
     row = 21
@@ -185,54 +178,54 @@ class TruncatesToHighWatermark(Mutant):
         return high_watermark
 
 
-class TruncatesToLeadersEnd(Mutant):
+class TruncatesToLeadersEnd(ModelMutant):
     """A follower truncates to the end that the leader names, whatever its own log holds."""
 
     def truncation(self, log: list[int], high_watermark: int, epoch: int, end: int) -> int:
         return min(len(log), end)
 
 
-class TruncatesToOwnEnd(Mutant):
+class TruncatesToOwnEnd(ModelMutant):
     """A follower keeps all of its own diverging epoch."""
 
     def truncation(self, log: list[int], high_watermark: int, epoch: int, end: int) -> int:
         return end_of_epoch(log, epoch)
 
 
-class NeverTruncates(Mutant):
+class NeverTruncates(ModelMutant):
     """A follower keeps what diverges. Safe, and stuck for ever: L-6."""
 
     def truncation(self, log: list[int], high_watermark: int, epoch: int, end: int) -> int:
         return len(log)
 
 
-class ServesFormerEpochs(Mutant):
+class ServesFormerEpochs(ModelMutant):
     """The leader serves fetches of any leader epoch."""
 
     def accepts_fetch(
-        self, replica: Replica, broker: Broker, follower: int, epoch: int, leader_epoch: int
+        self, replica: ModelReplica, broker: ModelBroker, follower: int, epoch: int, leader_epoch: int
     ) -> bool:
         return super().accepts_fetch(replica, broker, follower, epoch, replica.leader_epoch)
 
 
-class KeepsHighWatermarkWhenCut(Mutant):
+class KeepsHighWatermarkWhenCut(ModelMutant):
     """The high watermark stays where it was when the log is cut below it."""
 
-    def high_watermark_after_cut(self, replica: Replica) -> int:
+    def high_watermark_after_cut(self, replica: ModelReplica) -> int:
         return replica.high_watermark
 
 
-class TakesOldRegistrations(Mutant):
+class TakesOldRegistrations(ModelMutant):
     """An older partition epoch replaces a newer one."""
 
-    def is_fresh(self, replica: Replica, partition_epoch: int) -> bool:
+    def is_fresh(self, replica: ModelReplica, partition_epoch: int) -> bool:
         return partition_epoch != replica.partition_epoch
 
 
 # --- brokers that stop and come back -----------------------------------------------------------------------
 
 
-class FileBeforeFlush(Mutant):
+class FileBeforeFlush(ModelMutant):
     """The clean-shutdown file is written before the logs are flushed."""
 
     row = 11
@@ -241,46 +234,46 @@ class FileBeforeFlush(Mutant):
         return False
 
 
-class KeepsFile(Mutant):
+class KeepsFile(ModelMutant):
     """The clean-shutdown file stays after the start."""
 
     def removes_file_at_start(self) -> bool:
         return False
 
 
-class RegistersOverLiveEpoch(Mutant):
+class RegistersOverLiveEpoch(ModelMutant):
     """A registration is granted while the old epoch is unfenced."""
 
     row = 13
 
-    def grants_registration(self, world: World, broker: Broker) -> bool:
+    def grants_registration(self, world: ModelWorld, broker: ModelBroker) -> bool:
         return True
 
 
-class EveryStartIsClean(Mutant):
+class EveryStartIsClean(ModelMutant):
     """Any epoch in the file counts as a clean stop, and so does none."""
 
     def is_clean(self, stored_epoch: int, previous_epoch: int) -> bool:
         return True
 
 
-class RolesBeforeRegistration(Mutant):
+class RolesBeforeRegistration(ModelMutant):
     """A broker takes roles before it has replayed its own registration (D-2)."""
 
-    def takes_roles(self, broker: Broker) -> bool:
+    def takes_roles(self, broker: ModelBroker) -> bool:
         return broker.epoch >= 0
 
 
-class FlushCoversCompletion(Mutant):
+class FlushCoversCompletion(ModelMutant):
     """The durable offset becomes the log end at the completion of an fsync (A-21)."""
 
     row = 29
 
-    def flushed_by(self, replica: Replica) -> int:
+    def flushed_by(self, replica: ModelReplica) -> int:
         return len(replica.log)
 
 
-class GoesOnAfterFailedFlush(Mutant):
+class GoesOnAfterFailedFlush(ModelMutant):
     """EIO on fsync is retried instead of ending the broker (A-20)."""
 
     row = 32
@@ -289,7 +282,7 @@ class GoesOnAfterFailedFlush(Mutant):
         return True
 
 
-class CountsUnflushed(Mutant):
+class CountsUnflushed(ModelMutant):
     """With every write flushed, log ends count instead of flushed ends (B-3)."""
 
     def position(self, end: int, flushed: int, flush_every_write: bool) -> int:

@@ -3,23 +3,23 @@
 Owns wrong rules only; each docstring says which rule is gone.
 """
 
-from holdfast.sim.model.mutant import Mutant
+from holdfast.sim.model.mutant import ModelMutant
 from holdfast.sim.model.rules import ACCEPTED, INELIGIBLE, NOT_CONTROLLER, STALE_BROKER_EPOCH
 from holdfast.sim.model.state import (
     FROM_ELR,
     FROM_ISR,
     LAST_KNOWN_LEADER,
+    ModelProposal,
+    ModelWorld,
     PartitionState,
-    Proposal,
     Recovery,
-    World,
     ids,
 )
 
 # --- ELR -------------------------------------------------------------------------------------------------
 
 
-class ElrAboveMinIsr(Mutant):
+class ElrAboveMinIsr(ModelMutant):
     """A removed replica is put into the ELR although the ISR stays at min ISR."""
 
     row = 9
@@ -32,7 +32,7 @@ class ElrAboveMinIsr(Mutant):
         return elr | removed, known & ~removed
 
 
-class UncleanStaysInElr(Mutant):
+class UncleanStaysInElr(ModelMutant):
     """A broker that registers unclean stays in the ELR."""
 
     row = 10
@@ -43,7 +43,7 @@ class UncleanStaysInElr(Mutant):
         return super().eligible(part, isr, min_isr, replicas, 0)
 
 
-class ElrNotCleared(Mutant):
+class ElrNotCleared(ModelMutant):
     """The ELR outlives the ISR's return to min ISR."""
 
     def eligible(
@@ -53,7 +53,7 @@ class ElrNotCleared(Mutant):
         return elr | part.elr & ~isr & replicas, known
 
 
-class ElrForgets(Mutant):
+class ElrForgets(ModelMutant):
     """Only who leaves the ISR now is eligible, not who was before."""
 
     def eligible(
@@ -66,7 +66,7 @@ class ElrForgets(Mutant):
             part.elr = old
 
 
-class LastKnownElrClearedByElection(Mutant):
+class LastKnownElrClearedByElection(ModelMutant):
     """The last known ELR is forgotten when somebody is elected, not when min ISR is reached."""
 
     row = 27
@@ -81,7 +81,7 @@ class LastKnownElrClearedByElection(Mutant):
         return 0
 
 
-class LastKnownElrForgetsUnclean(Mutant):
+class LastKnownElrForgetsUnclean(ModelMutant):
     """Unclean members do not become last known."""
 
     def eligible(
@@ -94,14 +94,14 @@ class LastKnownElrForgetsUnclean(Mutant):
 # --- elections ---------------------------------------------------------------------------------------------
 
 
-class ElectsAnyUnfenced(Mutant):
+class ElectsAnyUnfenced(ModelMutant):
     """The first active replica is elected, in the ISR or not."""
 
     row = 14
 
     def elect(
         self,
-        world: World,
+        world: ModelWorld,
         part: PartitionState,
         order: tuple[int, ...],
         isr: int,
@@ -115,14 +115,14 @@ class ElectsAnyUnfenced(Mutant):
         return -1, 0
 
 
-class ElectsFencedElr(Mutant):
+class ElectsFencedElr(ModelMutant):
     """A member of the ELR is elected although it is fenced."""
 
     row = 14
 
     def elect(
         self,
-        world: World,
+        world: ModelWorld,
         part: PartitionState,
         order: tuple[int, ...],
         isr: int,
@@ -133,7 +133,7 @@ class ElectsFencedElr(Mutant):
         return super().elect(world, part, order, isr, elr, active | elr, unclean)
 
 
-class ElectsFencedLastKnownLeader(Mutant):
+class ElectsFencedLastKnownLeader(ModelMutant):
     """The last known leader is elected without a look at whether it is there."""
 
     row = 14
@@ -141,7 +141,7 @@ class ElectsFencedLastKnownLeader(Mutant):
 
     def elect(
         self,
-        world: World,
+        world: ModelWorld,
         part: PartitionState,
         order: tuple[int, ...],
         isr: int,
@@ -156,12 +156,12 @@ class ElectsFencedLastKnownLeader(Mutant):
         return leader, how
 
 
-class ElectsElrBeforeIsr(Mutant):
+class ElectsElrBeforeIsr(ModelMutant):
     """ELR members are candidates while the ISR has active ones."""
 
     def elect(
         self,
-        world: World,
+        world: ModelWorld,
         part: PartitionState,
         order: tuple[int, ...],
         isr: int,
@@ -176,7 +176,7 @@ class ElectsElrBeforeIsr(Mutant):
         return super().elect(world, part, order, isr, elr, active, unclean)
 
 
-class LeaderEpochNotBumped(Mutant):
+class LeaderEpochNotBumped(ModelMutant):
     """A new leader keeps the leader epoch."""
 
     row = 15
@@ -188,7 +188,7 @@ class LeaderEpochNotBumped(Mutant):
 # --- AlterPartition ------------------------------------------------------------------------------------
 
 
-class GrantsLateCopies(Mutant):
+class GrantsLateCopies(ModelMutant):
     """A refused proposal may be granted by a late copy of itself once its member is unfenced again."""
 
     is_rare = True
@@ -197,42 +197,42 @@ class GrantsLateCopies(Mutant):
         return False
 
 
-class AcceptsStaleBrokerEpochs(Mutant):
+class AcceptsStaleBrokerEpochs(ModelMutant):
     """AlterPartition does not compare the members' broker epochs."""
 
     def judge(
-        self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
+        self, world: ModelWorld, part: PartitionState, sender: int, sender_epoch: int, proposal: ModelProposal
     ) -> int:
         epochs = tuple(world.epochs)
         return super().judge(world, part, sender, sender_epoch, (proposal[0], epochs, *proposal[2:]))
 
 
-class AcceptsFencedMembers(Mutant):
+class AcceptsFencedMembers(ModelMutant):
     """AlterPartition does not look whether the members are fenced."""
 
     def judge(
-        self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
+        self, world: ModelWorld, part: PartitionState, sender: int, sender_epoch: int, proposal: ModelProposal
     ) -> int:
         verdict = super().judge(world, part, sender, sender_epoch, proposal)
         return ACCEPTED if verdict == INELIGIBLE else verdict
 
 
-class AcceptsOldPartitionEpoch(Mutant):
+class AcceptsOldPartitionEpoch(ModelMutant):
     """AlterPartition does not compare partition epochs."""
 
     def judge(
-        self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
+        self, world: ModelWorld, part: PartitionState, sender: int, sender_epoch: int, proposal: ModelProposal
     ) -> int:
         isr, epochs, leader_epoch, _ = proposal
         fresh = (isr, epochs, leader_epoch, part.partition_epoch)
         return super().judge(world, part, sender, sender_epoch, fresh)
 
 
-class AcceptsOldLeaderEpoch(Mutant):
+class AcceptsOldLeaderEpoch(ModelMutant):
     """AlterPartition is granted whoever leads by now."""
 
     def judge(
-        self, world: World, part: PartitionState, sender: int, sender_epoch: int, proposal: Proposal
+        self, world: ModelWorld, part: PartitionState, sender: int, sender_epoch: int, proposal: ModelProposal
     ) -> int:
         if sender_epoch != world.epochs[sender]:
             return STALE_BROKER_EPOCH
@@ -244,31 +244,31 @@ class AcceptsOldLeaderEpoch(Mutant):
 # --- unclean recovery --------------------------------------------------------------------------------------
 
 
-class RecoversOnFirstReply(Mutant):
+class RecoversOnFirstReply(ModelMutant):
     """Balanced recovery elects on the first answer."""
 
     row = 24
 
-    def recovery_choice(self, world: World, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
         for broker in ids(world.active & part.replicas):
             if recovery.replies[broker] is not None:
                 return broker
         return -1
 
 
-class RecoversAtRandom(Mutant):
+class RecoversAtRandom(ModelMutant):
     """Unclean recovery takes any active replica."""
 
     row = 24
 
-    def recovery_choice(self, world: World, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
         return next(iter(ids(world.active & part.replicas)), -1)
 
 
-class RecoversWithoutRevalidation(Mutant):
+class RecoversWithoutRevalidation(ModelMutant):
     """Answers are checked when they arrive and not when the choice is made (D-3)."""
 
-    def recovery_choice(self, world: World, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
         known = part.last_known_elr
         valid = 0
         for broker in ids(part.replicas):
@@ -280,29 +280,29 @@ class RecoversWithoutRevalidation(Mutant):
         return chosen
 
 
-class TakesStaleLogInfo(Mutant):
+class TakesStaleLogInfo(ModelMutant):
     """An answer of a former incarnation counts."""
 
     def accepts_log_info(
-        self, world: World, part: PartitionState, broker: int, broker_epoch: int, leader_epoch: int
+        self, world: ModelWorld, part: PartitionState, broker: int, broker_epoch: int, leader_epoch: int
     ) -> bool:
         return leader_epoch == part.leader_epoch
 
-    def recovery_choice(self, world: World, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
         for broker, reply in enumerate(recovery.replies):
             if reply is not None:
                 recovery.replies[broker] = (world.epochs[broker], *reply[1:])
         return super().recovery_choice(world, part, recovery)
 
 
-class RecoversFromOutsiders(Mutant):
+class RecoversFromOutsiders(ModelMutant):
     """A replica outside last known ELR may win a balanced recovery by its later epoch (R61, R66)."""
 
     def candidates_of_recovery(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
         return valid
 
 
-class LongestLogBeforeEpoch(Mutant):
+class LongestLogBeforeEpoch(ModelMutant):
     """The longest log wins, whatever epoch it ends in (B22)."""
 
     def best_log(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
@@ -313,35 +313,35 @@ class LongestLogBeforeEpoch(Mutant):
 # --- operators --------------------------------------------------------------------------------------------
 
 
-class MinIsrByConfig(Mutant):
+class MinIsrByConfig(ModelMutant):
     """The leader learns of a new min ISR from a record of its own, after the controller used it (D-5, B6)."""
 
     def changes_min_isr_in_registration(self) -> bool:
         return False
 
 
-class CompletesBelowMinIsr(Mutant):
+class CompletesBelowMinIsr(ModelMutant):
     """A reassignment completes when all that were added are in sync, however few that is."""
 
     def completes_reassignment(self, staying: int, adding: int, min_isr: int) -> bool:
         return not adding & ~staying and bool(staying)
 
 
-class CompletesWithoutAdding(Mutant):
+class CompletesWithoutAdding(ModelMutant):
     """A reassignment completes with enough in sync, whoever that is."""
 
     def completes_reassignment(self, staying: int, adding: int, min_isr: int) -> bool:
         return staying.bit_count() >= min_isr
 
 
-class CancelsBelowMinIsr(Mutant):
+class CancelsBelowMinIsr(ModelMutant):
     """A reassignment is cancelled whatever stays in the ISR."""
 
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
         return True
 
 
-class RedirectsDropCandidates(Mutant):
+class RedirectsDropCandidates(ModelMutant):
     """A redirected reassignment looks at the ISR only: complete replicas of the ELR may be dropped."""
 
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:
@@ -349,7 +349,7 @@ class RedirectsDropCandidates(Mutant):
         return staying.bit_count() >= part.min_isr if is_cancel or staying != part.isr else True
 
 
-class RedirectsDropLastKnown(Mutant):
+class RedirectsDropLastKnown(ModelMutant):
     """A redirected reassignment may drop members of the last known ELR: one of them alone may be complete."""
 
     def may_redirect(self, part: PartitionState, replicas: int, is_cancel: bool) -> bool:

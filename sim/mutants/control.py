@@ -63,7 +63,7 @@ OLD_DISKS = Setting(
 )
 
 
-def _nothing_broken(original: Any, change: Any, meant: Any, wish: Any, situation: Any) -> None:
+def _nothing_broken(original: Any, change: Any, meant: Any, requested: Any, situation: Any) -> None:
     return None
 
 
@@ -106,10 +106,10 @@ def elr_above_min_isr(
 
 @mutant(partition_change, "_eligible", breaks="R2, R5", by="R2", setting=BELOW_MIN_ISR)
 def explains_by_the_other_rule(
-    original: Any, before: Any, isr: Any, min_isr: Any, replicas: Any, wish: Any, situation: Any
+    original: Any, before: Any, isr: Any, min_isr: Any, replicas: Any, requested: Any, situation: Any
 ) -> Any:
     """The sets of the ELR are right, and the record says that another rule has made them."""
-    sets, rule = original(before, isr, min_isr, replicas, wish, situation)
+    sets, rule = original(before, isr, min_isr, replicas, requested, situation)
     below = SetsRule.KEPT_BELOW_MIN_ISR
     return sets, SetsRule.CLEARED_AT_MIN_ISR if rule is below else below
 
@@ -465,8 +465,10 @@ def replicas_of_failed_dirs_stay_eligible(
     """A replica in a failed log dir leaves the ISR as if its log were whole."""
     change = replication.change
 
-    def change_as_clean(given: Any, topic: Any, index: Any, partition: Any, wish: Any, *more: Any) -> Any:
-        return change(given, topic, index, partition, replace(wish, unclean=()), *more)
+    def change_as_clean(
+        given: Any, topic: Any, index: Any, partition: Any, requested: Any, *more: Any
+    ) -> Any:
+        return change(given, topic, index, partition, replace(requested, unclean=()), *more)
 
     replication.change = change_as_clean
     try:

@@ -14,7 +14,7 @@ from holdfast.controller.core.operators.operations import DONE, OperationResult
 from holdfast.controller.core.partitions import election, leader_elections, partition_change, reassignment
 from holdfast.controller.core.partitions.election import Elected, ElectionReason, NoLeader
 from holdfast.controller.core.partitions.elr import EligibleSets
-from holdfast.controller.core.partitions.partition_change import Assignment, Wish
+from holdfast.controller.core.partitions.partition_change import Assignment, RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERED
@@ -97,9 +97,9 @@ def _final(assignment: Assignment) -> tuple[int, ...]:
 
 
 @mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=MOVES)
-def move_ends_without_the_added(original: Any, before: Any, wish: Any, situation: Any) -> Any:
+def move_ends_without_the_added(original: Any, before: Any, requested: Any, situation: Any) -> Any:
     """A reassignment is complete though those that were added are not in sync."""
-    assignment, isr = original(before, wish, situation)
+    assignment, isr = original(before, requested, situation)
     if assignment.original is None:
         return assignment, isr
     staying = tuple(r for r in isr if r in _final(assignment))
@@ -107,9 +107,9 @@ def move_ends_without_the_added(original: Any, before: Any, wish: Any, situation
 
 
 @mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES)
-def move_ends_below_min_isr(original: Any, before: Any, wish: Any, situation: Any) -> Any:
+def move_ends_below_min_isr(original: Any, before: Any, requested: Any, situation: Any) -> Any:
     """A reassignment is complete once the added are in sync, however few stay in the ISR."""
-    assignment, isr = original(before, wish, situation)
+    assignment, isr = original(before, requested, situation)
     staying = tuple(r for r in isr if r in _final(assignment))
     if assignment.original is None or not set(staying).issuperset(assignment.adding) or not staying:
         return assignment, isr
@@ -117,11 +117,11 @@ def move_ends_below_min_isr(original: Any, before: Any, wish: Any, situation: An
 
 
 @mutant(partition_change, "_assignment_and_isr", breaks="R102", by="I-6 OwnBug", setting=MOVES)
-def leavers_stay_in_isr(original: Any, before: Any, wish: Any, situation: Any) -> Any:
+def leavers_stay_in_isr(original: Any, before: Any, requested: Any, situation: Any) -> Any:
     """A reassignment that is complete leaves those who leave in the ISR."""
-    assignment, isr = original(before, wish, situation)
-    if before.original_replicas is not None and assignment.original is None and wish.assignment is None:
-        return assignment, before.isr if wish.isr is None else tuple(sorted(wish.isr))
+    assignment, isr = original(before, requested, situation)
+    if before.original_replicas is not None and assignment.original is None and requested.assignment is None:
+        return assignment, before.isr if requested.isr is None else tuple(sorted(requested.isr))
     return assignment, isr
 
 
@@ -186,9 +186,11 @@ def _begin(request: Any, draft: Any, replication: Any) -> Any:
     else:
         towards = reassignment._towards(partition, request.replicas)
         assignment, kind = towards, CauseKind.REASSIGNMENT_ASKED
-    wish = Wish(tuple(r for r in partition.isr if r in assignment.replicas), assignment=assignment)
+    requested = RequestedChange(
+        tuple(r for r in partition.isr if r in assignment.replicas), assignment=assignment
+    )
     situation = replication.situation(image, topic.name, image.is_active)
-    replication.change(draft, topic, request.partition_index, partition, wish, situation, Cause(kind))
+    replication.change(draft, topic, request.partition_index, partition, requested, situation, Cause(kind))
     return DONE
 
 
@@ -228,10 +230,10 @@ def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> 
 
 @mutant(partition_change, "_eligible", breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS)
 def min_isr_change_forgets_elr(
-    original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, wish: Any, situation: Any
+    original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, requested: Any, situation: Any
 ) -> Any:
     """A change of min ISR clears both sets, whatever the ISR (as Kafka does)."""
-    sets, rule = original(before, isr, min_isr, replicas, wish, situation)
+    sets, rule = original(before, isr, min_isr, replicas, requested, situation)
     return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)
 
 
@@ -325,8 +327,8 @@ def prefers_whoever_is_first(
     preferred = partition.replicas[0]
     if partition.leader == preferred or not draft.image.is_active(preferred):
         return original(draft, topic, index, partition, replication)
-    wish = Wish(designated=preferred, designation=ElectionReason.PREFERRED)
-    replication.change(draft, topic, index, partition, wish, situation, Cause(CauseKind.PREFERRED_ASKED))
+    requested = RequestedChange(designated=preferred, designation=ElectionReason.PREFERRED)
+    replication.change(draft, topic, index, partition, requested, situation, Cause(CauseKind.PREFERRED_ASKED))
     return DONE
 
 
@@ -352,7 +354,9 @@ def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, r
 
 
 @mutant(partition_change, "_needs_leaver", breaks="R101, F7", by="K20 Refinement OwnBug", setting=STRANDED)
-def move_drops_who_is_elected(original: Any, removing: Any, staying: Any, wish: Any, situation: Any) -> bool:
+def move_drops_who_is_elected(
+    original: Any, removing: Any, staying: Any, requested: Any, situation: Any
+) -> bool:
     """A reassignment ends by the very record that elects one of those who leave."""
     return False
 

@@ -10,7 +10,7 @@ from holdfast.runtime.api import DiskError
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.disk import Platter, ProcessDisk, SimFile
 from holdfast.sim.machine.loop import make_loop
-from holdfast.sim.machine.page_cache import PAGE_BYTES, Inode, Personality
+from holdfast.sim.machine.page_cache import PAGE_BYTES, Personality, SimInode
 from holdfast.sim.machine.trace import Trace
 
 FLUSHED = b"f" * 5000
@@ -137,7 +137,7 @@ def test_a_flipped_bit_is_held_against_its_log_a_restored_copy_against_all_p7(ma
 
 def test_pages_behind_a_write_back_under_way_are_dropped_all_the_same() -> None:
     """A process is killed while its disk hangs; the flush of the next one fails before that goes on."""
-    inode = Inode()
+    inode = SimInode()
     inode.cached += b"one"
     hung = inode.start_write_back()
     assert not inode.has_dropped_pages
@@ -153,7 +153,7 @@ def test_pages_behind_a_write_back_under_way_are_dropped_all_the_same() -> None:
 
 @pytest.mark.parametrize("size", [0, 2, 3])
 def test_what_was_cut_while_it_was_written_back_was_not_dropped(size: int) -> None:
-    inode = Inode()
+    inode = SimInode()
     inode.cached += b"one"
     begun = inode.start_write_back()
     inode.truncate(size)

@@ -15,7 +15,7 @@ from holdfast.sim.faults.table import Faults, Plan
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.disk import ProcessDisk
 from holdfast.sim.machine.loop import Process
-from holdfast.sim.machine.page_cache import Inode
+from holdfast.sim.machine.page_cache import SimInode
 from holdfast.sim.machine.runtime import SimClock
 
 SHAPE = replace(Shape(), producers=2, partitions=2)
@@ -159,7 +159,7 @@ def finish(world: World, process: Process, work: Coroutine[Any, Any, None]) -> N
 
 def logs_of(node: object) -> list[bytes]:
     """What is durable of every file below."""
-    if isinstance(node, Inode):
+    if isinstance(node, SimInode):
         return [bytes(node.durable)]
     found: list[bytes] = []
     for _, child in sorted(node.cached.items()):  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ behind our own registration record and from nothing before it (D-2). Never touch
 from collections.abc import Collection
 
 from holdfast.broker.core.config import BrokerConfig, log_config, max_message_bytes
-from holdfast.broker.core.counts import Counts
+from holdfast.broker.core.counts import BrokerCounts
 from holdfast.broker.core.events import (
     CeilingRow,
     CeilingsStored,
@@ -60,7 +60,7 @@ class Roles:
         config: BrokerConfig,
         lifecycle: Lifecycle,
         alter: AlterPartitionQueue,
-        counts: Counts,
+        counts: BrokerCounts,
         *,
         seen: SeenMetadata,
         purgatory_max: int,

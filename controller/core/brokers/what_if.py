@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from holdfast.controller.core.partitions.election import ElectionMode, ElectionReason
 from holdfast.controller.core.partitions.partition_change import (
     PartitionChange,
+    RequestedChange,
     Situation,
-    Wish,
     change_partition,
 )
 from holdfast.metadata.partition import PartitionRegistration
@@ -69,7 +69,9 @@ def after_stops(
     partition: PartitionRegistration, stopped: Collection[int], situation: Situation
 ) -> PartitionRegistration:
     """The partition once these brokers have stopped cleanly, all at the same time (R20)."""
-    changed = trial(partition, Wish(_without(partition.isr, stopped)), _without_brokers(situation, stopped))
+    changed = trial(
+        partition, RequestedChange(_without(partition.isr, stopped)), _without_brokers(situation, stopped)
+    )
     return partition if changed is None else changed.after
 
 
@@ -77,7 +79,7 @@ def next_leader(partition: PartitionRegistration, situation: Situation) -> NextL
     """Who would lead next (R11-R13)."""
     gone = () if partition.leader is None else (partition.leader,)
     around = _without_brokers(situation, gone)
-    changed = trial(partition, Wish(_without(partition.isr, gone)), around)
+    changed = trial(partition, RequestedChange(_without(partition.isr, gone)), around)
     after = partition if changed is None else changed.after
     if after.leader is not None:
         assert changed is not None
@@ -87,9 +89,11 @@ def next_leader(partition: PartitionRegistration, situation: Situation) -> NextL
     return NextLeader(None, None, waits_for)
 
 
-def trial(partition: PartitionRegistration, wish: Wish, situation: Situation) -> PartitionChange | None:
+def trial(
+    partition: PartitionRegistration, requested: RequestedChange, situation: Situation
+) -> PartitionChange | None:
     """What the controller would change if that was wished now, None when nothing."""
-    return change_partition(_ANY_TOPIC, 0, partition, wish, situation)
+    return change_partition(_ANY_TOPIC, 0, partition, requested, situation)
 
 
 def _without(ids: tuple[int, ...], gone: Collection[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from holdfast.controller.core.config import ControllerConfig
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.partitions.election import ElectionMode
-from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
@@ -61,7 +61,7 @@ class LeaderBalance:
                 image, topic.name, image.is_active, mode=ElectionMode.PREFERRED
             )
             cause = Cause(CauseKind.LEADER_BALANCE)
-            self._replication.change(draft, topic, index, partition, Wish(), situation, cause)
+            self._replication.change(draft, topic, index, partition, RequestedChange(), situation, cause)
 
     def _wanted(self, image: MetadataImage) -> list[_Row]:
         """Partitions whose preferred replica shall lead now, by that replica, topic name and index."""

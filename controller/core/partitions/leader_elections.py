@@ -8,7 +8,7 @@ from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.operators.operations import DONE, ElectionType, ElectLeader, OperationResult
 from holdfast.controller.core.partitions.election import ElectionMode
-from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.controller.core.partitions.unclean_recovery import Strategy, UncleanRecovery
 from holdfast.metadata.ids import PartitionId
@@ -81,7 +81,7 @@ def _elect_preferred(
         draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED
     )
     cause = Cause(CauseKind.PREFERRED_ASKED)
-    replication.change(draft, topic, index, partition, Wish(), situation, cause)
+    replication.change(draft, topic, index, partition, RequestedChange(), situation, cause)
     return DONE
 
 
@@ -100,7 +100,7 @@ def _elect_unclean(
         draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN
     )
     cause = Cause(CauseKind.UNCLEAN_ASKED)
-    replication.change(draft, topic, index, partition, Wish(), situation, cause)
+    replication.change(draft, topic, index, partition, RequestedChange(), situation, cause)
     return DONE
 
 
@@ -120,7 +120,7 @@ def _elect_designated(
         text = f"the replica on {request.leader} is not ready; start that broker, or name another replica"
         return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     situation = replication.situation(draft.image, topic.name, draft.image.is_active)
-    wish = Wish(designated=request.leader)
+    requested = RequestedChange(designated=request.leader)
     cause = Cause(CauseKind.DESIGNATED, request.leader)
-    replication.change(draft, topic, request.partition_index, partition, wish, situation, cause)
+    replication.change(draft, topic, request.partition_index, partition, requested, situation, cause)
     return DONE

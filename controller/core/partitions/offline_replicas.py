@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
-from holdfast.controller.core.partitions.partition_change import Wish
+from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.broker import BrokerRegistration
 from holdfast.metadata.records import ReplicasOfflineRecord
@@ -52,8 +52,10 @@ def take_offline(
         for index in new:
             partition = topic.partitions[index]
             if broker_id in partition.isr + partition.elr:
-                wish = Wish(tuple(r for r in partition.isr if r != broker_id), unclean=(broker_id,))
-                replication.change(draft, topic, index, partition, wish, situation, cause)
+                requested = RequestedChange(
+                    tuple(r for r in partition.isr if r != broker_id), unclean=(broker_id,)
+                )
+                replication.change(draft, topic, index, partition, requested, situation, cause)
         draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, topic_id, new))
         text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
         draft.note(text, Level.WARNING)

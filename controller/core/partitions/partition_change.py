@@ -70,7 +70,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestedChange:
     """What is asked for; None leaves a thing as it is."""
 
     isr: tuple[int, ...] | None = None
@@ -109,16 +109,16 @@ def change_partition(
     topic_id: bytes,
     partition_index: int,
     before: PartitionRegistration,
-    wish: Wish,
+    requested: RequestedChange,
     situation: Situation,
     cause: Cause = UNSTATED,
 ) -> PartitionChange | None:
     """The change that grants the wish, or None when nothing changes (R3). Raises: InvariantBroken."""
-    assignment, isr = _assignment_and_isr(before, wish, situation)
+    assignment, isr = _assignment_and_isr(before, requested, situation)
     replicas = assignment.replicas
     counted = replicas if assignment.original is None else assignment.original
     min_isr = effective_min_isr(situation.min_insync_replicas, len(counted))
-    sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
+    sets, sets_rule = _eligible(before, isr, min_isr, replicas, requested, situation)
     known = before.last_known_leader if before.last_known_leader in replicas else None
     candidates = Candidates(
         replicas,
@@ -129,13 +129,13 @@ def change_partition(
         situation.is_active,
         situation.why_inactive,
         trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
-        designated=None if wish.designated is None else (wish.designated, wish.designation),
+        designated=None if requested.designated is None else (requested.designated, requested.designation),
         last_known_elr=sets.last_known_elr,
     )
     election = elect(candidates, situation.mode)
     recovery_state = before.leader_recovery_state
-    if wish.leader_recovery_state is not None:
-        recovery_state = wish.leader_recovery_state
+    if requested.leader_recovery_state is not None:
+        recovery_state = requested.leader_recovery_state
     dropped: tuple[int, ...] = ()
     leader: int | None = None
     takes_over = False
@@ -148,7 +148,7 @@ def change_partition(
             isr, recovery_state = (leader,), RECOVERING
         elif takes_over:
             isr = (leader,)
-            sets, sets_rule = _eligible(before, isr, min_isr, replicas, wish, situation)
+            sets, sets_rule = _eligible(before, isr, min_isr, replicas, requested, situation)
         known = None
     else:
         if not situation.elr_enabled and not isr:
@@ -182,7 +182,7 @@ def change_partition(
     decision = Decision(cause, reason, election.rejected, sets_rule)
     record = _difference(topic_id, partition_index, before, after, decision)
     change = PartitionChange(before, before.merge(record), record, decision, dropped)
-    _check(change, after, wish, situation)
+    _check(change, after, requested, situation)
     return change
 
 
@@ -201,7 +201,7 @@ def _eligible(
     isr: tuple[int, ...],
     min_isr: int,
     replicas: tuple[int, ...],
-    wish: Wish,
+    requested: RequestedChange,
     situation: Situation,
 ) -> tuple[EligibleSets, SetsRule]:
     if not situation.elr_enabled:
@@ -213,39 +213,39 @@ def _eligible(
         new_isr=isr,
         min_isr=min_isr,
         replicas=replicas,
-        unclean=wish.unclean,
-        forgotten=wish.forgotten,
+        unclean=requested.unclean,
+        forgotten=requested.forgotten,
     )
     return sets, rule
 
 
 def _assignment_and_isr(
-    before: PartitionRegistration, wish: Wish, situation: Situation
+    before: PartitionRegistration, requested: RequestedChange, situation: Situation
 ) -> tuple[Assignment, tuple[int, ...]]:
     """Step 1 of R4: replica lists and ISR, with a reassignment completed if it can be (R101, R102)."""
-    assignment = wish.assignment or Assignment(
+    assignment = requested.assignment or Assignment(
         before.replicas, before.adding_replicas, before.removing_replicas, before.original_replicas
     )
-    isr = before.isr if wish.isr is None else tuple(sorted(wish.isr))
+    isr = before.isr if requested.isr is None else tuple(sorted(requested.isr))
     if assignment.original is not None:
         final = tuple(r for r in assignment.replicas if r not in assignment.removing)
         staying = tuple(r for r in isr if r in final)
         if (
             set(staying).issuperset(assignment.adding)
             and len(staying) >= effective_min_isr(situation.min_insync_replicas, len(final))
-            and not _needs_leaver(assignment.removing, staying, wish, situation)
+            and not _needs_leaver(assignment.removing, staying, requested, situation)
         ):
             return Assignment(final), staying
     return assignment, isr
 
 
 def _needs_leaver(
-    removing: tuple[int, ...], staying: tuple[int, ...], wish: Wish, situation: Situation
+    removing: tuple[int, ...], staying: tuple[int, ...], requested: RequestedChange, situation: Situation
 ) -> bool:
     """Without ELR the last member of the ISR stays though it is fenced (F7): a reassignment may be complete
     while only replicas that leave are there. Who is elected now must not be dropped by the same record."""
-    if wish.designated is not None:
-        return wish.designated in removing
+    if requested.designated is not None:
+        return requested.designated in removing
     return (
         situation.mode is ElectionMode.UNCLEAN
         and not any(map(situation.is_active, staying))
@@ -292,7 +292,9 @@ def _difference(
     )
 
 
-def _check(change: PartitionChange, meant: PartitionRegistration, wish: Wish, situation: Situation) -> None:
+def _check(
+    change: PartitionChange, meant: PartitionRegistration, requested: RequestedChange, situation: Situation
+) -> None:
     """Raise InvariantBroken when the record does not do what is meant, or must not be made (R9).
 
     What can be seen in the value alone is checked when the record is replayed.
@@ -310,7 +312,7 @@ def _check(change: PartitionChange, meant: PartitionRegistration, wish: Wish, si
     if after.leader is not None and after.leader != before.leader and not situation.is_active(after.leader):
         broken.append(f"elected {after.leader}, which is not active")
     counts_candidates = (
-        wish.keeps_candidates
+        requested.keeps_candidates
         and situation.elr_enabled
         and len(after.isr) < after.min_isr == before.min_isr
         and (change.reason is None or not change.reason.is_unclean)

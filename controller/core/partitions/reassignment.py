@@ -7,7 +7,7 @@ When a move is complete is the matter of `partition_change`.
 from holdfast.controller.core.decisions import Cause, CauseKind
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.operators.operations import DONE, OperationResult, Reassign
-from holdfast.controller.core.partitions.partition_change import Assignment, Wish
+from holdfast.controller.core.partitions.partition_change import Assignment, RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration, ids_text
@@ -52,8 +52,8 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
         )
         return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     situation = replication.situation(image, topic.name, image.is_active)
-    wish = Wish(staying, assignment=assignment)
-    replication.change(draft, topic, request.partition_index, partition, wish, situation, cause)
+    requested = RequestedChange(staying, assignment=assignment)
+    replication.change(draft, topic, request.partition_index, partition, requested, situation, cause)
     return DONE
 
 

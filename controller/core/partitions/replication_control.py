@@ -13,8 +13,8 @@ from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.partitions.election import ElectionMode, Rejection
 from holdfast.controller.core.partitions.partition_change import (
     PartitionChange,
+    RequestedChange,
     Situation,
-    Wish,
     change_partition,
 )
 from holdfast.metadata.ids import PartitionId
@@ -84,13 +84,13 @@ class ReplicationControl:
                 )
             # without ELR the last member has stayed, its dir failed or not (F7)
             is_offline = bool(image.offline_among((broker_id,), PartitionId(topic.topic_id, index)))
-            wish = Wish(
+            requested = RequestedChange(
                 tuple(r for r in partition.isr if r != broker_id),
                 unclean=(broker_id,) if departure is Departure.UNCLEAN or is_offline else (),
                 forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
                 keeps_candidates=departure is Departure.CLEAN and not is_offline,
             )
-            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
+            self.change(draft, topic, index, partition, requested, situations[topic.name], cause)
 
     def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
         """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
@@ -105,7 +105,9 @@ class ReplicationControl:
             situation = situations[topic.name]
             if situation.compares_logs and not partition.electable and not partition.is_reassigning:
                 continue  # a comparison of logs decides; ten thousand of these are no reason to stand still
-            self.change(draft, topic, index, partition, Wish(keeps_candidates=True), situation, cause)
+            self.change(
+                draft, topic, index, partition, RequestedChange(keeps_candidates=True), situation, cause
+            )
 
     def take_over(self, draft: Draft) -> None:
         """Make the elections that another controller has not made: an unfencing was cut behind its first part
@@ -125,8 +127,8 @@ class ReplicationControl:
                 situations[topic.name] = self.situation(
                     image, topic.name, image.is_active, mode=ElectionMode.ONLINE
                 )
-            wish = Wish(keeps_candidates=True)
-            self.change(draft, topic, index, partition, wish, situations[topic.name], cause)
+            requested = RequestedChange(keeps_candidates=True)
+            self.change(draft, topic, index, partition, requested, situations[topic.name], cause)
 
     def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
         """The last known leader, where it may lead with nobody eligible left (D8 Q8)."""
@@ -144,7 +146,7 @@ class ReplicationControl:
             if situation.mode is not ElectionMode.UNCLEAN:
                 continue
             cause = Cause(CauseKind.UNCLEAN_PASS)
-            if self.change(draft, topic, index, partition, Wish(), situation, cause):
+            if self.change(draft, topic, index, partition, RequestedChange(), situation, cause):
                 elected += 1
             if elected == UNCLEAN_PASS_MAX:
                 return
@@ -160,7 +162,7 @@ class ReplicationControl:
         for topic in topics:
             situation = self.situation(image, topic.name, image.is_active, mode=ElectionMode.ONLINE)
             for index, partition in topic.sorted_partitions():
-                self.change(draft, topic, index, partition, Wish(), situation, cause)
+                self.change(draft, topic, index, partition, RequestedChange(), situation, cause)
 
     def forget_unregistered(self, draft: Draft) -> None:
         """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8 Q9)."""
@@ -168,10 +170,10 @@ class ReplicationControl:
         for topic, index, partition in image.leaderless_partitions():
             gone = tuple(replica for replica in partition.isr if replica not in image.brokers)
             if gone:
-                wish = Wish(tuple(r for r in partition.isr if r not in gone), forgotten=gone)
+                requested = RequestedChange(tuple(r for r in partition.isr if r not in gone), forgotten=gone)
                 situation = self.situation(image, topic.name, image.is_active)
                 cause = Cause(CauseKind.UNREGISTRATION, gone[0])
-                self.change(draft, topic, index, partition, wish, situation, cause)
+                self.change(draft, topic, index, partition, requested, situation, cause)
 
     def situation(
         self,
@@ -226,16 +228,16 @@ class ReplicationControl:
         topic: TopicImage,
         index: int,
         before: PartitionRegistration,
-        wish: Wish,
+        requested: RequestedChange,
         situation: Situation,
         cause: Cause,
     ) -> PartitionChange | None:
         """Write the record that grants the wish, and tell why; None when nothing changes."""
-        replicas = before.replicas if wish.assignment is None else wish.assignment.replicas
+        replicas = before.replicas if requested.assignment is None else requested.assignment.replicas
         offline = draft.image.offline_among(replicas, PartitionId(topic.topic_id, index))
         if offline:  # R27: whatever asks, a replica in a failed log dir is not active
             situation = situation.without(offline)
-        change = change_partition(topic.topic_id, index, before, wish, situation, cause)
+        change = change_partition(topic.topic_id, index, before, requested, situation, cause)
         if change is None:
             return None
         draft.decisions.append(
@@ -279,7 +281,7 @@ class ReplicationControl:
         error = _proposal_error(image, partition, sender_id, proposal)
         if error is not ErrorCode.NONE:
             return _refused(proposal, error)
-        wish = Wish(
+        requested = RequestedChange(
             tuple(member.broker_id for member in proposal.new_isr),
             leader_recovery_state=proposal.leader_recovery_state,
             keeps_candidates=True,
@@ -289,7 +291,7 @@ class ReplicationControl:
             topic,
             proposal.partition_index,
             partition,
-            wish,
+            requested,
             self.situation(image, topic.name, image.is_active),
             Cause(CauseKind.ALTER_PARTITION, sender_id),
         )

@@ -21,7 +21,7 @@ from holdfast.controller.core.events import (
     WaitForReplicas,
 )
 from holdfast.controller.core.partitions.election import ElectionReason
-from holdfast.controller.core.partitions.partition_change import Situation, Wish
+from holdfast.controller.core.partitions.partition_change import RequestedChange, Situation
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
@@ -371,8 +371,8 @@ class UncleanRecovery:
         if situation is None:
             situation = self._replication.situation(look.image, topic.name, look.image.is_active)
             look.situations[topic.name] = situation
-        wish = Wish(designated=chosen, designation=ElectionReason.LONGEST_LOG)
-        change = self._replication.change(look.draft, topic, index, partition, wish, situation, cause)
+        requested = RequestedChange(designated=chosen, designation=ElectionReason.LONGEST_LOG)
+        change = self._replication.change(look.draft, topic, index, partition, requested, situation, cause)
         assert change is not None and change.after.leader == chosen, f"{chosen} is active and assigned"
         return RecoveryElected(chosen)
 

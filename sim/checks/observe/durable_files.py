@@ -4,7 +4,7 @@ import posixpath
 
 from holdfast.sim.cluster.nodes import SimBroker, State
 from holdfast.sim.machine.disk import LOG_DIRS, Platter
-from holdfast.sim.machine.page_cache import Folder, Inode
+from holdfast.sim.machine.page_cache import SimFolder, SimInode
 from holdfast.storage.clean_shutdown import FILE_NAME
 
 #: of the first log dir
@@ -36,12 +36,16 @@ def durable_size(platter: Platter, folder: str) -> int:
     node = platter.find(folder)
     parent, name = posixpath.split(folder)
     above = platter.find(parent)
-    if not isinstance(node, Folder) or not isinstance(above, Folder) or above.durable.get(name) is not node:
+    if (
+        not isinstance(node, SimFolder)
+        or not isinstance(above, SimFolder)
+        or above.durable.get(name) is not node
+    ):
         return 0
     size = 0
     for name in sorted(node.cached):
         inode = node.cached[name]
-        if not name.endswith(".log") or not isinstance(inode, Inode):
+        if not name.endswith(".log") or not isinstance(inode, SimInode):
             continue
         if not inode.cached:
             continue
@@ -70,5 +74,5 @@ def _first_difference(one: bytes | bytearray, other: bytes | bytearray) -> int:
 def has_dropped_pages(platter: Platter, folder: str) -> bool:
     """A flush of one of the files has failed, and its pages count as clean since."""
     node = platter.find(folder)
-    files = node.cached.values() if isinstance(node, Folder) else ()
-    return any(isinstance(inode, Inode) and inode.has_dropped_pages for inode in files)
+    files = node.cached.values() if isinstance(node, SimFolder) else ()
+    return any(isinstance(inode, SimInode) and inode.has_dropped_pages for inode in files)

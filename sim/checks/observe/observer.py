@@ -23,7 +23,7 @@ from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.durable_files import has_dropped_pages, has_ended_cleanly
 from holdfast.sim.checks.observe.quorum_log import QuorumLog
 from holdfast.sim.checks.observe.taps import (
-    Heard,
+    TapRecord,
     listen_to_broker,
     listen_to_controller,
     listen_to_shell,
@@ -146,11 +146,11 @@ class Observer:
         """What runs after each step of the process that boots now."""
         self._images.pop(node.name, None)
         if isinstance(node, SimBroker):
-            heard = Heard()
+            heard = TapRecord()
             return lambda: self._look_at_broker(node, heard)
         if isinstance(node, SimController):
             self._voters.pop(node.node_id, None)
-            heard = Heard()
+            heard = TapRecord()
             return lambda: self._look_at_controller(node, heard)
         if node.name.startswith(("p", "churner")):
             return self._look_at_producers
@@ -197,7 +197,7 @@ class Observer:
 
     # --- brokers ---------------------------------------------------------------------------------------
 
-    def _look_at_broker(self, broker: SimBroker, heard: Heard) -> None:
+    def _look_at_broker(self, broker: SimBroker, heard: TapRecord) -> None:
         if broker.state is State.STOPPING:
             for hook in self._on_stepped:
                 hook(self, broker)
@@ -254,7 +254,7 @@ class Observer:
         for hook in self._on_called:
             hook(self, broker)
 
-    def _tell_fetched(self, broker: SimBroker, heard: Heard) -> None:
+    def _tell_fetched(self, broker: SimBroker, heard: TapRecord) -> None:
         for request, now_ms in heard.fetched:
             for row in request.partitions:
                 view = self._view(row.topic_id, row.partition_index, broker)
@@ -266,7 +266,7 @@ class Observer:
                         hook(self, view, progress)
         heard.fetched.clear()
 
-    def _tell_heard(self, broker: SimBroker, heard: Heard) -> None:
+    def _tell_heard(self, broker: SimBroker, heard: TapRecord) -> None:
         self._tell(heard.heartbeats, self._on_heartbeat, broker)
         for promise in heard.ceilings:
             view = self._view(*promise.key, broker)
@@ -379,7 +379,7 @@ class Observer:
                 _commit(ghost, history)
         return appended
 
-    def _tell_answers(self, broker: SimBroker, heard: Heard) -> None:
+    def _tell_answers(self, broker: SimBroker, heard: TapRecord) -> None:
         # what was read was read before: a later event of the same step may have let it commit
         for answer in heard.rows:
             for read in answer.rows:
@@ -450,7 +450,7 @@ class Observer:
 
     # --- controllers -----------------------------------------------------------------------------------
 
-    def _look_at_controller(self, node: SimController, heard: Heard) -> None:
+    def _look_at_controller(self, node: SimController, heard: TapRecord) -> None:
         server = node.server
         if server is None or node.log is None:
             return

@@ -102,7 +102,7 @@ class Support(NamedTuple):
     is_log_shorter: bool
 
 
-class Heard:
+class TapRecord:
     """What a node's core was asked and has answered since the node was looked at."""
 
     __slots__ = (
@@ -177,7 +177,7 @@ class Heard:
         self.differs: list[tuple[About, str]] = []
 
 
-def listen_to_broker(core: Broker, heard: Heard) -> None:
+def listen_to_broker(core: Broker, heard: TapRecord) -> None:
     """Note what goes in and out of a core."""
     handle = core.handle
     #: exchanges of producers that want an answer, and where it is noted
@@ -248,13 +248,13 @@ def listen_to_broker(core: Broker, heard: Heard) -> None:
     core.handle = listen  # type: ignore[method-assign]
 
 
-def listen_to_shell(server: BrokerServer, heard: Heard) -> None:
+def listen_to_shell(server: BrokerServer, heard: TapRecord) -> None:
     """Note what a broker answers to consumers."""
     answer_fetch = server._carry_out[AnswerFetch]
 
     def answer(effect: AnswerFetch) -> None:
         if effect.session is None:
-            ear = _Ear(effect.reply_to, lambda message: heard.read.append((effect, message)))
+            ear = _AnswerTap(effect.reply_to, lambda message: heard.read.append((effect, message)))
             answer_fetch(replace(effect, reply_to=ear))
         else:
             answer_fetch(effect)
@@ -262,7 +262,7 @@ def listen_to_shell(server: BrokerServer, heard: Heard) -> None:
     server._carry_out[AnswerFetch] = answer
 
 
-class _Ear:
+class _AnswerTap:
     """Stands in for whom an answer is for, notes it, and hands it on."""
 
     def __init__(self, exchange: Any, note: Callable[[Any], object]) -> None:
@@ -299,7 +299,7 @@ def _judged(
     core: Broker,
     appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]],
     event: Appended,
-    heard: Heard,
+    heard: TapRecord,
 ) -> None:
     _, headers = appending.get(id(event.context), (None, None))
     if headers is None:
@@ -334,7 +334,7 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[PartitionId, Leaders
     return found
 
 
-def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> None:
+def listen_to_controller(core: QuorumController, heard: TapRecord, marks: Marks) -> None:
     """Note what goes in and out of a core."""
     handle = core.handle
     sessions, recoveries, passes = BrokerSessions(core), Recoveries(core), Passes(core)
@@ -368,7 +368,7 @@ def listen_to_controller(core: QuorumController, heard: Heard, marks: Marks) -> 
     core.handle = listen  # type: ignore[method-assign]
 
 
-def listen_to_voter(voter: RaftNode, heard: Heard) -> None:
+def listen_to_voter(voter: RaftNode, heard: TapRecord) -> None:
     """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
     handle = voter.handle
     followers, elections, waits = _Followers(voter), Elections(voter), Waits(voter)

@@ -10,11 +10,11 @@ from holdfast.protocol.messages.quorum import VoteRequest, VoteResponse
 from holdfast.raft.core.effects import Reply, Send
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.driver import RaftDriver
-from holdfast.sim.checks.observe.taps import Heard
+from holdfast.sim.checks.observe.taps import TapRecord
 from holdfast.sim.checks.observe.views import About
 
 
-def listen_to_speech(driver: RaftDriver, heard: Heard) -> None:
+def listen_to_speech(driver: RaftDriver, heard: TapRecord) -> None:
     """Note what the driver says too early."""
     speak = driver._speak
 

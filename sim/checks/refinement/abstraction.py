@@ -19,9 +19,9 @@ from holdfast.sim.model.state import (
     BALANCED,
     NO_EPOCH,
     NONE,
+    ModelWorld,
     PartitionState,
     Setup,
-    World,
     ids,
     mask_of,
 )
@@ -74,18 +74,18 @@ def registration(part: PartitionState, leader_recovery_state: int) -> PartitionR
     )
 
 
-class Cluster:
+class ModelCluster:
     """The model's controller beside the real ones: one world without partitions, brought to each image."""
 
     def __init__(self, shape: Shape) -> None:
-        self.model = World(Setup(brokers=BROKERS_MAX, partitions=0), Rules(), Checker(_SILENT))
+        self.model = ModelWorld(Setup(brokers=BROKERS_MAX, partitions=0), Rules(), Checker(_SILENT))
         self._manager = shape.recovery_manager
         self._static = {"min.insync.replicas": shape.min_isr}
         self._brokers: object = None
         #: set of the brokers that are
         self._unfenced = 0
 
-    def become(self, image: MetadataImage, topic: str, offline: int) -> World:
+    def become(self, image: MetadataImage, topic: str, offline: int) -> ModelWorld:
         """The model's controller with the registrations of the image and the switches of the topic. The model
         has one log a broker: of a partition with `offline` replicas those brokers are as if fenced (R27)."""
         model = self.model

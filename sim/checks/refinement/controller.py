@@ -24,17 +24,17 @@ from holdfast.metadata.records import (
 from holdfast.protocol.messages.alter_partition import AlterPartitionPartition, AlterPartitionRequest
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Change, Property
-from holdfast.sim.checks.refinement.abstraction import Cluster, mask, partition_state, registration
+from holdfast.sim.checks.refinement.abstraction import ModelCluster, mask, partition_state, registration
 from holdfast.sim.load.clients import partition_at
 from holdfast.sim.model import controller as actions
 from holdfast.sim.model import state as model_state
 from holdfast.sim.model.rules import ACCEPTED, VERDICTS
-from holdfast.sim.model.state import AGGRESSIVE, BALANCED, PartitionState, Recovery, World
+from holdfast.sim.model.state import AGGRESSIVE, BALANCED, ModelWorld, PartitionState, Recovery
 
 #: why the model would not have done it, None when it would
 Problem = str | None
 #: (model, partition that the action changes, what was committed)
-Step = Callable[[World, PartitionState, Change], Problem]
+Step = Callable[[ModelWorld, PartitionState, Change], Problem]
 
 
 # --- an action for each cause ------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ Step = Callable[[World, PartitionState, Change], Problem]
 def _departure(cause: int) -> Step:
     """A broker leaves; its own record follows (R20, R22, R32)."""
 
-    def step(w: World, part: PartitionState, change: Change) -> Problem:
+    def step(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
         broker_id = change.decision.cause.broker_id
         if broker_id is None:
             return "nobody is said to leave"
@@ -59,7 +59,7 @@ def _departure(cause: int) -> Step:
     return step
 
 
-def _take_out(w: World, part: PartitionState, broker_id: int, cause: int) -> bool:
+def _take_out(w: ModelWorld, part: PartitionState, broker_id: int, cause: int) -> bool:
     """One partition's share of a departure; whether it changes."""
     bit = 1 << broker_id
     is_unclean = cause == model_state.UNCLEAN_REGISTRATION
@@ -69,7 +69,7 @@ def _take_out(w: World, part: PartitionState, broker_id: int, cause: int) -> boo
     return actions.change(w, part, part.isr & ~bit, cause, w.active & ~bit, unclean=unclean)
 
 
-def _dir_failed(w: World, part: PartitionState, change: Change) -> Problem:
+def _dir_failed(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     """The replica leaves as one whose broker registers uncleanly does, with ELR or without (R27)."""
     broker_id = change.decision.cause.broker_id
     assert broker_id is not None
@@ -77,14 +77,14 @@ def _dir_failed(w: World, part: PartitionState, change: Change) -> Problem:
     return None
 
 
-def _unregistered(w: World, part: PartitionState, change: Change) -> Problem:
+def _unregistered(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     broker_id = change.decision.cause.broker_id
     assert broker_id is not None
     _forget(w, part, broker_id)
     return None
 
 
-def _forget(w: World, part: PartitionState, broker_id: int) -> bool:
+def _forget(w: ModelWorld, part: PartitionState, broker_id: int) -> bool:
     """One partition's share of an unregistration (B10); whether it changes."""
     bit = 1 << broker_id
     if not (part.isr | part.elr | part.last_known_elr) & bit:
@@ -96,7 +96,7 @@ def _forget(w: World, part: PartitionState, broker_id: int) -> bool:
 def _leaderless(cause: int, *, asked_unclean: bool = False) -> Step:
     """An election for a partition that has no leader."""
 
-    def step(w: World, part: PartitionState, change: Change) -> Problem:
+    def step(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
         if part.leader >= 0:
             return f"{part.leader} leads"
         if cause == model_state.UNCLEAN_PASS and not asked_unclean:
@@ -111,7 +111,7 @@ def _leaderless(cause: int, *, asked_unclean: bool = False) -> Step:
 def _configured(cause: int) -> Step:
     """Another min ISR, or another level of ELR: sets and election follow."""
 
-    def step(w: World, part: PartitionState, change: Change) -> Problem:
+    def step(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
         if cause == model_state.ELR_SWITCH and w.setup.elr:
             return "ELR is on"
         actions.change(w, part, part.isr, cause, w.active)
@@ -120,14 +120,14 @@ def _configured(cause: int) -> Step:
     return step
 
 
-def _preferred(w: World, part: PartitionState, change: Change) -> Problem:
+def _preferred(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     if not ((part.isr or part.elr) & w.active) >> part.order[0] & 1:
         return f"{part.order[0]} may not lead"
     actions.change(w, part, part.isr, model_state.PREFERRED, w.active, preferred=True)
     return None
 
 
-def _designated(w: World, part: PartitionState, change: Change) -> Problem:
+def _designated(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     replica = change.decision.cause.broker_id
     if replica is None or part.leader >= 0 or not (part.replicas & w.active) >> replica & 1:
         return f"{replica} may not be designated"
@@ -136,7 +136,7 @@ def _designated(w: World, part: PartitionState, change: Change) -> Problem:
     return None
 
 
-def _moved(w: World, part: PartitionState, change: Change) -> Problem:
+def _moved(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     """Where to is in the record: what is there and does not leave again."""
     after = change.after
     target: tuple[int, ...] | None = tuple(r for r in after.replicas if r not in after.removing_replicas)
@@ -147,7 +147,7 @@ def _moved(w: World, part: PartitionState, change: Change) -> Problem:
     return None if actions.move(w, part, target) else "the reassignment is refused, or changes nothing"
 
 
-def _recovered(w: World, part: PartitionState, change: Change) -> Problem:
+def _recovered(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     """Of the logs that were compared the model elects the same, by the topic's strategy or by one that an
     operator may have asked for. Whether the answers were of these incarnations is not in the record (D-3)."""
     setup = w.setup
@@ -164,7 +164,7 @@ def _recovered(w: World, part: PartitionState, change: Change) -> Problem:
     return "no strategy elects that log"
 
 
-def _choice(w: World, part: PartitionState, recovery: Recovery, change: Change) -> int:
+def _choice(w: ModelWorld, part: PartitionState, recovery: Recovery, change: Change) -> int:
     for log in change.decision.cause.logs:
         recovery.replies[log.replica] = (w.epochs[log.replica], log.last_epoch, log.end_offset)
     recovery.timed_out = True  # who was waited for longer is not in the record
@@ -203,7 +203,7 @@ class DecisionsRefineModel(Property):
     name = "Refinement DecisionsRefineModel"
 
     def __init__(self) -> None:
-        self._cluster: Cluster | None = None
+        self._cluster: ModelCluster | None = None
         #: proposals that a controller has granted: {(partition, partition epoch before): them}
         self._granted: dict[tuple[int, int], list[tuple[AlterPartitionRequest, AlterPartitionPartition]]] = {}
         #: the batch under way unfences somebody
@@ -257,7 +257,7 @@ class DecisionsRefineModel(Property):
 
     def _state(
         self, seen: Observer, index: int, image: MetadataImage, row: PartitionRegistration
-    ) -> tuple[World, PartitionState]:
+    ) -> tuple[ModelWorld, PartitionState]:
         cluster, topic = self._of(seen), partition_at(index).topic
         configured = cluster.configured_min_isr(image, topic)
         topic_id = image.topic_ids.get(topic, b"")
@@ -266,9 +266,9 @@ class DecisionsRefineModel(Property):
         )
         return cluster.become(image, topic, offline), partition_state(index, row, configured)
 
-    def _of(self, seen: Observer) -> Cluster:
+    def _of(self, seen: Observer) -> ModelCluster:
         if self._cluster is None:
-            self._cluster = Cluster(seen.world.shape)
+            self._cluster = ModelCluster(seen.world.shape)
         return self._cluster
 
     # --- whole actions: what a record of a broker says must have been done to all partitions ------------
@@ -347,7 +347,7 @@ class DecisionsRefineModel(Property):
 def _altered(request: AlterPartitionRequest, row: AlterPartitionPartition) -> Step:
     """The proposal is judged as the model judges it, then done."""
 
-    def step(w: World, part: PartitionState, change: Change) -> Problem:
+    def step(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
         epochs = list(w.epochs)
         for member in row.new_isr:
             if member.broker_epoch >= 0:

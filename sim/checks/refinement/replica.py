@@ -16,7 +16,7 @@ from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Before, Change, Property, ReplicaView
 from holdfast.sim.checks.refinement.abstraction import BROKERS_MAX, mask
 from holdfast.sim.model.rules import Rules
-from holdfast.sim.model.state import EPOCH_SHIFT, Broker, Replica
+from holdfast.sim.model.state import EPOCH_SHIFT, ModelBroker, ModelReplica
 
 #: what both know of a registration; an AlterPartition answer does not carry the rest
 _Known = tuple[int | None, int, tuple[int, ...], int]
@@ -38,8 +38,8 @@ class ReplicasRefineModel(Property):
         self._late: dict[tuple[int, int], PartitionRegistration] = {}
         #: of which everything is new
         self._loaded: ReplicaView | None = None
-        self._replica = Replica(0, 0, BROKERS_MAX)
-        self._broker = Broker(0, BROKERS_MAX, 0)
+        self._replica = ModelReplica(0, 0, BROKERS_MAX)
+        self._broker = ModelBroker(0, BROKERS_MAX, 0)
 
     # --- registrations ---------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class ReplicasRefineModel(Property):
         self,
         view: ReplicaView,
         row: PartitionRegistration,
-        replica: Replica,
+        replica: ModelReplica,
         proposal: Proposal,
     ) -> str | None:
         """As `expand` and `shrink` of the model."""
@@ -226,7 +226,7 @@ class ReplicasRefineModel(Property):
 
     def _mapped(
         self, view: ReplicaView, leadership: Leadership, row: PartitionRegistration, high_watermark: int
-    ) -> Replica:
+    ) -> ModelReplica:
         """The leader as the model has it, as far as its rules look."""
         replica = self._replica
         replica.broker = view.broker.node_id

@@ -25,7 +25,7 @@ from holdfast.protocol.messages.producer_ids import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from holdfast.sim.checks.observe.taps import Heard, Late, listen_to_broker, listen_to_shell
+from holdfast.sim.checks.observe.taps import Late, TapRecord, listen_to_broker, listen_to_shell
 from holdfast.sim.checks.observe.views import Property, ReplicaView
 from holdfast.sim.checks.properties import answers, waiting_requests
 from holdfast.sim.cluster.nodes import State
@@ -123,7 +123,7 @@ def test_a_consumer_gets_what_there_is_r55(
         shell: Any = SimpleNamespace(
             _carry_out={AnswerFetch: lambda effect: effect.reply_to.respond(response)}
         )
-        heard = Heard()
+        heard = TapRecord()
         listen_to_shell(shell, heard)
         decided = ReadRow(TOPIC_ID, 0, 0, 3, 0, -1, None, 1, 5, 2, 3, wanted)
         shell._carry_out[AnswerFetch](AnswerFetch(SimpleNamespace(respond=given.append), (decided,), room))
@@ -383,7 +383,7 @@ def test_what_has_committed_is_not_late_a18(committed: int, expected: bool) -> N
 @pytest.mark.parametrize("timeout_ms", [1_000, 5_000])
 def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> None:
     harness = CoreHarness().join(partition(1))
-    heard = Heard()
+    heard = TapRecord()
     listen_to_broker(harness.core, heard)
     written = harness.produce(batch(), timeout_ms=timeout_ms)
     harness.tick(2_000)

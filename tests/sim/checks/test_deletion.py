@@ -19,7 +19,7 @@ from holdfast.sim.checks.properties.deletion import (
     TimesAreOfBatches,
 )
 from holdfast.sim.cluster.nodes import State
-from holdfast.sim.machine.page_cache import Folder, Inode
+from holdfast.sim.machine.page_cache import SimFolder, SimInode
 from holdfast.storage.core.config import LogConfig
 from tests.sim.checks.histories import TOPIC_ID, Scene, before, cut, follows, mark, row, view_of
 
@@ -31,10 +31,10 @@ def store_snapshot(view: ReplicaView, offset: int) -> None:
     platter = view.broker.machine.platter
     folder = platter.root
     for name in view.log.folder.strip("/").split("/"):
-        platter.add(folder, name, inner := Folder())
+        platter.add(folder, name, inner := SimFolder())
         folder.sync()
         folder = inner
-    folder.set(f"{offset:020}.snapshot", Inode())
+    folder.set(f"{offset:020}.snapshot", SimInode())
     folder.sync()
 
 

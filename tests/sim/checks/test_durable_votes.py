@@ -8,7 +8,7 @@ import pytest
 from holdfast.protocol.messages.quorum import BeginQuorumEpochRequest, VoteRequest, VoteResponse
 from holdfast.raft.core.effects import Reply, Send
 from holdfast.raft.core.quorum import QuorumState
-from holdfast.sim.checks.observe.taps import Heard
+from holdfast.sim.checks.observe.taps import TapRecord
 from holdfast.sim.checks.observe.views import About
 from holdfast.sim.checks.opinions.durable_votes import listen_to_speech
 from holdfast.sim.checks.properties.quorum import PromisesAreDurable
@@ -24,7 +24,7 @@ class Driver:
         self._exchanges = {1: SimpleNamespace(message=asked)}
         self._is_stopped = is_stopped
         self.said: list[object] = []
-        self.heard = Heard()
+        self.heard = TapRecord()
         listen_to_speech(self, self.heard)  # type: ignore[arg-type]
 
     def _speak(self, effect: object) -> None:

@@ -26,7 +26,7 @@ from holdfast.raft.core.progress import ParkedFetch
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.rpc.core.failures import CallFailure
-from holdfast.sim.checks.observe.taps import Heard, Support, listen_to_voter
+from holdfast.sim.checks.observe.taps import Support, TapRecord, listen_to_voter
 from holdfast.sim.checks.observe.views import About, Property
 from holdfast.sim.checks.properties import quorum
 from holdfast.sim.cluster.nodes import SimController
@@ -300,7 +300,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
 ) -> None:
     voter: Any = Following()
     voter.is_leader = True
-    heard = Heard()
+    heard = TapRecord()
     listen_to_voter(voter, heard)
     voter.handle(RequestReceived(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)), 12)
     assert [one.is_leader for one in heard.support] == [is_leader]
@@ -359,7 +359,7 @@ def test_a_leader_is_heard_when_it_has_answered_the_newest_fetch_k4(
     events: list[tuple[int, Any]], silent_ms: int | None
 ) -> None:
     voter: Any = Following()
-    heard = Heard()
+    heard = TapRecord()
     listen_to_voter(voter, heard)
     for now_ms, event in events:
         voter.handle(event, now_ms)
@@ -407,7 +407,7 @@ def test_a_leader_that_should_step_down_is_overdue_k3_k7(
 ) -> None:
     voter: Any = Leading()
     voter.snapshot = lambda: says(101, "Leader")
-    heard = Heard()
+    heard = TapRecord()
     listen_to_voter(voter, heard)
     for now_ms, event in events:
         voter.handle(event, now_ms)
@@ -469,7 +469,7 @@ def test_a_leader_lets_nobody_wait_for_news_that_are_there_k10(
         return []
 
     voter.handle = handle
-    heard = Heard()
+    heard = TapRecord()
     listen_to_voter(voter, heard)
     voter.handle(Tick(), 0)
     said = [why for about, why in heard.differs if about is About.LEADING]

@@ -3,7 +3,7 @@
 from holdfast.sim.model import controller, fetching, lifecycle, proposals, replica
 from holdfast.sim.model.checker import Checker
 from holdfast.sim.model.rules import Rules
-from holdfast.sim.model.state import OFF, RUNNING, STARTING, STOPPING, Replica, Setup, ids
+from holdfast.sim.model.state import OFF, RUNNING, STARTING, STOPPING, ModelReplica, Setup, ids
 from holdfast.sim.model.walk import lacks_acknowledged, new_world
 
 #: bits that choose what is most ordinary: a rollback of no metadata, a shutdown that is not forced
@@ -64,7 +64,7 @@ class Story:
                         self._fetch(copy)
         self._checked()
 
-    def _fetch(self, copy: Replica) -> None:
+    def _fetch(self, copy: ModelReplica) -> None:
         index = self.world.replicas.index(copy)
         for action in (fetching.fetch, fetching.serve_fetch, fetching.take_fetch_answer):
             action(self.world, index)

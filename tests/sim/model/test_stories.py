@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.sim.model import lifecycle, proposals
-from holdfast.sim.model.properties import Violation
+from holdfast.sim.model.properties import ModelViolation
 from holdfast.sim.model.state import NONE, STOPPING, Setup
 from holdfast.sim.model.wrong_brokers import GateByMaximalIsr, NoGate
 from holdfast.sim.model.wrong_controllers import (
@@ -133,9 +133,9 @@ def test_maximal_isr_does_not_open_the_gate() -> None:
         assert leader.high_watermark == story.end(0)
 
     wait_for_the_controller(Story(THREE))
-    with pytest.raises(Violation, match=r"A-2"):
+    with pytest.raises(ModelViolation, match=r"A-2"):
         wait_for_the_controller(Story(THREE, GateByMaximalIsr()))
-    with pytest.raises(Violation, match=r"A-2"):
+    with pytest.raises(ModelViolation, match=r"A-2"):
         wait_for_the_controller(Story(THREE, NoGate()))
 
 
@@ -160,7 +160,7 @@ def last_replica_standing(elr: bool) -> Story:
 def test_last_replica_standing_loses_what_was_acknowledged_without_elr() -> None:
     story = last_replica_standing(elr=False)
     assert story.sets() == ([2], [], []), "the last member stays in the ISR (F7)"
-    with pytest.raises(Violation, match=r"I-8|I-9"):
+    with pytest.raises(ModelViolation, match=r"I-8|I-9"):
         story.start(2)
     assert len(story.part.acked) == 4
     assert story.end(2) == 0
@@ -269,7 +269,7 @@ def test_a_redirected_move_keeps_every_member_of_last_known_elr() -> None:
     for left_out, broken in (("", "A-17"), ("A-17 ReassignmentKeepsData", "I-9 LeaderCompleteness")):
         story = Story(two, RedirectsDropLastKnown(), left_out)
         leaderless_on_the_move(story)
-        with pytest.raises(Violation, match=broken):
+        with pytest.raises(ModelViolation, match=broken):
             drop_the_complete_one(story)
 
 
@@ -293,7 +293,7 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
     story = Story(THREE)
     refused_once(story)
     assert story.sets() == ([0, 1], [], [])
-    with pytest.raises(Violation, match="I-7"):
+    with pytest.raises(ModelViolation, match="I-7"):
         refused_once(Story(THREE, GrantsLateCopies()))
 
 
@@ -334,5 +334,5 @@ def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
     assert story.part.leader in (0, 2)
     for left_out, broken in (("", "A-14"), ("A-14 BalancedRecovery", "I-9")):
         wrong = Story(replace(THREE, budget_excess=None), RecoversFromOutsiders(), left_out)
-        with pytest.raises(Violation, match=broken):
+        with pytest.raises(ModelViolation, match=broken):
             recover_after_three_leaders(wrong)

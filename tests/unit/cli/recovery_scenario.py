@@ -6,7 +6,7 @@ prints what it wants done. Grammar: `scenario.grammar`.
 
 from dataclasses import replace
 
-from holdfast.cli.recovery.core import Goal, Limits, RecoveryMind
+from holdfast.cli.recovery.core import Goal, RecoveryLimits, RecoveryMind
 from holdfast.cli.recovery.events import (
     AskForLogs,
     CommittedTold,
@@ -136,7 +136,7 @@ class RecoveryScenario:
     def _run(self, command: Command) -> list[str]:
         goal = Goal(command.word_of([goal.value for goal in Goal]))
         wanted = [partition_of(command.word(i), command.where) for i in range(1, len(command.words))]
-        limits = Limits(command.integer("duration", 30_000), command.integer("attempts", 3), 10_000)
+        limits = RecoveryLimits(command.integer("duration", 30_000), command.integer("attempts", 3), 10_000)
         self.mind = RecoveryMind(wanted or None, goal, limits)
         return self._carry_out(self.mind.start(self.now_ms))
 

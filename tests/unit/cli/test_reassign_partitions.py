@@ -10,9 +10,9 @@ import pytest
 from click.testing import Result
 
 from holdfast.cli.admin_session import Asking
-from holdfast.cli.options import Answer
+from holdfast.cli.options import CommandAnswer
 from holdfast.cli.reassign_partitions import wait_for_moves
-from holdfast.cli.reassignment_plan import CannotPropose, Progress, propose, verify
+from holdfast.cli.reassignment_plan import CannotPropose, MoveProgress, propose, verify
 from holdfast.client.admin import Admin
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError
@@ -68,30 +68,30 @@ def test_brokers_with_and_without_racks_are_mixed_only_on_demand() -> None:
 @pytest.mark.parametrize(
     ("current", "moving", "progress", "line"),
     [
-        ((2, 3), None, Progress.COMPLETED, "Reassignment of partition t-0 is completed."),
+        ((2, 3), None, MoveProgress.COMPLETED, "Reassignment of partition t-0 is completed."),
         (
             (2, 3, 1),
             Reassignment((2, 3, 1), (3,), (1,)),
-            Progress.IN_PROGRESS,
+            MoveProgress.IN_PROGRESS,
             "Reassignment of partition t-0 is still in progress.",
         ),
         (
             (1, 2),
             None,
-            Progress.DIFFERENT,
+            MoveProgress.DIFFERENT,
             "There is no active reassignment of partition t-0, but replica set is 1,2 rather than 2,3.",
         ),
         (
             (4, 1, 2),
             Reassignment((4, 1, 2), (4,), (1, 2)),
-            Progress.DIFFERENT,
+            MoveProgress.DIFFERENT,
             "Partition t-0 is being moved to 4 rather than 2,3.",
         ),
-        (None, None, Progress.UNKNOWN, "There is no partition t-0."),
+        (None, None, MoveProgress.UNKNOWN, "There is no partition t-0."),
     ],
 )
 def test_how_far_a_partition_is(
-    current: tuple[int, ...] | None, moving: Reassignment | None, progress: Progress, line: str
+    current: tuple[int, ...] | None, moving: Reassignment | None, progress: MoveProgress, line: str
 ) -> None:
     (step,) = verify(
         {T0: (2, 3)}, {} if current is None else {T0: current}, {} if moving is None else {T0: moving}
@@ -266,9 +266,9 @@ class Hours:
             self.story.pop(0)()
 
 
-async def waited(admin: FakeAdmin, clock: Hours) -> Answer:
+async def waited(admin: FakeAdmin, clock: Hours) -> CommandAnswer:
     """What an hour's patience for t-0 to be on 2,3 ends with."""
-    answer = Answer("reassign-partitions-verify", {})
+    answer = CommandAnswer("reassign-partitions-verify", {})
     asking = Asking(cast(Admin, admin), answer, 3_600_000, cast(Clock, clock), HeldTasks())
     await wait_for_moves(asking, {T0: (2, 3)}, [])
     return answer

@@ -7,7 +7,7 @@ from click import UsageError
 from click.testing import CliRunner
 
 from holdfast.cli.__main__ import main
-from holdfast.cli.options import Answer, pairs
+from holdfast.cli.options import CommandAnswer, pairs
 from holdfast.cli.topic_view import chosen_of, describe_lines
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import ClientError
@@ -64,7 +64,7 @@ def test_a_config_without_an_equals_sign_is_refused() -> None:
 
 
 def test_a_refusal_names_topic_and_code_once() -> None:
-    answer = Answer("topics-create")
+    answer = CommandAnswer("topics-create")
     text = "topic t: TOPIC_ALREADY_EXISTS: topic t exists; choose another name"
     answer.refused(ClientError(text, ErrorCode.TOPIC_ALREADY_EXISTS), "t")
     assert answer.errors == [

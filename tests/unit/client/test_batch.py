@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.client.core.batch import Batch, Compression, Identity, check_record
+from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch, check_record
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.protocol.record_batch import check_batch, decode_records
 
@@ -18,7 +18,7 @@ def batch_of(*values: bytes, limit: int = 1_000, compression: Compression = Comp
 
 def test_the_plain_codec_of_protocol_reads_what_the_c_codec_wrote() -> None:
     batch = batch_of(b"a", b"bb", compression=Compression.GZIP)
-    batch.seal(Identity(9, 2), 40)
+    batch.seal(ProducerIdAndEpoch(9, 2), 40)
     assert batch.payload is not None
     header = check_batch(batch.payload)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 40)
@@ -37,9 +37,9 @@ def test_a_record_that_does_not_fit_is_not_taken_but_the_first_always_is() -> No
 
 def test_a_new_sequence_changes_identity_and_crc_and_nothing_else() -> None:
     batch = batch_of(b"a")
-    batch.seal(Identity(9, 2), 40)
+    batch.seal(ProducerIdAndEpoch(9, 2), 40)
     before = bytes(batch.payload or b"")
-    batch.seal(Identity(9, 3), 0)
+    batch.seal(ProducerIdAndEpoch(9, 3), 0)
     header = check_batch(batch.payload or b"")
     assert (header.producer_epoch, header.base_sequence) == (3, 0)
     assert decode_records(batch.payload or b"") == decode_records(before)
@@ -48,7 +48,7 @@ def test_a_new_sequence_changes_identity_and_crc_and_nothing_else() -> None:
 def test_size_is_that_of_the_encoded_bytes() -> None:
     batch = batch_of(b"a" * 100, b"b" * 100)
     size = batch.size_bytes
-    batch.seal(Identity(1, 0), 0)
+    batch.seal(ProducerIdAndEpoch(1, 0), 0)
     assert len(batch.payload or b"") == size
 
 
@@ -60,13 +60,13 @@ def test_halves_have_the_records_in_order_with_their_tags_and_who_waits_for_them
     whole.tags = [10, 11, 12]
     woken: list[str] = []
     whole.waiters = [(2, lambda: woken.append("c")), (0, lambda: woken.append("a"))]
-    whole.seal(Identity(9, 2), 40)
+    whole.seal(ProducerIdAndEpoch(9, 2), 40)
     records = decode_records(whole.payload or b"")
     first, second = halves = whole.split()
     assert whole.halves == halves
     found = []
     for half, sequence in ((first, 40), (second, 41)):
-        half.seal(Identity(9, 2), sequence)
+        half.seal(ProducerIdAndEpoch(9, 2), sequence)
         assert check_batch(half.payload or b"").compression == compression
         found += decode_records(half.payload or b"")
     assert [r._replace(offset=0) for r in found] == [r._replace(offset=0) for r in records]
@@ -81,7 +81,7 @@ def test_halves_have_the_records_in_order_with_their_tags_and_who_waits_for_them
 
 def test_what_may_be_in_a_log_is_not_split() -> None:
     batch = batch_of(b"a", b"b")
-    batch.seal(Identity(9, 2), 40)
+    batch.seal(ProducerIdAndEpoch(9, 2), 40)
     batch.unanswered = 1
     with pytest.raises(AssertionError):
         batch.split()

@@ -6,7 +6,7 @@ from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.metadata_cache import (
     NO_LEADER,
     Address,
-    Leader,
+    LeaderAndEpoch,
     MetadataCache,
     NodeChooser,
     RefreshSchedule,
@@ -39,7 +39,7 @@ def answer(
 def test_an_answer_tells_leaders_and_addresses() -> None:
     cache = MetadataCache()
     assert cache.update(answer(10, (1, 5), (2, 5))) == [("t", 0), ("t", 1)]
-    assert cache.leader("t", 1) == Leader(2, 5)
+    assert cache.leader("t", 1) == LeaderAndEpoch(2, 5)
     assert cache.leader("t", 2) == cache.leader("other", 0) == NO_LEADER
     assert cache.address(2) == Address("h", 9_002)
 
@@ -48,7 +48,7 @@ def test_a_node_that_lags_does_not_bring_an_old_leader_back() -> None:
     cache = MetadataCache()
     cache.update(answer(10, (1, 5), (2, 5)))
     assert cache.update(answer(9, (3, 4), (3, 6))) == [("t", 1)]
-    assert [cache.leader("t", p) for p in (0, 1)] == [Leader(1, 5), Leader(3, 6)]
+    assert [cache.leader("t", p) for p in (0, 1)] == [LeaderAndEpoch(1, 5), LeaderAndEpoch(3, 6)]
 
 
 def test_no_leader_in_the_same_epoch_is_news() -> None:
@@ -63,7 +63,7 @@ def test_a_topic_made_again_starts_over_unless_the_answer_is_older() -> None:
     cache.update(answer(10, (1, 5)))
     assert cache.update(answer(9, (2, 0), topic_id=bytes(16))) == []
     cache.update(answer(11, (2, 0), topic_id=b"\x02" * 16))
-    assert cache.leader("t", 0) == Leader(2, 0)
+    assert cache.leader("t", 0) == LeaderAndEpoch(2, 0)
 
 
 def test_a_deleted_topic_is_forgotten_and_a_lagging_node_cannot_delete_it() -> None:
@@ -88,7 +88,7 @@ def test_a_cluster_made_anew_at_the_same_addresses_is_believed_from_its_first_an
     cache.update(answer(100, (1, 7), (2, 7)))
     anew = answer(5, (3, 0), topic_id=b"\x02" * 16, cluster_id="anew", port=9_100)
     assert cache.update(anew) == [("t", 0)]
-    assert cache.leader("t", 0) == Leader(3, 0)
+    assert cache.leader("t", 0) == LeaderAndEpoch(3, 0)
     assert cache.leader("t", 1) == NO_LEADER
     assert cache.address(3) == Address("h", 9_103)
     assert (cache.cluster_id, cache.metadata_offset) == ("anew", 5)
@@ -106,7 +106,7 @@ def test_a_node_that_does_not_know_its_cluster_yet_forgets_nothing() -> None:
     cache = MetadataCache()
     cache.update(answer(100, (1, 7)))
     assert cache.update(answer(5, (3, 6), cluster_id="")) == []
-    assert (cache.leader("t", 0), cache.cluster_id) == (Leader(1, 7), "c")
+    assert (cache.leader("t", 0), cache.cluster_id) == (LeaderAndEpoch(1, 7), "c")
 
 
 def test_nothing_is_known_of_a_topic_that_is_not_asked_for_any_more() -> None:
@@ -115,7 +115,7 @@ def test_nothing_is_known_of_a_topic_that_is_not_asked_for_any_more() -> None:
     cache.update(answer(100, (1, 7)))
     cache.forget("t")
     cache.forget("never heard of")
-    assert (cache.topic("t"), cache.leader("t", 0)) == (None, Leader(-1, -1))
+    assert (cache.topic("t"), cache.leader("t", 0)) == (None, LeaderAndEpoch(-1, -1))
     assert cache.update(answer(100, (2, 3))) == [("t", 0)]
     cache.forget("t")
     cache.update(answer(101, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -130,7 +130,7 @@ def test_a_hint_counts_only_when_it_is_later_and_leads_somewhere() -> None:
     assert not cache.note_leader("t", ID, 0, 9, 6)
     assert not cache.note_leader("t", bytes(16), 0, 2, 6)
     assert cache.note_leader("t", ID, 0, 2, 6)
-    assert cache.leader("t", 0) == Leader(2, 6)
+    assert cache.leader("t", 0) == LeaderAndEpoch(2, 6)
 
 
 def test_addresses_of_an_older_image_do_not_replace_newer_ones() -> None:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.protocol.record_batch import check_batch
 
-FIRST = Identity(7, 0)
-SECOND = Identity(7, 1)
+FIRST = ProducerIdAndEpoch(7, 0)
+SECOND = ProducerIdAndEpoch(7, 1)
 
 
 def filled(serial: int, count: int = 1) -> Batch:
@@ -26,7 +26,7 @@ def queue_of(*counts: int, idempotent: bool = True) -> PartitionQueue:
     return queue
 
 
-def take(queue: PartitionQueue, identity: Identity = FIRST) -> Batch:
+def take(queue: PartitionQueue, identity: ProducerIdAndEpoch = FIRST) -> Batch:
     batch = queue.next_batch(0, identity, leader_epoch=1)
     assert batch is not None
     return batch
@@ -279,7 +279,7 @@ def test_whatever_happens_each_batch_is_written_at_most_once_and_in_order(fates:
     lingering: list[Batch] = []
     for fate in fates:
         if queue.needs_identity and queue.retired and queue.identity == identity:
-            identity = Identity(7, identity.producer_epoch + 1)
+            identity = ProducerIdAndEpoch(7, identity.producer_epoch + 1)
         for batch in lingering[:1] if fate == "late" else ():
             if not batch.is_done and batch.payload is not None:
                 log.append(batch)

@@ -1,10 +1,10 @@
 """Which batch goes into which request to a broker."""
 
-from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.produce_packing import Packing
 
-ID = Identity(7, 0)
+ID = ProducerIdAndEpoch(7, 0)
 
 
 def queue_of(partition: int, batches: int) -> PartitionQueue:

@@ -1,7 +1,7 @@
 """Asking for a producer id and epoch, one question at a time (R90-R93)."""
 
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.batch import Identity
+from holdfast.client.core.batch import ProducerIdAndEpoch
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.producer_identity import ProducerIdentity
 from holdfast.client.core.sender_effects import AskIdentity
@@ -32,21 +32,21 @@ def test_one_question_is_asked_at_a_time() -> None:
 def test_who_has_an_identity_asks_for_the_next_epoch_of_it() -> None:
     identity, queue = wanted(), PartitionQueue("t", 0, idempotent=True)
     identity.question(0)
-    assert identity.given(Identity(7, 0)) == []
+    assert identity.given(ProducerIdAndEpoch(7, 0)) == []
     identity.waiting[queue] = None
     assert identity.question(0) == AskIdentity(7, 0)
-    assert identity.given(Identity(7, 1)) == [queue]
+    assert identity.given(ProducerIdAndEpoch(7, 1)) == [queue]
 
 
 def test_an_id_that_was_refused_for_good_is_given_up_for_a_fresh_one() -> None:
     identity = wanted()
     identity.question(0)
-    identity.given(Identity(7, 0))
-    identity.fenced(Identity(6, 3))  # of before: says nothing about the one of now
+    identity.given(ProducerIdAndEpoch(7, 0))
+    identity.fenced(ProducerIdAndEpoch(6, 3))  # of before: says nothing about the one of now
     identity.waiting[PartitionQueue("t", 0, idempotent=True)] = None
     assert identity.question(0) == AskIdentity(7, 0)
-    identity.given(Identity(7, 1))
-    identity.fenced(Identity(7, 1))
+    identity.given(ProducerIdAndEpoch(7, 1))
+    identity.fenced(ProducerIdAndEpoch(7, 1))
     assert identity.question(0) == FRESH
 
 
@@ -61,7 +61,7 @@ def test_after_a_failure_there_is_a_pause_and_the_reason_is_kept() -> None:
     assert again_ms > 100
     assert identity.question(again_ms - 1) is None
     assert identity.question(again_ms) == FRESH
-    identity.given(Identity(7, 0))
+    identity.given(ProducerIdAndEpoch(7, 0))
     assert identity.trouble == ""
 
 

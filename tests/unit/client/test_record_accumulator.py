@@ -1,7 +1,7 @@
 """What a producer has to send, and how batches end: once, with bytes and order kept."""
 
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch
 from holdfast.client.core.effects import RefreshMetadata
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
@@ -41,7 +41,7 @@ class Bench:
         return queue, batch
 
     def send(self, queue: PartitionQueue) -> None:
-        assert queue.next_batch(0, Identity(7, 0), 1) is not None
+        assert queue.next_batch(0, ProducerIdAndEpoch(7, 0), 1) is not None
 
     def ended(self) -> list[Batch]:
         return [effect.batch for effect in self.effects if isinstance(effect, Complete)]

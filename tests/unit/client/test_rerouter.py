@@ -1,6 +1,6 @@
 """What news from metadata mean for what waits and what is on its way (D9, R91)."""
 
-from holdfast.client.core.batch import Batch, Identity
+from holdfast.client.core.batch import Batch, ProducerIdAndEpoch
 from holdfast.client.core.metadata_cache import MetadataCache
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
@@ -28,7 +28,7 @@ class Bench:
         self.cache = MetadataCache()
         self.offset = 0
         self.identity = ProducerIdentity(CONFIG.retry)
-        self.identity.newest = Identity(7, 0)
+        self.identity.newest = ProducerIdAndEpoch(7, 0)
         self.box = Outbox(CONFIG, self.identity)
         self.relocation = Relocation(self.cache, self.box, self.identity)
         self.tell((1, 1), (2, 1))
@@ -122,7 +122,7 @@ def test_in_another_cluster_no_id_of_the_former_one_is_used() -> None:
     assert bench.ended() == [request.parts[0].batch]
     assert bench.batches[0].outcome is DeliveryOutcome.INFO
     bench.effects.clear()
-    bench.identity.newest = Identity(8, 0)
+    bench.identity.newest = ProducerIdAndEpoch(8, 0)
     bench.follow()
     assert bench.identity.newest == (8, 0)
 

@@ -1,9 +1,9 @@
 """The producer's decisions without sockets: batching, requests, connections, identity, time."""
 
 from holdfast.client.core.backoff import Backoff
-from holdfast.client.core.batch import Batch, Compression, Identity
+from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch
 from holdfast.client.core.effects import Connect, RefreshMetadata
-from holdfast.client.core.metadata_cache import Leader, MetadataCache
+from holdfast.client.core.metadata_cache import LeaderAndEpoch, MetadataCache
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.sender import Sender
@@ -63,7 +63,7 @@ class Bench:
         self.sender.want_identity()
         for effect in self.drain():
             if isinstance(effect, AskIdentity):
-                self.sender.identity_given(Identity(7, 0))
+                self.sender.identity_given(ProducerIdAndEpoch(7, 0))
         for broker_id in (1, 2, 3):
             self.sender.connected(broker_id)
         return self
@@ -182,7 +182,7 @@ def test_nothing_counts_as_sent_before_the_connection_stands() -> None:
     bench = Bench()
     bench.sender.want_identity()
     bench.drain()
-    bench.sender.identity_given(Identity(7, 0))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 0))
     bench.put(0)
     assert bench.drain() == [Connect(1)]
     assert bench.sender.queue("t", 0).in_flight == 0
@@ -194,7 +194,7 @@ def test_a_refused_connection_asks_for_metadata_at_once_and_pauses_before_the_ne
     bench = Bench()
     bench.sender.want_identity()
     bench.drain()
-    bench.sender.identity_given(Identity(7, 0))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 0))
     bench.put(0)
     bench.drain()
     assert bench.sender.connect_failed(1, 0, "refused") == [RefreshMetadata()]
@@ -206,7 +206,7 @@ def test_an_attempt_to_connect_that_hangs_is_left_when_another_leads() -> None:
     bench = Bench()
     bench.sender.want_identity()
     bench.drain()
-    bench.sender.identity_given(Identity(7, 0))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 0))
     bench.put(0)
     assert bench.drain() == [Connect(1)]
     bench.move(0, 2)
@@ -217,7 +217,7 @@ def test_a_partition_that_meets_a_dead_connection_during_its_pause_still_follows
     bench = Bench()
     bench.sender.want_identity()
     bench.drain()
-    bench.sender.identity_given(Identity(7, 0))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 0))
     bench.put(0)
     bench.drain()
     bench.sender.connect_failed(1, 0, "refused")
@@ -397,7 +397,7 @@ def test_expiry_after_sending_asks_for_a_new_epoch_and_other_partitions_go_on_me
     effects = bench.drain()
     assert AskIdentity(7, 0) in effects
     assert [s.broker_id for s in effects if isinstance(s, SendBatches)] == [2]
-    bench.sender.identity_given(Identity(7, 1))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 1))
     (sent,) = bench.sends()
     assert sent.batches[0].base_sequence == 0
 
@@ -436,7 +436,7 @@ def test_a_final_refusal_of_an_identity_ends_what_waits_for_it_and_nothing_else(
     assert (refused.error, refused.count) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 2)
     assert refused.error_text == "t-0: no producer id: not for you"
     assert AskIdentity(-1, -1) in bench.drain(50), "the record that lingered is due now"
-    bench.sender.identity_given(Identity(7, 0))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 0))
     (sent,) = bench.sends()
     assert [batch.count for batch in sent.batches] == [1]
 
@@ -452,7 +452,7 @@ def test_a_gap_at_the_head_is_healed_by_a_new_epoch_without_loss_of_order() -> N
     assert bench.sends() == []
     bench.answer(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert AskIdentity(7, 0) in bench.drain()
-    bench.sender.identity_given(Identity(7, 1))
+    bench.sender.identity_given(ProducerIdAndEpoch(7, 1))
     (again,) = bench.sends()
     assert again.batches == first.batches
     bench.answer(again)
@@ -589,7 +589,7 @@ def test_a_late_answer_about_the_old_topic_names_no_leader_of_the_new_one() -> N
     bench.sender.metadata_changed(bench.now_ms)
     # Broker 1 lags behind: it has just heard that 2 leads the old topic in epoch 9.
     bench.answer(sent, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=(2, 9))
-    assert bench.cache.leader("t", 0) == Leader(3, 0)
+    assert bench.cache.leader("t", 0) == LeaderAndEpoch(3, 0)
     (again,) = bench.sends(advance_ms=1_000)
     assert again.broker_id == 3
 
@@ -626,7 +626,7 @@ def test_a_new_leader_gets_batches_one_by_one_until_it_has_acknowledged_one() ->
 
 def test_who_writes_to_another_cluster_takes_another_id() -> None:
     bench = Bench().ready().prove(0)
-    assert bench.sender.identity == Identity(7, 0)
+    assert bench.sender.identity == ProducerIdAndEpoch(7, 0)
     rows = tuple(MetadataPartition(0, i, 1, 0, (1,), (1,), ()) for i in range(6))
     brokers = tuple(MetadataBroker(n, "h", n, None) for n in (1, 2, 3))
     topic = MetadataTopic(0, "t", b"\x05" * 16, rows)

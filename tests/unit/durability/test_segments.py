@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.durability.segments import (
-    Batch,
     ReplicaFolder,
     Row,
+    SegmentBatch,
     Torn,
     Undecodable,
     batch_records,
@@ -36,9 +36,9 @@ def batch_of(base_offset: int, values: list[bytes], epoch: int = 4) -> bytes:
     return encode_batch(records, base_offset=base_offset, leader_epoch=epoch)
 
 
-def only_batch(data: bytes) -> Batch:
+def only_batch(data: bytes) -> SegmentBatch:
     (found,) = read_segment(data)
-    assert isinstance(found, Batch)
+    assert isinstance(found, SegmentBatch)
     return found
 
 
@@ -101,7 +101,7 @@ def test_one_changed_byte_behind_the_crc_is_seen_and_reading_goes_on() -> None:
     first, second = batch_of(0, [b"one"]), batch_of(1, [b"two"])
     damaged = first[:-2] + bytes([first[-2] ^ 1]) + first[-1:]
     found = list(read_segment(damaged + second))
-    assert [item.crc_ok for item in found if isinstance(item, Batch)] == [False, True]
+    assert [item.crc_ok for item in found if isinstance(item, SegmentBatch)] == [False, True]
     assert [item.position for item in found] == [0, len(first)]
 
 
@@ -109,7 +109,7 @@ def test_one_changed_byte_behind_the_crc_is_seen_and_reading_goes_on() -> None:
 def test_a_torn_tail_ends_the_segment_behind_the_last_whole_batch(missing: int) -> None:
     first, second = batch_of(0, [b"one" * 10]), batch_of(1, [b"two" * 10])
     whole, torn = read_segment(first + second[:-missing])
-    assert isinstance(whole, Batch)
+    assert isinstance(whole, SegmentBatch)
     assert isinstance(torn, Torn)
     assert torn.position == len(first)
 
@@ -127,7 +127,7 @@ def test_behind_a_damaged_header_reading_goes_on_at_the_next_batch(at: int) -> N
     damaged = first[:at] + bytes([first[at] ^ 0xFF]) + first[at + 1 :]
     torn, *found = read_segment(damaged + b"".join(behind), 100)
     assert isinstance(torn, Torn)
-    assert [item.base_offset for item in found if isinstance(item, Batch)] == [105, 110]
+    assert [item.base_offset for item in found if isinstance(item, SegmentBatch)] == [105, 110]
     assert [item.position for item in (torn, *found)] == [0, len(first), 2 * len(first)]
 
 

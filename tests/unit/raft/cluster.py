@@ -5,7 +5,7 @@ Owns what a machine is to a test: it can boot, stop, be killed, lose its power. 
 
 from collections.abc import Callable, Sequence
 
-from holdfast.raft.committed import Entry
+from holdfast.raft.committed import CommittedEntry
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import RaftDriver
 from holdfast.rpc.server import Server
@@ -77,7 +77,7 @@ class Recorder:
     """A `RaftListener` that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[CommittedEntry] = []
         #: committed offset of each call
         self.offsets: list[int] = []
         self.leaders: list[tuple[int | None, int, int | None]] = []
@@ -88,7 +88,7 @@ class Recorder:
     def values(self) -> list[bytes]:
         return [entry.value for entry in self.entries]
 
-    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+    def on_committed(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         self.entries += entries
         self.offsets.append(committed_offset)
 

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from holdfast.protocol.record_batch import Record, encode_batch
-from holdfast.raft.committed import CHUNK_BYTES, CommittedReader, Entry
+from holdfast.raft.committed import CHUNK_BYTES, CommittedEntry, CommittedReader
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.scenario.raft import batches
 from holdfast.storage.core.config import LogConfig
@@ -19,7 +19,7 @@ async def test_nothing_above_the_commit_is_handed_over() -> None:
     """Q-10: what is only in the log may still be cut."""
     calls: list[tuple[list[int], int]] = []
 
-    def deliver(entries: Sequence[Entry], committed_offset: int) -> None:
+    def deliver(entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         calls.append(([entry.offset for entry in entries], committed_offset))
 
     failures: list[Exception] = []
@@ -38,7 +38,7 @@ async def test_owner_that_breaks_in_a_later_turn_ends_the_node() -> None:
     failures: list[Exception] = []
     seen: list[int] = []
 
-    def deliver(entries: Sequence[Entry], committed_offset: int) -> None:
+    def deliver(entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         seen.append(committed_offset)
         assert len(seen) < 2, "the owner's bug"
 

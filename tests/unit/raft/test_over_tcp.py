@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.protocol.api_keys import ApiKey
-from holdfast.raft.committed import Entry
+from holdfast.raft.committed import CommittedEntry
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import RaftDriver
 from holdfast.rpc.server import Exchange, Server
@@ -27,7 +27,7 @@ class Owner:
         self.values: list[bytes] = []
         self.is_changed = asyncio.Event()
 
-    def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
+    def on_committed(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         self.values += [entry.value for entry in entries]
         self.is_changed.set()
 
