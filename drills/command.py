@@ -1,6 +1,6 @@
 """`holdfast drill NAME`: a named failure on a real cluster, and Spark's verdict on what survived it.
 
-Exit codes are those of `drills.outcome.Result` (docs/drills.md), of several runs that of the worst.
+Exit codes are those of `drills.outcome.DrillResult` (docs/drills.md), of several runs that of the worst.
 """
 
 import json
@@ -22,7 +22,7 @@ from holdfast.cli.options import output
 from holdfast.cli.sim.model import parse_seeds
 from holdfast.drills.catalogue import DRILLS
 from holdfast.drills.drill import Drill
-from holdfast.drills.outcome import Result, Run, worst
+from holdfast.drills.outcome import DrillResult, Run, worst
 from holdfast.drills.report import compare_lines, list_lines, run_lines, run_row, seeds_lines, totals
 from holdfast.drills.run import play, verdicts
 from holdfast.drills.settings import Axis, Settings, expectation_of
@@ -93,7 +93,7 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
         runs = _play_all(plan, folder, is_quiet=output == "json", keeps=keep is not None)
         result = worst(runs, forgives_void=bool(given["seeds"]))
     except ClusterError as error:
-        result, failure = Result.INCONCLUSIVE, str(error)
+        result, failure = DrillResult.INCONCLUSIVE, str(error)
         click.echo(f"error: {failure}", err=True)
     found = _as_json(runs, result, failure)
     if output == "json":
@@ -105,7 +105,7 @@ def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
             report.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             click.echo(f"error: --report {report}: {error.strerror}", err=True)
-    if keep is None and result is Result.PASSED:
+    if keep is None and result is DrillResult.PASSED:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         click.echo(f"kept: {folder}", err=True)
@@ -223,18 +223,18 @@ def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str
     return run_lines(runs[0])
 
 
-def _as_json(runs: Sequence[Run], result: Result, failure: str) -> dict[str, Any]:
+def _as_json(runs: Sequence[Run], result: DrillResult, failure: str) -> dict[str, Any]:
     """`result` is that of all runs, `failure` why there is no verdict on them."""
     errors: list[dict[str, Any]] = [{"code": result.name, "message": failure}] if failure else []
-    if result is not Result.PASSED:  # else what did not pass is forgiven
+    if result is not DrillResult.PASSED:  # else what did not pass is forgiven
         errors += [
             {"code": run.result.name, "seed": run.settings.seed, "message": run.reason or run.result.value}
             for run in runs
-            if run.result is not Result.PASSED
+            if run.result is not DrillResult.PASSED
         ]
     return {
         "schema": "holdfast.drill/1",
-        "ok": result is Result.PASSED,
+        "ok": result is DrillResult.PASSED,
         "data": {"totals": totals(runs), "runs": [run_row(run) for run in runs]},
         "errors": errors,
     }

@@ -24,7 +24,7 @@ _BACKLOG_BYTES = 128 << 10
 _DELIVERY_TIMEOUT_MS = 60_000
 
 
-class Load:
+class DrillLoad:
     """Idempotent producer of `topic`, partition 0."""
 
     def __init__(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from holdfast.drills.settings import Expectation, Loss, Settings
+from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
 from holdfast.durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN
 
 
-class Result(Enum):
+class DrillResult(Enum):
     """How a run ended; the worst of several runs comes first here."""
 
     LOST = "acknowledged records are gone where none may be"
@@ -30,14 +30,14 @@ class Result(Enum):
 
 
 _EXIT_CODES = {
-    Result.PASSED: 0,
-    Result.BROKEN: 1,
-    Result.LOST: 4,
-    Result.ANOMALY: 5,
-    Result.INCONCLUSIVE: 6,
-    Result.NOT_LOST: 7,
-    Result.VOID: 8,
-    Result.UNTOLD: 9,
+    DrillResult.PASSED: 0,
+    DrillResult.BROKEN: 1,
+    DrillResult.LOST: 4,
+    DrillResult.ANOMALY: 5,
+    DrillResult.INCONCLUSIVE: 6,
+    DrillResult.NOT_LOST: 7,
+    DrillResult.VOID: 8,
+    DrillResult.UNTOLD: 9,
 }
 #: Classes that a loss brings about by itself: whoever goes on where records were lost gets offsets again.
 _OF_A_LOSS = ("lost", "reordered")
@@ -68,7 +68,7 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DrillEvidence:
     """What was found at the end of a run."""
 
     #: exit code of the Spark verdict
@@ -91,10 +91,10 @@ class Run:
     drill: str
     settings: Settings
     expectation: Expectation
-    result: Result
+    result: DrillResult
     #: why, where the result alone does not say it
     reason: str = ""
-    evidence: Evidence | None = None
+    evidence: DrillEvidence | None = None
     seconds: float = 0.0
 
     @property
@@ -103,31 +103,33 @@ class Run:
         return 0 if self.evidence is None else self.evidence.counts.get("lost", 0)
 
 
-def judge(expectation: Expectation, evidence: Evidence, shows: Sequence[str] = ()) -> tuple[Result, str]:
+def judge(
+    expectation: Expectation, evidence: DrillEvidence, shows: Sequence[str] = ()
+) -> tuple[DrillResult, str]:
     """The result and its reason. `shows`: classes of the verdict of which there must be some."""
     lost = evidence.counts.get("lost", 0)
     if evidence.verdict_code == EXIT_INCONCLUSIVE:
-        return Result.INCONCLUSIVE, "; ".join(evidence.notes)
-    if expectation.loss is Loss.NONE and lost:
-        return Result.LOST, f"{lost} lost; {expectation.rule}"
+        return DrillResult.INCONCLUSIVE, "; ".join(evidence.notes)
+    if expectation.loss is ExpectedLoss.NONE and lost:
+        return DrillResult.LOST, f"{lost} lost; {expectation.rule}"
     excused = _OF_A_LOSS if lost else ()
     if any(evidence.counts.get(name, 0) for name in FORBIDDEN if name not in excused):
-        return Result.ANOMALY, "see the table"
+        return DrillResult.ANOMALY, "see the table"
     if evidence.complaints:
-        return Result.BROKEN, "; ".join(evidence.complaints)
+        return DrillResult.BROKEN, "; ".join(evidence.complaints)
     for name in shows:
         if not evidence.counts.get(name, 0):
-            return Result.BROKEN, f"nothing is {name.replace('_', ' ')}: the story shows nothing"
+            return DrillResult.BROKEN, f"nothing is {name.replace('_', ' ')}: the story shows nothing"
     if expectation.is_told and lost:
         least, most = predicted_loss(evidence.elections), most_lost(evidence.elections)
         bound = least if most is None else most
         if bound is None:
-            return Result.UNTOLD, f"{lost} lost, no election told how many"
+            return DrillResult.UNTOLD, f"{lost} lost, no election told how many"
         if bound < lost:
-            return Result.UNTOLD, f"{lost} lost, {bound} predicted"
-    if expectation.loss is Loss.CERTAIN and not lost:
-        return Result.NOT_LOST, expectation.rule
-    return Result.PASSED, ""
+            return DrillResult.UNTOLD, f"{lost} lost, {bound} predicted"
+    if expectation.loss is ExpectedLoss.CERTAIN and not lost:
+        return DrillResult.NOT_LOST, expectation.rule
+    return DrillResult.PASSED, ""
 
 
 def predicted_loss(elections: Sequence[Election]) -> int | None:
@@ -144,9 +146,9 @@ def most_lost(elections: Sequence[Election]) -> int | None:
     return sum(election.most_lost or 0 for election in elections)
 
 
-def worst(runs: Sequence[Run], *, forgives_void: bool = False) -> Result:
+def worst(runs: Sequence[Run], *, forgives_void: bool = False) -> DrillResult:
     """The result of several runs. `forgives_void`: void runs are only counted while others are not."""
     results = [run.result for run in runs]
-    if forgives_void and any(result is not Result.VOID for result in results):
-        results = [result for result in results if result is not Result.VOID]
-    return next((result for result in Result if result in results), Result.PASSED)
+    if forgives_void and any(result is not DrillResult.VOID for result in results):
+        results = [result for result in results if result is not DrillResult.VOID]
+    return next((result for result in DrillResult if result in results), DrillResult.PASSED)

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.cli.tables import table_lines
 from holdfast.drills.drill import Drill
-from holdfast.drills.outcome import LostRecord, Result, Run, most_lost, predicted_loss
+from holdfast.drills.outcome import DrillResult, LostRecord, Run, most_lost, predicted_loss
 from holdfast.drills.settings import Axis
 
 #: lost records that are named with offset and value
@@ -199,7 +199,7 @@ def _ranges(lost: Sequence[LostRecord]) -> Iterator[str]:
 def _result_lines(run: Run) -> list[str]:
     reason = f": {run.reason}" if run.reason else ""
     lines = [f"{run.result.name}, {run.result.value}{reason} ({run.seconds:.1f} s)"]
-    if run.result is Result.PASSED:
+    if run.result is DrillResult.PASSED:
         lines.append(f"why: {run.expectation.rule}")
     return lines
 

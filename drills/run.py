@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.client.core.errors import ClientError
 from holdfast.drills.drill import QUICK, Drill
-from holdfast.drills.outcome import Election, Evidence, Result, Run, judge
+from holdfast.drills.outcome import DrillEvidence, DrillResult, Election, Run, judge
 from holdfast.drills.settings import Expectation, Settings, expectation_of
 from holdfast.drills.spark_judge import SparkJudge
 from holdfast.drills.stage import Said, Stage, Void
@@ -33,7 +33,7 @@ class Played:
     elections: tuple[Election, ...] = ()
     complaints: tuple[str, ...] = ()
     #: without a snapshot
-    result: Result = Result.BROKEN
+    result: DrillResult = DrillResult.BROKEN
     reason: str = ""
 
     @property
@@ -66,10 +66,10 @@ def play(drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path,
             elections = stage.view.unclean_elections()
     except Void as void:
         say(f"VOID: {void}")
-        return ended(snapshot=None, result=Result.VOID, reason=str(void))
+        return ended(snapshot=None, result=DrillResult.VOID, reason=str(void))
     except (ClusterError, ClientError, NetworkError, OSError) as error:
         say(f"FAILED: {error}")
-        return ended(snapshot=None, result=Result.BROKEN, reason=str(error))
+        return ended(snapshot=None, result=DrillResult.BROKEN, reason=str(error))
     return ended(snapshot=snapshot, elections=elections, complaints=tuple(stage.complaints))
 
 
@@ -83,7 +83,7 @@ def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> lis
         if one.snapshot is not None:
             # a ledger that cannot be read has one verdict for all
             verdict = found.get(one.topic) or found[""]
-            evidence = Evidence(
+            evidence = DrillEvidence(
                 verdict_code=verdict.exit_code,
                 counts=dict(verdict.counts),
                 facts=dict(verdict.facts),

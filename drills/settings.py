@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 
-class Loss(Enum):
+class ExpectedLoss(Enum):
     """What is expected of the acknowledged (acks=all) records."""
 
     #: not one may be gone
@@ -55,7 +55,7 @@ class Settings:
 class Expectation:
     """One row: under these settings this becomes of the acknowledged records, by this rule."""
 
-    loss: Loss
+    loss: ExpectedLoss
     #: rule numbers, and why in one sentence
     rule: str
     #: None: either

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.client.admin_configs import FeatureUpdate, Resource
 from holdfast.drills.drill import Drill
-from holdfast.drills.load import Load
+from holdfast.drills.load import DrillLoad
 from holdfast.drills.log_ends import log_end
 from holdfast.drills.partition_sets import NOBODY, Sets, Wanted
 from holdfast.drills.settings import Settings
@@ -53,11 +53,11 @@ class Stage:
         #: the seed's chances: where to cut, how long to write before
         self.chance = random.Random(f"{settings.seed}:{drill.name}")
         self.view = View(cluster, topic)
-        self.load = Load(cluster.bootstrap_servers, ledger, topic, name=f"all-{topic}")
+        self.load = DrillLoad(cluster.bootstrap_servers, ledger, topic, name=f"all-{topic}")
         self.ledger = ledger
         #: what the drill itself found to be not as the story says
         self.complaints: list[str] = []
-        self._others: list[Load] = []
+        self._others: list[DrillLoad] = []
         self._silent: list[int] = []
         #: {broker id: its epoch when it was taken down last}
         self._former_epochs: dict[int, int] = {}
@@ -123,9 +123,9 @@ class Stage:
         for load in (*self._others, self.load):
             load.stop()
 
-    def other_load(self, name: str, acks: int) -> Load:
+    def other_load(self, name: str, acks: int) -> DrillLoad:
         """A further producer; it has begun to write when this returns."""
-        load = Load(
+        load = DrillLoad(
             self.cluster.bootstrap_servers, self.ledger, self.topic, name=f"{name}-{self.topic}", acks=acks
         )
         self._others.append(load)

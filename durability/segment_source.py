@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from holdfast.durability.segments import (
     ReplicaFolder,
-    Row,
     SegmentBatch,
+    SegmentRow,
     Torn,
     Undecodable,
     batch_records,
@@ -191,7 +191,7 @@ def _record_rows(
         problem = _CRC_PROBLEM
     if problem is not None:
         offsets = range(found.base_offset, found.last_offset + 1)
-        rows = [Row(offset, found.base_timestamp_ms, None, None) for offset in offsets]
+        rows = [SegmentRow(offset, found.base_timestamp_ms, None, None) for offset in offsets]
     for row in rows:
         yield (
             *place, row.offset, found.leader_epoch, row.key, row.value,

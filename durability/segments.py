@@ -69,7 +69,7 @@ class Torn:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SegmentRow:
     """One record of a batch."""
 
     offset: int
@@ -148,7 +148,7 @@ def _next_batch(data: bytes | mmap.mmap, position: int, next_offset: int) -> int
     return None
 
 
-def batch_records(batch: SegmentBatch) -> list[Row]:
+def batch_records(batch: SegmentBatch) -> list[SegmentRow]:
     """The records of a data batch whose crc holds. Raises: Undecodable."""
     data = _unpack(batch.payload, batch.compression)
     rows = []
@@ -164,7 +164,7 @@ def batch_records(batch: SegmentBatch) -> list[Row]:
             if position > end or end > len(data):
                 raise Undecodable(f"record of {length} bytes runs over its end")
             timestamp_ms = batch.base_timestamp_ms + timestamp_delta
-            rows.append(Row(batch.base_offset + offset_delta, timestamp_ms, key, value))
+            rows.append(SegmentRow(batch.base_offset + offset_delta, timestamp_ms, key, value))
             position = end  # headers are of no use to a verdict
     except IndexError:
         raise Undecodable("records run over the end of their batch") from None

@@ -16,7 +16,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, PartitionRow, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERING
-from holdfast.runtime.stats import Reply, Steps
+from holdfast.runtime.stats import HttpReply, Steps
 
 #: Partitions looked at between two turns of the event loop.
 PARTITIONS_A_STEP = 200
@@ -84,8 +84,8 @@ def answer(view: NodeView, path: str, query: Query) -> Steps:
     return _refusal(404, "UNKNOWN_PATH", f"there is no {path}; there are {_PATHS}")
 
 
-def _refusal(status: int, code: str, message: str) -> Reply:
-    return Reply(status, {"error": {"code": code, "message": message}})
+def _refusal(status: int, code: str, message: str) -> HttpReply:
+    return HttpReply(status, {"error": {"code": code, "message": message}})
 
 
 def _parameters(query: Query, *known: str) -> dict[str, str]:
@@ -115,7 +115,7 @@ def _cluster(view: NodeView) -> Steps:
         leaderships[partition.leader] = leaderships.get(partition.leader, 0) + 1
         if seen % PARTITIONS_A_STEP == 0:
             yield
-    return Reply(
+    return HttpReply(
         200,
         {
             "cluster_id": view.cluster_id,
@@ -194,7 +194,7 @@ def _health(view: NodeView) -> Steps:
             if found[state]
         ),
     ]
-    return Reply(
+    return HttpReply(
         200,
         {
             "is_healthy": not reasons,
@@ -266,10 +266,10 @@ def _partitions(view: NodeView, query: Query) -> Steps:
             following = f"{topic.name}:{index}"
             break
         rows.append(_row(view, topic, index, partition, offline))
-    return Reply(200, {"metadata_offset": image.offset, "partitions": rows, "next": following})
+    return HttpReply(200, {"metadata_offset": image.offset, "partitions": rows, "next": following})
 
 
-def _one_partition(view: NodeView, name: str, index: str) -> Reply:
+def _one_partition(view: NodeView, name: str, index: str) -> HttpReply:
     number = _number("the index of a partition", index, 0, 2**31 - 1)
     topic = view.image.topic(name)
     if topic is None:
@@ -279,7 +279,7 @@ def _one_partition(view: NodeView, name: str, index: str) -> Reply:
         text = f"topic {name} has {len(topic.partitions)} partitions, and {number} is none of them"
         return _refusal(404, "UNKNOWN_PARTITION", text)
     offline = offline_replicas(view.image, PartitionId(topic.topic_id, number), partition)
-    return Reply(200, _row(view, topic, number, partition, offline))
+    return HttpReply(200, _row(view, topic, number, partition, offline))
 
 
 def _row(

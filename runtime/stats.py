@@ -89,7 +89,7 @@ class MetricFamily:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """Answer to a question over HTTP: its status, and a body of plain values for JSON."""
 
     status: int
@@ -97,7 +97,7 @@ class Reply:
 
 
 #: Works an answer out in small pieces: others have their turn at each `yield`.
-Steps: TypeAlias = Generator[None, None, Reply]
+Steps: TypeAlias = Generator[None, None, HttpReply]
 
 
 class NodeTelemetry(Protocol):

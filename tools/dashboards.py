@@ -39,7 +39,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "docker" / "grafana" / "dashbo
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
 
 
-class Kind(NamedTuple):
+class DashboardKind(NamedTuple):
     """How a kind of panel looks; a dashboard is 24 wide."""
 
     make: Callable[[], Any]
@@ -48,9 +48,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "stat": Kind(lambda: stat.Panel().color_mode(BigValueColorMode.BACKGROUND), 4, 4),
-    "lines": Kind(lambda: timeseries.Panel().line_width(1).fill_opacity(10), 8, 7),
-    "bars": Kind(
+    "stat": DashboardKind(lambda: stat.Panel().color_mode(BigValueColorMode.BACKGROUND), 4, 4),
+    "lines": DashboardKind(lambda: timeseries.Panel().line_width(1).fill_opacity(10), 8, 7),
+    "bars": DashboardKind(
         lambda: (
             timeseries.Panel()
             .draw_style(GraphDrawStyle.BARS)
@@ -60,9 +60,9 @@ KINDS = {
         8,
         7,
     ),
-    "history": Kind(lambda: statushistory.Panel().row_height(0.9), 24, 9),
-    "table": Kind(table.Panel, 8, 7),
-    "heat": Kind(heatmap.Panel, 8, 7),
+    "history": DashboardKind(lambda: statushistory.Panel().row_height(0.9), 24, 9),
+    "table": DashboardKind(table.Panel, 8, 7),
+    "heat": DashboardKind(heatmap.Panel, 8, 7),
 }
 #: Events that are drawn over all graphs: (name, expression, colour).
 _EVENTS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.inspect.log_files import Depth, Row, clean_shutdown_rows, rows_of
+from holdfast.cli.inspect.log_files import Depth, LogFileRow, clean_shutdown_rows, rows_of
 from holdfast.cli.options import output
 from holdfast.storage.core.files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
@@ -70,7 +70,7 @@ def _expand(paths: list[Path]) -> Iterator[Path]:
             yield path
 
 
-def _show(path: Path, rows: Iterator[Row], form: str, is_quiet: bool) -> list[dict[str, Any]]:
+def _show(path: Path, rows: Iterator[LogFileRow], form: str, is_quiet: bool) -> list[dict[str, Any]]:
     """Print rows as they come; returns what was wrong."""
     errors = []
     if form == "text":
@@ -92,7 +92,7 @@ def _show(path: Path, rows: Iterator[Row], form: str, is_quiet: bool) -> list[di
     return errors
 
 
-def text_of(row: Row) -> str:
+def text_of(row: LogFileRow) -> str:
     """One line, as Kafka's tool prints it."""
     if row.kind == "text":
         return str(row.fields["text"])

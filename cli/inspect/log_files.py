@@ -38,7 +38,7 @@ _TIME_ENTRY = struct.Struct(">qI")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogFileRow:
     """One thing that was found; `problem` says what is wrong with it."""
 
     kind: str
@@ -56,7 +56,7 @@ class Depth:
     max_bytes: int | None = None
 
 
-def rows_of(path: Path, depth: Depth) -> Iterator[Row]:
+def rows_of(path: Path, depth: Depth) -> Iterator[LogFileRow]:
     """What is in a file, by its name."""
     if path.suffix == files.LOG_SUFFIX:
         yield from segment_rows(path, depth)
@@ -78,35 +78,37 @@ def rows_of(path: Path, depth: Depth) -> Iterator[Row]:
     ):
         yield from checkpoint_rows(path, ("topic", "partition", "offset"))
     elif path.name in (files.PARTITION_METADATA, files.META_PROPERTIES):
-        yield Row("text", {"text": path.read_text(errors="backslashreplace").strip()})
+        yield LogFileRow("text", {"text": path.read_text(errors="backslashreplace").strip()})
     else:
-        yield Row("unknown", {}, f"{path.name} is no file of a log; expected .log, .index, .timeindex, ...")
+        yield LogFileRow(
+            "unknown", {}, f"{path.name} is no file of a log; expected .log, .index, .timeindex, ..."
+        )
 
 
 # --- segments ------------------------------------------------------------------------------------------
 
 
-def segment_rows(path: Path, depth: Depth) -> Iterator[Row]:
+def segment_rows(path: Path, depth: Depth) -> Iterator[LogFileRow]:
     """The batches of a segment and, when deep, their records."""
     base_offset = files.parse_offset_name(path.name, files.LOG_SUFFIX)
-    yield Row("segment", {"logStartingOffset": base_offset})
+    yield LogFileRow("segment", {"logStartingOffset": base_offset})
     flushed_offset = _recovery_point(path)
     is_boundary_shown = flushed_offset is None
     next_offset, epoch = base_offset, -1
     with path.open("rb") as file:
         for position, batch, problem in _batches(file, depth.max_bytes):
             if problem is not None:
-                yield Row("invalid", {"position": position, "size": len(batch)}, problem)
+                yield LogFileRow("invalid", {"position": position, "size": len(batch)}, problem)
                 return
             header = parse_header(batch)
             if not is_boundary_shown and flushed_offset is not None and header.base_offset >= flushed_offset:
-                yield Row("boundary", {"recoveryPoint": flushed_offset})
+                yield LogFileRow("boundary", {"recoveryPoint": flushed_offset})
                 is_boundary_shown = True
             if next_offset is not None and header.base_offset != next_offset:
                 problem = f"offset {header.base_offset}, expected {next_offset}"
             elif header.leader_epoch < epoch:
                 problem = f"epoch {header.leader_epoch} after {epoch}"
-            yield Row("batch", batch_fields(header, position, problem is None), problem)
+            yield LogFileRow("batch", batch_fields(header, position, problem is None), problem)
             if problem is not None:
                 return
             next_offset, epoch = header.next_offset, header.leader_epoch
@@ -161,11 +163,11 @@ def batch_fields(header: BatchHeader, position: int, is_valid: bool) -> dict[str
     }
 
 
-def _record_rows(header: BatchHeader, batch: bytes, depth: Depth) -> Iterator[Row]:
+def _record_rows(header: BatchHeader, batch: bytes, depth: Depth) -> Iterator[LogFileRow]:
     try:
         records = decode(header, batch)
     except ValueError as error:
-        yield Row("record", {"offset": header.base_offset}, f"records cannot be decoded: {error}")
+        yield LogFileRow("record", {"offset": header.base_offset}, f"records cannot be decoded: {error}")
         return
     for record in records:
         sequence = header.base_sequence
@@ -186,7 +188,7 @@ def _record_rows(header: BatchHeader, batch: bytes, depth: Depth) -> Iterator[Ro
         elif depth.has_data:
             shown["key"] = _text(record.key)
             shown["payload"] = _text(record.value)
-        yield Row("record", shown, problem)
+        yield LogFileRow("record", shown, problem)
 
 
 def decode(header: BatchHeader, batch: bytes) -> list[Record]:
@@ -255,17 +257,17 @@ def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[tuple[int, ...]
         yield (), f"{len(content) - whole} bytes behind the last whole entry"
 
 
-def index_rows(path: Path) -> Iterator[Row]:
+def index_rows(path: Path) -> Iterator[LogFileRow]:
     """The entries of an offset index, each compared with the batch that it points at."""
     base_offset = files.parse_offset_name(path.name, files.INDEX_SUFFIX) or 0
     log_path = path.with_suffix(files.LOG_SUFFIX)
     if not log_path.is_file():
-        yield Row("index", {}, f"{log_path.name} is missing")
+        yield LogFileRow("index", {}, f"{log_path.name} is missing")
         return
     with log_path.open("rb") as log:
         for entry, problem in _entries(path, _INDEX_ENTRY):
             if not entry:
-                yield Row("index", {}, problem)
+                yield LogFileRow("index", {}, problem)
                 continue
             offset, position = base_offset + entry[0], entry[1]
             log.seek(position)
@@ -275,16 +277,16 @@ def index_rows(path: Path) -> Iterator[Row]:
                     problem = problem or f"the batch at {position} has offset {found}"
             except CorruptBatch:
                 problem = problem or f"no batch begins at {position}"
-            yield Row("index", {"offset": offset, "position": position}, problem)
+            yield LogFileRow("index", {"offset": offset, "position": position}, problem)
 
 
-def time_index_rows(path: Path) -> Iterator[Row]:
+def time_index_rows(path: Path) -> Iterator[LogFileRow]:
     """The entries of a time index, each compared with the batches before it."""
     base_offset = files.parse_offset_name(path.name, files.TIME_INDEX_SUFFIX) or 0
     largest: dict[int, int] = {}
     log_path = path.with_suffix(files.LOG_SUFFIX)
     if not log_path.is_file():
-        yield Row("timeindex", {}, f"{log_path.name} is missing")
+        yield LogFileRow("timeindex", {}, f"{log_path.name} is missing")
         return
     with log_path.open("rb") as log:
         timestamp = -1
@@ -295,7 +297,7 @@ def time_index_rows(path: Path) -> Iterator[Row]:
                 timestamp = max(timestamp, header.max_timestamp)
     for entry, problem in _entries(path, _TIME_ENTRY):
         if not entry:
-            yield Row("timeindex", {}, problem)
+            yield LogFileRow("timeindex", {}, problem)
             continue
         offset = base_offset + entry[1]
         expected = largest.get(offset)
@@ -303,22 +305,22 @@ def time_index_rows(path: Path) -> Iterator[Row]:
             problem = problem or f"no batch begins at offset {offset}"
         elif expected != entry[0]:
             problem = problem or f"the largest timestamp before offset {offset} is {expected}"
-        yield Row("timeindex", {"timestamp": entry[0], "offset": offset}, problem)
+        yield LogFileRow("timeindex", {"timestamp": entry[0], "offset": offset}, problem)
 
 
 # --- small files ---------------------------------------------------------------------------------------
 
 
-def snapshot_rows(path: Path) -> Iterator[Row]:
+def snapshot_rows(path: Path) -> Iterator[LogFileRow]:
     """The producers in a snapshot."""
     offset = files.parse_offset_name(path.name, files.SNAPSHOT_SUFFIX)
     state = snapshots.decode(path.read_text(errors="replace"), -1 if offset is None else offset)
     if state is None:
-        yield Row("snapshot", {}, "no readable snapshot; recovery does without it")
+        yield LogFileRow("snapshot", {}, "no readable snapshot; recovery does without it")
         return
     for producer_id, epoch, batches in state.rows():
         first, last, first_offset, last_offset, timestamp = batches[-1]
-        yield Row(
+        yield LogFileRow(
             "snapshot",
             {
                 "producerId": producer_id,
@@ -333,27 +335,27 @@ def snapshot_rows(path: Path) -> Iterator[Row]:
         )
 
 
-def checkpoint_rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
+def checkpoint_rows(path: Path, columns: tuple[str, ...]) -> Iterator[LogFileRow]:
     """The lines of a checkpoint file."""
     rows = checkpoint.decode_rows(path.read_text(errors="replace"), len(columns))
     if rows is None:
-        yield Row("checkpoint", {}, "unreadable; a start takes it for missing")
+        yield LogFileRow("checkpoint", {}, "unreadable; a start takes it for missing")
         return
     for row in rows:
-        yield Row("checkpoint", dict(zip(columns, row, strict=True)))
+        yield LogFileRow("checkpoint", dict(zip(columns, row, strict=True)))
 
 
-def clean_shutdown_rows(path: Path) -> Iterator[Row]:
+def clean_shutdown_rows(path: Path) -> Iterator[LogFileRow]:
     """What a clean stop left: the broker epoch, and a row a log that it vouches for."""
     text = path.read_text(errors="replace")
     mark = clean_shutdown.decode(text)
     if mark is None:
-        yield Row("clean-shutdown", {"text": text}, "proves nothing; a start takes it for missing")
+        yield LogFileRow("clean-shutdown", {"text": text}, "proves nothing; a start takes it for missing")
         return
     version = json.loads(text)["version"]
     directory = encode_id(mark.directory_id)
-    yield Row(
+    yield LogFileRow(
         "clean-shutdown", {"version": version, "brokerEpoch": mark.broker_epoch, "directoryId": directory}
     )
     for name, digest in mark.logs.items():
-        yield Row("clean-shutdown-log", {"log": name, "digest": digest})
+        yield LogFileRow("clean-shutdown-log", {"log": name, "digest": digest})

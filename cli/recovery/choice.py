@@ -20,7 +20,7 @@ from holdfast.protocol.messages.metadata import DescribeClusterBroker
 from holdfast.protocol.messages.topics import DescribedPartition
 
 
-class Role(Enum):
+class CandidateRole(Enum):
     """What metadata knows of a replica, by the words of the other tools."""
 
     ISR = "ISR"
@@ -32,7 +32,7 @@ class Role(Enum):
     @property
     def held_everything(self) -> bool:
         """It was complete once; members of ISR and ELR are so still."""
-        return self is not Role.OUT_OF_SYNC
+        return self is not CandidateRole.OUT_OF_SYNC
 
 
 class Worth(Enum):
@@ -57,11 +57,11 @@ class Worth(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RecoveryCandidate:
     """One replica: what the cluster says of it, and what it says itself."""
 
     replica: int
-    role: Role
+    role: CandidateRole
     #: None when it is not registered
     broker: DescribeClusterBroker | None
     worth: Worth
@@ -108,7 +108,7 @@ def candidates(
     row: DescribedPartition,
     broker_of: Callable[[int], DescribeClusterBroker | None],
     told: Mapping[int, ReplicaLog | RowError],
-) -> tuple[Candidate, ...]:
+) -> tuple[RecoveryCandidate, ...]:
     """The replicas of a partition in the order of assignment; `told` is the last that was heard of each."""
     return tuple(_candidate(row, replica, broker_of(replica), told.get(replica)) for replica in row.replicas)
 
@@ -118,27 +118,27 @@ def _candidate(
     replica: int,
     broker: DescribeClusterBroker | None,
     told: ReplicaLog | RowError | None,
-) -> Candidate:
+) -> RecoveryCandidate:
     role, is_offline = _role(row, replica), replica in row.offline_replicas
     if told is None or isinstance(told, RowError):
         problem = told or RowError(ErrorCode.REQUEST_TIMED_OUT, "it has not answered yet")
-        return Candidate(replica, role, broker, Worth.NONE, None, problem, is_offline)
+        return RecoveryCandidate(replica, role, broker, Worth.NONE, None, problem, is_offline)
     worth = _worth(row, broker, told)
     if worth is Worth.VOID:
         text = "it was started anew since it answered, or is about to register"
         problem = RowError(ErrorCode.STALE_BROKER_EPOCH, text)
-        return Candidate(replica, role, broker, worth, None, problem, is_offline)
-    return Candidate(replica, role, broker, worth, told, None, is_offline)
+        return RecoveryCandidate(replica, role, broker, worth, None, problem, is_offline)
+    return RecoveryCandidate(replica, role, broker, worth, told, None, is_offline)
 
 
-def _role(row: DescribedPartition, replica: int) -> Role:
+def _role(row: DescribedPartition, replica: int) -> CandidateRole:
     if replica in row.isr:
-        return Role.ISR
+        return CandidateRole.ISR
     if replica in (row.eligible_leader_replicas or ()):
-        return Role.ELR
+        return CandidateRole.ELR
     if replica in (row.last_known_elr or ()):
-        return Role.LAST_KNOWN_ELR
-    return Role.OUT_OF_SYNC
+        return CandidateRole.LAST_KNOWN_ELR
+    return CandidateRole.OUT_OF_SYNC
 
 
 def _worth(row: DescribedPartition, broker: DescribeClusterBroker | None, log: ReplicaLog) -> Worth:
@@ -155,7 +155,7 @@ def _worth(row: DescribedPartition, broker: DescribeClusterBroker | None, log: R
     return Worth.BEHIND if log.leader_epoch < row.leader_epoch else Worth.GOOD
 
 
-def chosen(row: DescribedPartition, found: tuple[Candidate, ...]) -> int | None:
+def chosen(row: DescribedPartition, found: tuple[RecoveryCandidate, ...]) -> int | None:
     """The replica to designate: the best log of those that may lead now, else of all (R72, R76).
 
     None when no log is known, or when somebody knows that the partition has changed since.
@@ -167,25 +167,25 @@ def chosen(row: DescribedPartition, found: tuple[Candidate, ...]) -> int | None:
     return _best(row, _provable(row, found, ready or told))
 
 
-def longest(row: DescribedPartition, found: tuple[Candidate, ...]) -> int | None:
+def longest(row: DescribedPartition, found: tuple[RecoveryCandidate, ...]) -> int | None:
     """As `chosen` if every replica that told its log could lead."""
     told = [one for one in found if one.worth.is_told]
     return _best(row, _provable(row, found, told)) if told else None
 
 
 def _provable(
-    row: DescribedPartition, found: tuple[Candidate, ...], among: list[Candidate]
-) -> list[Candidate]:
+    row: DescribedPartition, found: tuple[RecoveryCandidate, ...], among: list[RecoveryCandidate]
+) -> list[RecoveryCandidate]:
     """Those of `among` that end in the epoch in which all that was committed is known to end, if any do.
 
     A log may end in a later epoch and yet lack what was committed (Raft's figure 8). Members of ISR and ELR
     are complete, and of all that are last known one is: theirs is the epoch to go by, as it is the recovery
     manager's in a Balanced recovery; unless they are empty, which proves nothing.
     """
-    complete = [one for one in found if one.role in (Role.ISR, Role.ELR) and one.is_witness]
-    last_known = [one for one in found if one.role is Role.LAST_KNOWN_ELR]
+    complete = [one for one in found if one.role in (CandidateRole.ISR, CandidateRole.ELR) and one.is_witness]
+    last_known = [one for one in found if one.role is CandidateRole.LAST_KNOWN_ELR]
     witnesses = complete
-    if not any(one.role in (Role.ISR, Role.ELR) for one in found) and all(
+    if not any(one.role in (CandidateRole.ISR, CandidateRole.ELR) for one in found) and all(
         one.is_witness for one in last_known
     ):
         witnesses = last_known
@@ -200,7 +200,7 @@ def _provable(
     return [one for one in among if one.log is not None and one.log.last_epoch == log.last_epoch] or among
 
 
-def _best(row: DescribedPartition, among: list[Candidate]) -> int:
+def _best(row: DescribedPartition, among: list[RecoveryCandidate]) -> int:
     replies = {
         one.replica: LogReply(one.log.broker_epoch, one.log.last_epoch, one.log.end_offset)
         for one in among
@@ -209,7 +209,7 @@ def _best(row: DescribedPartition, among: list[Candidate]) -> int:
     return best_log(registration_of(row), replies)
 
 
-def estimated_loss(found: tuple[Candidate, ...], replica: int) -> Loss | None:
+def estimated_loss(found: tuple[RecoveryCandidate, ...], replica: int) -> Loss | None:
     """What may be lost if `replica` leads; None when its log is not known."""
     logs = [(one.replica, one.log) for one in found if one.log is not None]
     ends = tuple(
@@ -222,7 +222,7 @@ def estimated_loss(found: tuple[Candidate, ...], replica: int) -> Loss | None:
     return Loss(records, bool(unseen(found)) or any(log.last_epoch > own_epoch for _, log in logs))
 
 
-def unseen(found: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+def unseen(found: tuple[RecoveryCandidate, ...]) -> tuple[RecoveryCandidate, ...]:
     """Those that held everything once and whose logs are not known; all may have, where nothing is known."""
     once_complete = [one for one in found if one.role.held_everything] or list(found)
     return tuple(one for one in once_complete if not one.worth.is_told)

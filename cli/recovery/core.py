@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from holdfast.cli.recovery.choice import Candidate, Worth, candidates, chosen, longest
+from holdfast.cli.recovery.choice import RecoveryCandidate, Worth, candidates, chosen, longest
 from holdfast.cli.recovery.events import (
     AskForLogs,
     CommittedTold,
@@ -180,7 +180,7 @@ class RecoveryMind:
         """What metadata said last of a target while it had no leader."""
         return self._view.rows[partition]
 
-    def candidates(self, partition: TopicPartition) -> tuple[Candidate, ...]:
+    def candidates(self, partition: TopicPartition) -> tuple[RecoveryCandidate, ...]:
         """The replicas of a target, with what is known of their logs now."""
         row = self._view.rows[partition]
         return candidates(row, self._view.brokers.get, self._told.get(partition, {}))
@@ -539,7 +539,7 @@ class RecoveryMind:
         return []
 
 
-def _is_unheard(one: Candidate) -> bool:
+def _is_unheard(one: RecoveryCandidate) -> bool:
     """Asking again may bring an answer that counts (R71)."""
     if one.worth is Worth.NONE:
         return one.problem is None or one.problem.code.is_retriable
@@ -552,7 +552,7 @@ def _is_transient(error: RowError) -> bool:
     return error.code.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _why_nobody(row: DescribedPartition, found: Sequence[Candidate]) -> RowError:
+def _why_nobody(row: DescribedPartition, found: Sequence[RecoveryCandidate]) -> RowError:
     for one in found:
         if one.worth is Worth.AHEAD and one.log is not None:
             text = (

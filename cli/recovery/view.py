@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.cli.recovery.choice import Candidate, Worth, estimated_loss, longest, unseen
+from holdfast.cli.recovery.choice import RecoveryCandidate, Worth, estimated_loss, longest, unseen
 from holdfast.cli.recovery.core import Ending, Goal, RecoveryMind
 from holdfast.cli.tables import table_lines
 from holdfast.protocol.errors import ErrorCode
@@ -40,7 +40,7 @@ def table(mind: RecoveryMind) -> list[str]:
 
 
 def _cells(
-    partition: TopicPartition, found: tuple[Candidate, ...], one: Candidate, is_best: bool
+    partition: TopicPartition, found: tuple[RecoveryCandidate, ...], one: RecoveryCandidate, is_best: bool
 ) -> tuple[str, ...]:
     log = one.log
     loss = estimated_loss(found, one.replica)
@@ -71,7 +71,7 @@ def _known(number: int) -> str:
     return "-" if number < 0 else str(number)
 
 
-def _fenced(one: Candidate) -> str:
+def _fenced(one: RecoveryCandidate) -> str:
     """R76: whether the controller would let it lead, and if not why."""
     if one.broker is None:
         return "unregistered"
@@ -82,7 +82,7 @@ def _fenced(one: Candidate) -> str:
     return "offline" if one.is_offline else "no"
 
 
-def _replied(one: Candidate) -> str:
+def _replied(one: RecoveryCandidate) -> str:
     if one.problem is not None:
         return f"no({one.problem.code.name})"
     if one.worth is Worth.BEHIND:
@@ -249,12 +249,14 @@ def _partition_json(mind: RecoveryMind, partition: TopicPartition, shows_replica
     return shown
 
 
-def _loss_json(found: tuple[Candidate, ...], replica: int) -> dict[str, Any] | None:
+def _loss_json(found: tuple[RecoveryCandidate, ...], replica: int) -> dict[str, Any] | None:
     loss = estimated_loss(found, replica)
     return None if loss is None else {"records": loss.records, "is_at_least": loss.is_at_least}
 
 
-def _replica_json(found: tuple[Candidate, ...], one: Candidate, is_best: bool) -> dict[str, Any]:
+def _replica_json(
+    found: tuple[RecoveryCandidate, ...], one: RecoveryCandidate, is_best: bool
+) -> dict[str, Any]:
     log = one.log
     return {
         "replica": one.replica,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from holdfast.sim.campaign.artifact import Artifact
-    from holdfast.sim.campaign.rows import Row
+    from holdfast.sim.campaign.rows import SeedRow
     from holdfast.sim.campaign.run_spec import Recipe
 
 #: what long swarms amounted to
@@ -98,13 +98,13 @@ def swarm(
     _tell(total, output)
 
 
-def _play_on_spark(recipe: "Recipe", seeds: Sequence[int], master: str, target: Path) -> "list[Row]":
+def _play_on_spark(recipe: "Recipe", seeds: Sequence[int], master: str, target: Path) -> "list[SeedRow]":
     from holdfast.sim.campaign.spark_engine import play_seeds
 
     return play_seeds(recipe, seeds, master, target)
 
 
-def _watched(rows: "Iterable[Row]", count: int) -> "Iterator[Row]":
+def _watched(rows: "Iterable[SeedRow]", count: int) -> "Iterator[SeedRow]":
     """The rows, with a line of progress on a terminal."""
     is_terminal = sys.stderr.isatty()
     started = told = time.monotonic()
@@ -127,7 +127,7 @@ def _watched(rows: "Iterable[Row]", count: int) -> "Iterator[Row]":
         click.echo(err=True)
 
 
-def _written(rows: "Iterable[Row]", path: Path) -> "Iterator[Row]":
+def _written(rows: "Iterable[SeedRow]", path: Path) -> "Iterator[SeedRow]":
     """The rows, each written as it comes, behind those that are there."""
     from holdfast.sim.campaign.rows import to_line
 
@@ -137,7 +137,7 @@ def _written(rows: "Iterable[Row]", path: Path) -> "Iterator[Row]":
             yield row
 
 
-def _keep_failing(recipe: "Recipe", rows: "list[Row]", folder: Path | None, *, is_told: bool) -> None:
+def _keep_failing(recipe: "Recipe", rows: "list[SeedRow]", folder: Path | None, *, is_told: bool) -> None:
     """Pages of the first failing seeds: the first one is printed, all are kept when there is a folder."""
     from holdfast.sim.campaign.swarm import keep_seed
 

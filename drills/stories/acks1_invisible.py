@@ -6,7 +6,7 @@ power cut may take them, and yet no consumer has read what is gone.
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -49,7 +49,7 @@ DRILL = Drill(
     compares=Axis.ELR,
     shows=("lost_weakly_acked",),
     expectations=(
-        Expectation(Loss.NONE, "F1, F4: acks=1 records stay invisible below min ISR", elr=True),
-        Expectation(Loss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
+        Expectation(ExpectedLoss.NONE, "F1, F4: acks=1 records stay invisible below min ISR", elr=True),
+        Expectation(ExpectedLoss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
     ),
 )

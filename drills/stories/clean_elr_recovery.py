@@ -5,7 +5,7 @@ A degraded network makes followers lag; their sessions live on, so that the elig
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -43,7 +43,9 @@ DRILL = Drill(
     compares=Axis.ELR,
     properties={"broker.session.timeout.ms": "9000", "replica.lag.time.max.ms": "1000"},
     expectations=(
-        Expectation(Loss.NONE, "R5, R11: below min ISR nothing is committed, so 3 is complete", elr=True),
-        Expectation(Loss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
+        Expectation(
+            ExpectedLoss.NONE, "R5, R11: below min ISR nothing is committed, so 3 is complete", elr=True
+        ),
+        Expectation(ExpectedLoss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
     ),
 )

@@ -6,7 +6,7 @@ unclean recovery." The seed chooses the moment; the winner is the same.
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 from holdfast.drills.stories.recovery import two_are_asked, two_have_answered
 
@@ -43,7 +43,7 @@ DRILL = Drill(
     properties={"broker.session.timeout.ms": "9000"},
     expectations=(
         Expectation(
-            Loss.NONE,
+            ExpectedLoss.NONE,
             "R60: a recovery is soft state, the next controller begins it anew",
             manager=True,
             elr=True,

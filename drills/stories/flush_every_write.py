@@ -4,7 +4,7 @@ The price is an fsync before each acknowledgement; then every ISR member has on 
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 _RULE = "B-3, D6: acknowledged is durable on the whole ISR, whoever leads has it"
@@ -29,8 +29,8 @@ DRILL = Drill(
     compares=Axis.MANAGER,
     topic_configs={"flush.messages": "1"},
     expectations=(
-        Expectation(Loss.NONE, _RULE, elr=False),
-        Expectation(Loss.NONE, _RULE, manager=False),
-        Expectation(Loss.NONE, _RULE, strategies=("Balanced", "Aggressive")),
+        Expectation(ExpectedLoss.NONE, _RULE, elr=False),
+        Expectation(ExpectedLoss.NONE, _RULE, manager=False),
+        Expectation(ExpectedLoss.NONE, _RULE, strategies=("Balanced", "Aggressive")),
     ),
 )

@@ -2,7 +2,7 @@
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -52,6 +52,8 @@ DRILL = Drill(
     min_isr=3,
     properties={"broker.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1000"},
     expectations=(
-        Expectation(Loss.NONE, "R5, R6, R13: two lossy brokers are min ISR - 1, b2 is complete", elr=True),
+        Expectation(
+            ExpectedLoss.NONE, "R5, R6, R13: two lossy brokers are min ISR - 1, b2 is complete", elr=True
+        ),
     ),
 )

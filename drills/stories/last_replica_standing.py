@@ -6,7 +6,7 @@ shutdown of T2 does not.
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -51,8 +51,10 @@ DRILL = Drill(
     compares=Axis.ELR,
     expectations=(
         Expectation(
-            Loss.NONE, "R5, R11: whoever left the ISR below min ISR stays eligible and leads", elr=True
+            ExpectedLoss.NONE,
+            "R5, R11: whoever left the ISR below min ISR stays eligible and leads",
+            elr=True,
         ),
-        Expectation(Loss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
+        Expectation(ExpectedLoss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
     ),
 )

@@ -6,7 +6,7 @@ eligible. Lowered again, the ELR is cleaned and writes go on.
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -50,8 +50,8 @@ DRILL = Drill(
     compares=Axis.ELR,
     expectations=(
         Expectation(
-            Loss.NONE, "R109, R5: min ISR - 1 = 2 lossy brokers, the third stayed eligible", elr=True
+            ExpectedLoss.NONE, "R109, R5: min ISR - 1 = 2 lossy brokers, the third stayed eligible", elr=True
         ),
-        Expectation(Loss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
+        Expectation(ExpectedLoss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
     ),
 )

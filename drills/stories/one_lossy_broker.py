@@ -5,7 +5,7 @@ counts as lossy until it is back in the ISR; the schedule waits for that before 
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 CUTS = 3
@@ -63,14 +63,15 @@ DRILL = Drill(
     controllers=3,
     expectations=(
         Expectation(
-            Loss.NONE,
+            ExpectedLoss.NONE,
             "B-1, B-2: one lossy broker is min ISR - 1, kills without loss do not count",
             manager=True,
             elr=True,
             strategies=("Balanced",),
         ),
         Expectation(
-            Loss.POSSIBLE, "B1, F7: the last known leader, or the last ISR member, may be the lossy one"
+            ExpectedLoss.POSSIBLE,
+            "B1, F7: the last known leader, or the last ISR member, may be the lossy one",
         ),
     ),
 )

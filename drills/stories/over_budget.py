@@ -5,7 +5,7 @@ gone at most is told too, and no more are.
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -40,7 +40,7 @@ DRILL = Drill(
     play=_play,
     expectations=(
         Expectation(
-            Loss.POSSIBLE,
+            ExpectedLoss.POSSIBLE,
             "B-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
             manager=True,
             elr=True,

@@ -6,7 +6,7 @@ Broker 2 flushes every write, 1 and 3 never do: 2 alone has everything afterward
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -56,17 +56,19 @@ DRILL = Drill(
     compares=Axis.MANAGER,
     flushing=(2,),
     expectations=(
-        Expectation(Loss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
+        Expectation(ExpectedLoss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
         Expectation(
-            Loss.CERTAIN, "R12, B1: the last known leader is elected, whatever its log lacks", manager=False
+            ExpectedLoss.CERTAIN,
+            "R12, B1: the last known leader is elected, whatever its log lacks",
+            manager=False,
         ),
         Expectation(
-            Loss.NONE,
+            ExpectedLoss.NONE,
             "R64, R66: all of the LastKnownELR show their logs, the best one leads",
             strategies=("Balanced",),
         ),
         Expectation(
-            Loss.POSSIBLE,
+            ExpectedLoss.POSSIBLE,
             "R65: Aggressive takes the best log of whoever is there in time",
             strategies=("Aggressive",),
         ),

@@ -9,7 +9,7 @@ import sys
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import STRATEGY, Stage
 from holdfast.localcluster.nodes import ClusterError
 
@@ -69,6 +69,8 @@ DRILL = Drill(
     play=_play,
     cuts_power=False,
     expectations=(
-        Expectation(Loss.CERTAIN, "R70-R79: the elected replica was not in sync, what it lacks is given up"),
+        Expectation(
+            ExpectedLoss.CERTAIN, "R70-R79: the elected replica was not in sync, what it lacks is given up"
+        ),
     ),
 )

@@ -4,7 +4,7 @@ One lossy broker at a time is within f = min ISR - 1 at any setting: whoever is 
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -30,6 +30,6 @@ DRILL = Drill(
     play=_play,
     controllers=3,
     expectations=(
-        Expectation(Loss.NONE, "B-1, R32: out of the ISR until it has caught up, never two at once"),
+        Expectation(ExpectedLoss.NONE, "B-1, R32: out of the ISR until it has caught up, never two at once"),
     ),
 )

@@ -6,7 +6,7 @@ may the others' answers be enough now, for 3 alone has lost its tail.
 
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
-from holdfast.drills.settings import Expectation, Loss
+from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 from holdfast.drills.stories.recovery import two_have_answered
 
@@ -35,7 +35,7 @@ DRILL = Drill(
     properties={"broker.session.timeout.ms": "9000"},
     expectations=(
         Expectation(
-            Loss.NONE,
+            ExpectedLoss.NONE,
             "R62, R63, D-3: answers count for the incarnation that is registered at the decision",
             manager=True,
             elr=True,

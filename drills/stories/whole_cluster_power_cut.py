@@ -4,7 +4,7 @@ Nothing can bring back what was on no disk. What can be asked for: the best log 
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.settings import Axis, Expectation, Loss
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
@@ -29,10 +29,14 @@ DRILL = Drill(
     controllers=3,
     compares=Axis.MANAGER,
     expectations=(
-        Expectation(Loss.POSSIBLE, "F7: without ELR the last ISR member leads, and tells nothing", elr=False),
-        Expectation(Loss.POSSIBLE, "R12: the last known leader leads, and tells nothing", manager=False),
         Expectation(
-            Loss.POSSIBLE,
+            ExpectedLoss.POSSIBLE, "F7: without ELR the last ISR member leads, and tells nothing", elr=False
+        ),
+        Expectation(
+            ExpectedLoss.POSSIBLE, "R12: the last known leader leads, and tells nothing", manager=False
+        ),
+        Expectation(
+            ExpectedLoss.POSSIBLE,
             "B-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
             strategies=("Balanced", "Aggressive"),
             is_told=True,

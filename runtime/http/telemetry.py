@@ -24,10 +24,10 @@ from holdfast.runtime.http.server import Door, DoorLimits, Visitor, error_respon
 from holdfast.runtime.stats import (
     Histogram,
     HistogramValue,
+    HttpReply,
     MetricFamily,
     MetricKind,
     NodeTelemetry,
-    Reply,
     Sample,
 )
 
@@ -111,7 +111,7 @@ class AdminServer:
             try:
                 next(steps)
             except StopIteration as done:
-                reply: Reply = done.value
+                reply: HttpReply = done.value
                 return json_response(reply.status, reply.body)
             await asyncio.sleep(0)
 

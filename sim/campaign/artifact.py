@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast.sim.campaign.run import Result
+from holdfast.sim.campaign.run import RunResult
 from holdfast.sim.campaign.run_spec import Story
 from holdfast.sim.cluster.world import Shape
 from holdfast.sim.faults.table import Plan
@@ -61,7 +61,7 @@ def name_of(violation: str | None) -> str | None:
     return None if violation is None else violation.split(maxsplit=1)[0].rstrip(":") if violation else "bug"
 
 
-def artifact_of(story: Story, tape: Tape, result: Result, mutant: str = "") -> Artifact:
+def artifact_of(story: Story, tape: Tape, result: RunResult, mutant: str = "") -> Artifact:
     """The run that just ended."""
     return Artifact(
         story=story,

@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from holdfast.sim.campaign.run import Result, run
+from holdfast.sim.campaign.run import RunResult, run
 from holdfast.sim.campaign.run_spec import Story
 from holdfast.sim.machine.choices import Choices, Tape
 
@@ -20,7 +20,7 @@ class Recording:
     """A run, its draws and its events."""
 
     story: Story
-    result: Result
+    result: RunResult
     tape: dict[str, "array[int]"]
     #: how many choices each draw had; empty when the draws came from a tape
     bounds: dict[str, "array[int]"]
@@ -28,7 +28,7 @@ class Recording:
     events: list[str]
 
 
-def play(story: Story, tape: Tape | None = None) -> Result:
+def play(story: Story, tape: Tape | None = None) -> RunResult:
     """The run and nothing beside it: the fastest way."""
     choices = Choices(story.seed) if tape is None else Choices(story.seed, tape=tape)
     return run(choices, story.shape, story.seconds, plan=story.plan)

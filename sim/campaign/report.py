@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.sim.campaign.artifact import Artifact, name_of
 from holdfast.sim.campaign.recording import Recording, first_event_that_differs
-from holdfast.sim.campaign.rows import Row
+from holdfast.sim.campaign.rows import SeedRow
 from holdfast.sim.campaign.shrink import Neighbour
 from holdfast.sim.checks.all import PROPERTIES
 from holdfast.sim.checks.history_rules import RULES
@@ -152,7 +152,7 @@ _HEADS = "seed,band,mix,violated,steps,sim s,wall s,cpu s,batches,faults,marks,t
 HEADS = tuple(_HEADS.split(","))
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: SeedRow) -> tuple[str, ...]:
     """A row of the table under `HEADS`."""
     return (
         str(row.seed),

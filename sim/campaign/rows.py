@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.sim.campaign.artifact import name_of
-from holdfast.sim.campaign.run import Result
+from holdfast.sim.campaign.run import RunResult
 from holdfast.sim.campaign.run_spec import Story
 
 #: columns that differ between two plays of a seed
@@ -21,7 +21,7 @@ TIMES = ("wall_seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SeedRow:
     """One seed."""
 
     seed: int
@@ -61,16 +61,16 @@ class Row:
         return not self.trace_hash
 
 
-def broken_row(seed: int, story: Story, defect: str) -> Row:
+def broken_row(seed: int, story: Story, defect: str) -> SeedRow:
     """The row of a run that the simulator could not play to its end."""
-    return Row(seed, story.band, story.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0, 0)
+    return SeedRow(seed, story.band, story.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0, 0)
 
 
 def row_of(
-    seed: int, story: Story, result: Result, defect: str | None, wall_seconds: float, cpu_seconds: float
-) -> Row:
+    seed: int, story: Story, result: RunResult, defect: str | None, wall_seconds: float, cpu_seconds: float
+) -> SeedRow:
     """The row of a run that just ended."""
-    return Row(
+    return SeedRow(
         seed=seed,
         band=story.band,
         mix=story.mix,
@@ -91,27 +91,27 @@ def row_of(
     )
 
 
-def to_line(row: Row) -> str:
+def to_line(row: SeedRow) -> str:
     """One line of JSON."""
     return json.dumps(asdict(row), separators=(",", ":"))
 
 
-def from_mapping(row: dict[str, Any]) -> Row:
+def from_mapping(row: dict[str, Any]) -> SeedRow:
     """Columns that later versions add are left out. Raises: KeyError, TypeError."""
-    names = [field.name for field in fields(Row)]
+    names = [field.name for field in fields(SeedRow)]
     made = {name: row[name] for name in names}
     for name in ("faults", "marks", "allowed"):
         made[name] = dict(sorted(dict(made[name] or {}).items()))
-    return Row(**made)
+    return SeedRow(**made)
 
 
 class BadRows(Exception):
     """A folder without rows, or with rows of another version. The text says which."""
 
 
-def read_rows(folder: Path) -> list[Row]:
+def read_rows(folder: Path) -> list[SeedRow]:
     """All rows in `rows*.jsonl` and `rows*.parquet`, by seed. Raises: BadRows."""
-    rows: list[Row] = []
+    rows: list[SeedRow] = []
     try:
         for path in sorted(folder.glob("rows*.jsonl")):
             rows += [from_mapping(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -129,7 +129,7 @@ def read_rows(folder: Path) -> list[Row]:
     return sorted(rows, key=lambda row: row.seed)
 
 
-def sums(rows: Sequence[Row]) -> dict[str, Any]:
+def sums(rows: Sequence[SeedRow]) -> dict[str, Any]:
     """What many seeds amount to; the summary that is kept."""
     violations: dict[str, list[int]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.seed):

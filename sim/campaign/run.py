@@ -31,7 +31,7 @@ _LATE_MS = 2_500
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """What became of a run. Wall times are the caller's."""
 
     seed: str
@@ -102,7 +102,7 @@ def run(
     *,
     plan: Plan | None = None,
     sink: Callable[[str], object] | None = None,
-) -> Result:
+) -> RunResult:
     """One run with `seconds` of load under faults, drawn from a seed or read from a tape.
 
     The cycle collector rests meanwhile, but for the loop's own collections (`sim.machine.loop`).
@@ -118,7 +118,7 @@ def run(
 
 def _played(
     choices: Choices, shape: Shape, seconds: float, plan: Plan, sink: Callable[[str], object] | None
-) -> Result:
+) -> RunResult:
     world = World(shape, choices, sink)
     world.loop.steps_max = int(_HANDLES_BESIDE_LOAD + _HANDLES_A_SECOND * seconds)
     faults = Faults(world, plan)
@@ -234,11 +234,11 @@ def _result(
     observer: Observer,
     history: history_rules.History | None,
     violation: str | None,
-) -> Result:
+) -> RunResult:
     loop = world.loop
     sends = {} if history is None else history.sends
     acknowledged = [send for send in sends.values() if send.outcome == "ok" and send.acks == -1]
-    return Result(
+    return RunResult(
         seed=world.choices.seed,
         shape=world.shape,
         violation=violation,

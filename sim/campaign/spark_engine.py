@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from holdfast.sim.campaign.rows import Row, from_mapping
+from holdfast.sim.campaign.rows import SeedRow, from_mapping
 from holdfast.sim.campaign.run_spec import Recipe
 from holdfast.sim.campaign.swarm import play_seed
 
@@ -25,7 +25,7 @@ SCHEMA = (
 _SEEDS_PER_TASK = 4
 
 
-def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) -> list[Row]:
+def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) -> list[SeedRow]:
     """Play `seeds` on the executors of `master` and write their rows to the folder `target`, replacing it."""
     from holdfast.durability.session import local_path, start_session
 
@@ -42,8 +42,8 @@ def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) 
     return sorted((from_mapping(row) for row in read_parquet(target)), key=lambda row: row.seed)
 
 
-def _columns(row: Row) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in Row.__slots__)
+def _columns(row: SeedRow) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in SeedRow.__slots__)
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from holdfast.sim.campaign import shrink
 from holdfast.sim.campaign.artifact import artifact_of, save
 from holdfast.sim.campaign.recording import Recording, difference, play, record
 from holdfast.sim.campaign.report import failure_page
-from holdfast.sim.campaign.rows import Row, broken_row, row_of
+from holdfast.sim.campaign.rows import SeedRow, broken_row, row_of
 from holdfast.sim.campaign.run_spec import Recipe
 
 #: one seed in so many is played twice
@@ -32,7 +32,7 @@ _LINES_OF_ERROR = 4
 _NEIGHBOURS = 6
 
 
-def play_seed(recipe: Recipe, seed: int) -> Row:
+def play_seed(recipe: Recipe, seed: int) -> SeedRow:
     """Play a seed. One in a hundred, and each that fails, is played again and compared draw by draw."""
     started, cpu_started = time.monotonic(), time.process_time()
     story = recipe.story(str(seed))
@@ -50,7 +50,9 @@ def play_seed(recipe: Recipe, seed: int) -> Row:
     return row_of(seed, story, result, defect, wall, cpu)
 
 
-def play_seeds(recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | None = None) -> Iterator[Row]:
+def play_seeds(
+    recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | None = None
+) -> Iterator[SeedRow]:
     """The rows of seeds as they come, from `jobs` processes at a time.
 
     Each seed has a process of its own: no other seed's story is in it, whatever ends the process is in
@@ -86,11 +88,11 @@ def play_seeds(recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | N
             told.close()
 
 
-def _row_from(told: Connection, process: BaseProcess, recipe: Recipe, seed: int) -> Row:
+def _row_from(told: Connection, process: BaseProcess, recipe: Recipe, seed: int) -> SeedRow:
     with told:
         try:
             row = told.recv()
-            assert isinstance(row, Row)
+            assert isinstance(row, SeedRow)
         except (EOFError, OSError):  # before its row, or within it
             process.join()
             defect = f"its process ended with {process.exitcode} before it was played"

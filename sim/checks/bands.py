@@ -15,7 +15,7 @@ LAST_REPLICA_STANDING = "KIP-966 motivation: without ELR the last replica standi
 COPIES_GONE = "B-4: beyond the budget every copy may be gone"
 
 
-class Evidence(NamedTuple):
+class LossEvidence(NamedTuple):
     """What could explain a loss of committed records of a partition."""
 
     #: how somebody was elected who may have lacked them, as the controller has told; None: never
@@ -26,7 +26,7 @@ class Evidence(NamedTuple):
     has_lost_tail: bool = False
 
 
-def excuse(one: Property, shape: Shape, evidence: Evidence) -> str | None:
+def excuse(one: Property, shape: Shape, evidence: LossEvidence) -> str | None:
     """The rule by which the property may break now, None when it may not."""
     if not one.is_about_loss:
         return None
@@ -35,7 +35,7 @@ def excuse(one: Property, shape: Shape, evidence: Evidence) -> str | None:
     return excuse_of_loss(shape, evidence)
 
 
-def excuse_of_loss(shape: Shape, evidence: Evidence) -> str | None:
+def excuse_of_loss(shape: Shape, evidence: LossEvidence) -> str | None:
     """The rule by which a partition may have lost committed records."""
     if shape.disks_lie and evidence.has_lied:
         return LYING_DISKS

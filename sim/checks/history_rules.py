@@ -53,7 +53,7 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class Send:
+class SentRecord:
     """A record that a producer sent, and what it was told."""
 
     producer: str
@@ -73,7 +73,7 @@ class Send:
 class History:
     """Everything that the rules look at."""
 
-    sends: dict[tuple[str, int], Send]
+    sends: dict[tuple[str, int], SentRecord]
     #: by partition, from the log start on, below the high watermark
     log: dict[int, list[Stored]]
     polls: list[list[Polled]]
@@ -117,9 +117,9 @@ class History:
         return self.starts.get(partition, 0)
 
 
-def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
+def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], SentRecord]:
     """Every send by (producer, pseq), from the ledgers on the clients' disks."""
-    sends: dict[tuple[str, int], Send] = {}
+    sends: dict[tuple[str, int], SentRecord] = {}
     for machine in machines.values():
         for name in machine.platter.names(LEDGER_FOLDER):
             data = machine.platter.read(ledger_path(name)) or b""
@@ -129,7 +129,7 @@ def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], Send]:
                 if row["kind"] == "invoke":
                     place = place_of(row["topic"], row["partition"])
                     assert place is not None
-                    sends[key] = Send(*key, place, row["acks"], t0=row["t0"])
+                    sends[key] = SentRecord(*key, place, row["acks"], t0=row["t0"])
                 else:
                     sends[key].outcome = row["outcome"]
                     sends[key].offset = row["offset"]

@@ -13,10 +13,10 @@ from holdfast.sim.model.state import (
     RUNNING,
     ModelBroker,
     ModelProposal,
+    ModelRecovery,
     ModelReplica,
     ModelWorld,
     PartitionState,
-    Recovery,
     ids,
 )
 
@@ -157,7 +157,7 @@ class BalancedRecovery:
     name = "A-14 BalancedRecovery"
 
     @staticmethod
-    def check(w: ModelWorld, part: PartitionState, recovery: Recovery, chosen: int) -> str | None:
+    def check(w: ModelWorld, part: PartitionState, recovery: ModelRecovery, chosen: int) -> str | None:
         if not w.active >> chosen & 1:
             return f"{chosen} is chosen and not active"
         if w.setup.strategy != BALANCED:
@@ -452,7 +452,7 @@ class Checker:
     ) -> None:
         self._demand(AcceptedProposal.name, AcceptedProposal.check(w, part, sender, epoch, proposal))
 
-    def recovered(self, w: ModelWorld, part: PartitionState, recovery: Recovery, chosen: int) -> None:
+    def recovered(self, w: ModelWorld, part: PartitionState, recovery: ModelRecovery, chosen: int) -> None:
         self._demand(BalancedRecovery.name, BalancedRecovery.check(w, part, recovery, chosen))
 
     def leads(self, w: ModelWorld, replica: ModelReplica) -> None:

@@ -32,9 +32,9 @@ from holdfast.sim.model.state import (
     UNFENCE_RECORD,
     UNFENCING,
     ModelBroker,
+    ModelRecovery,
     ModelWorld,
     PartitionState,
-    Recovery,
     ids,
     mask_of,
 )
@@ -497,7 +497,7 @@ def elect_unclean(w: ModelWorld, bits: int) -> bool:
 # --- unclean recovery ------------------------------------------------------------------------------------
 
 
-def recovery_of(w: ModelWorld, part: PartitionState) -> Recovery | None:
+def recovery_of(w: ModelWorld, part: PartitionState) -> ModelRecovery | None:
     """The recovery that runs now, made when it is due (R14, R60); None while there is none."""
     setup = w.setup
     if part.leader >= 0 or not (setup.manager and setup.elr) or setup.strategy == NONE:
@@ -505,7 +505,7 @@ def recovery_of(w: ModelWorld, part: PartitionState) -> Recovery | None:
     if setup.strategy == BALANCED and part.isr | part.elr:
         return None
     if part.recovery is None:
-        part.recovery = Recovery(part.leader_epoch, part.partition_epoch, w.broker_count)
+        part.recovery = ModelRecovery(part.leader_epoch, part.partition_epoch, w.broker_count)
         w.mark("recovery started")
     return part.recovery
 

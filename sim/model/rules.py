@@ -22,10 +22,10 @@ from holdfast.sim.model.state import (
     FetchAnswer,
     ModelBroker,
     ModelProposal,
+    ModelRecovery,
     ModelReplica,
     ModelWorld,
     PartitionState,
-    Recovery,
     Setup,
     ids,
 )
@@ -335,7 +335,7 @@ class Rules:
             and leader_epoch == part.leader_epoch
         )
 
-    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
         """Who is elected now, -1 for nobody yet (R63-R66, D-3, D8 Q3)."""
         strategy = world.setup.strategy
         active = world.active & part.replicas
@@ -356,7 +356,7 @@ class Rules:
             return -1
         return self.best_log(part, recovery, valid)
 
-    def candidates_of_recovery(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
+    def candidates_of_recovery(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
         """The last known ELR, and whoever ends in the same epoch as the best of it: one leader wrote both.
         What others wrote in a later epoch may never have been committed, while an older record was committed
         after it: a higher epoch proves nothing about them. Everybody, if the last known ELR is empty-handed:
@@ -373,7 +373,7 @@ class Rules:
                 chosen |= 1 << broker
         return chosen
 
-    def best_log(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
+    def best_log(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
         """Highest last written epoch, then longest; ties: last known ELR, then assignment order (R66)."""
         best, best_key = -1, (-1, -1, False, 0)
         for place, broker in enumerate(part.order):

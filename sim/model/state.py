@@ -119,7 +119,7 @@ class Setup:
         return "edge" if self.budget_excess == 1 else "over budget"
 
 
-class Recovery:
+class ModelRecovery:
     """Unclean recovery of one partition: soft state of the active controller (R60)."""
 
     __slots__ = ("leader_epoch", "partition_epoch", "replies", "timed_out")
@@ -186,7 +186,7 @@ class PartitionState:
         self.partition_epoch = 0
         self.configured_min_isr = min_isr
         self.min_isr = min(min_isr, len(order))
-        self.recovery: Recovery | None = None
+        self.recovery: ModelRecovery | None = None
         #: entries below the true high watermark, the highest that any leader reached
         self.committed: list[int] = []
         #: {offset: entry} of acknowledged acks=all writes

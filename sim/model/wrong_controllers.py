@@ -10,9 +10,9 @@ from holdfast.sim.model.state import (
     FROM_ISR,
     LAST_KNOWN_LEADER,
     ModelProposal,
+    ModelRecovery,
     ModelWorld,
     PartitionState,
-    Recovery,
     ids,
 )
 
@@ -249,7 +249,7 @@ class RecoversOnFirstReply(ModelMutant):
 
     row = 24
 
-    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
         for broker in ids(world.active & part.replicas):
             if recovery.replies[broker] is not None:
                 return broker
@@ -261,14 +261,14 @@ class RecoversAtRandom(ModelMutant):
 
     row = 24
 
-    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
         return next(iter(ids(world.active & part.replicas)), -1)
 
 
 class RecoversWithoutRevalidation(ModelMutant):
     """Answers are checked when they arrive and not when the choice is made (D-3)."""
 
-    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
         known = part.last_known_elr
         valid = 0
         for broker in ids(part.replicas):
@@ -288,7 +288,7 @@ class TakesStaleLogInfo(ModelMutant):
     ) -> bool:
         return leader_epoch == part.leader_epoch
 
-    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: Recovery) -> int:
+    def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
         for broker, reply in enumerate(recovery.replies):
             if reply is not None:
                 recovery.replies[broker] = (world.epochs[broker], *reply[1:])
@@ -298,14 +298,14 @@ class TakesStaleLogInfo(ModelMutant):
 class RecoversFromOutsiders(ModelMutant):
     """A replica outside last known ELR may win a balanced recovery by its later epoch (R61, R66)."""
 
-    def candidates_of_recovery(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
+    def candidates_of_recovery(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
         return valid
 
 
 class LongestLogBeforeEpoch(ModelMutant):
     """The longest log wins, whatever epoch it ends in (B22)."""
 
-    def best_log(self, part: PartitionState, recovery: Recovery, valid: int) -> int:
+    def best_log(self, part: PartitionState, recovery: ModelRecovery, valid: int) -> int:
         replies = [(reply[2], broker) for broker, reply in enumerate(recovery.replies) if reply]
         return max(((end, broker) for end, broker in replies if valid >> broker & 1), default=(0, -1))[1]
 

@@ -36,7 +36,7 @@ class NotExchangeable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SourceChange:
     """One place of production code, and what is wrong there."""
 
     module: str
@@ -61,7 +61,7 @@ def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
     ]
 
 
-def changes_of(module: str) -> list[Change]:
+def changes_of(module: str) -> list[SourceChange]:
     """Every change that can be made to a module, in the order of its text."""
     rewriter = _Rewriter(module, None)
     rewriter.visit(_tree(import_module(module)))
@@ -74,7 +74,7 @@ def path_of(module: str) -> str:
 
 
 @contextmanager
-def applied(change: Change) -> Iterator[None]:
+def applied(change: SourceChange) -> Iterator[None]:
     """Wrong inside, right again afterwards. Raises: NotExchangeable."""
     module = import_module(change.module)
     tree = _tree(module)
@@ -144,7 +144,7 @@ class _Rewriter(ast.NodeTransformer):
     """Lists all changes, and makes one of them."""
 
     def __init__(self, module: str, number: int | None) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[SourceChange] = []
         self._module = module
         self._number = number
         #: classes and functions around
@@ -158,7 +158,7 @@ class _Rewriter(ast.NodeTransformer):
             return False  # runs once, at the import
         function = ".".join(self._names[: self._depth])
         number = len(self.changes)
-        self.changes.append(Change(self._module, number, node.lineno, function, text))
+        self.changes.append(SourceChange(self._module, number, node.lineno, function, text))
         return number == self._number
 
     # --- where it is -----------------------------------------------------------------------------------

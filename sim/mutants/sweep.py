@@ -16,11 +16,11 @@ from multiprocessing import get_context
 from types import CodeType
 
 from holdfast.sim.campaign.recording import play
-from holdfast.sim.campaign.run import Result
+from holdfast.sim.campaign.run import RunResult
 from holdfast.sim.campaign.run_spec import Recipe, Story
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.mutants.find_kill import first_line
-from holdfast.sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of, path_of
+from holdfast.sim.mutants.mechanical import NotExchangeable, SourceChange, applied, changes_of, path_of
 from holdfast.sim.mutants.table import MUTANTS
 
 #: a change that has had no effect on so many stories is not looked at further
@@ -34,7 +34,7 @@ _MEMORY_MAX = 4 << 30
 class Finding:
     """What became of a change."""
 
-    change: Change
+    change: SourceChange
     #: stories that were played with it
     tried: int
     #: of those: they were others than without it
@@ -73,14 +73,14 @@ class Endless(KeyboardInterrupt):
     """A story took too long. A KeyboardInterrupt, since nodes take care of all other errors."""
 
 
-def drawn(names: Sequence[str], count: int, seed: str) -> list[Change]:
+def drawn(names: Sequence[str], count: int, seed: str) -> list[SourceChange]:
     """So many changes of these modules, each as likely as the others."""
     left = [change for name in names for change in changes_of(name)]
     stream = Choices(seed).stream("sweep")
     return [left.pop(stream.draw(len(left))) for _ in range(min(count, len(left)))]
 
 
-def judge(change: Change, seeds: Sequence[str], stories: Stories = USUAL) -> Finding | None:
+def judge(change: SourceChange, seeds: Sequence[str], stories: Stories = USUAL) -> Finding | None:
     """Play until a seed notices, or has had no effect for long. None: the change cannot be made."""
     if not any(_played(seed, stories).reaches(change) for seed in seeds):
         return Finding(change, 0, 0)
@@ -107,7 +107,9 @@ def judge(change: Change, seeds: Sequence[str], stories: Stories = USUAL) -> Fin
     return Finding(change, tried, differed)
 
 
-def sweep(changes: Sequence[Change], seeds: Sequence[str], stories: Stories, jobs: int) -> Iterator[Finding]:
+def sweep(
+    changes: Sequence[SourceChange], seeds: Sequence[str], stories: Stories, jobs: int
+) -> Iterator[Finding]:
     """As `judge`, from several processes, as they come; those that cannot be made are left out. A change that
     takes its whole process along, such as one that grows without end, is killed like others."""
     left = list(changes)
@@ -129,7 +131,7 @@ def sweep(changes: Sequence[Change], seeds: Sequence[str], stories: Stories, job
                 yield finding
 
 
-def _alone(change: Change, seeds: Sequence[str], stories: Stories) -> Finding | None:
+def _alone(change: SourceChange, seeds: Sequence[str], stories: Stories) -> Finding | None:
     with _pool(1) as pool:
         pool.submit(int).result()  # who cannot start at all, for want of memory or files, says nothing of it
         try:
@@ -151,11 +153,11 @@ def _bound() -> None:
 class _Usual:
     """A story without any change."""
 
-    result: Result
+    result: RunResult
     #: (file, line) of all code that ran; None where Python cannot tell cheaply (before 3.12)
     lines: frozenset[tuple[str, int]] | None
 
-    def reaches(self, change: Change) -> bool:
+    def reaches(self, change: SourceChange) -> bool:
         """Whether the changed line ran, as far as is known."""
         return self.lines is None or (path_of(change.module), change.line) in self.lines
 
@@ -183,7 +185,7 @@ def _played(seed: str, stories: Stories) -> _Usual:
         watch.free_tool_id(watch.COVERAGE_ID)
 
 
-def _bounded(seed: str, stories: Stories) -> Result:
+def _bounded(seed: str, stories: Stories) -> RunResult:
     former = signal.signal(signal.SIGVTALRM, _interrupt)
     signal.setitimer(signal.ITIMER_VIRTUAL, _CPU_SECONDS_MAX)
     try:

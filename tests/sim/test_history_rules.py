@@ -8,7 +8,7 @@ from holdfast.client.core.batch import Batch, Compression
 from holdfast.client.core.history import make_value
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.delivery import Delivery
-from holdfast.sim.checks.history_rules import History, Send, Stored, broken_rules, read_deliveries
+from holdfast.sim.checks.history_rules import History, SentRecord, Stored, broken_rules, read_deliveries
 from holdfast.sim.load.clients import Polled
 from holdfast.sim.load.seeking_reader import Stretch
 
@@ -20,16 +20,16 @@ def stored(*numbers: int, start: int = 0) -> list[Stored]:
     return [Stored(start + at, 5, VALUES[number]) for at, number in enumerate(numbers)]
 
 
-def sent(number: int, offset: int, **given: object) -> dict[tuple[str, int], Send]:
+def sent(number: int, offset: int, **given: object) -> dict[tuple[str, int], SentRecord]:
     """An acknowledged send of p0 to partition 0; one takes 10 ns, and the next begins 10 ns later."""
     t0 = 20 * number
-    send = Send("p0", number, 0, -1, "ok", offset, t0, t0 + 10)
+    send = SentRecord("p0", number, 0, -1, "ok", offset, t0, t0 + 10)
     for name, value in given.items():
         setattr(send, name, value)
     return {("p0", number): send}
 
 
-def given_up(t1: int, number: int = 3, t0: int = 0, **given: object) -> dict[tuple[str, int], Send]:
+def given_up(t1: int, number: int = 3, t0: int = 0, **given: object) -> dict[tuple[str, int], SentRecord]:
     """A send that was refused before the append, each time."""
     usual: dict[str, object] = {"outcome": "fail", "error": "NOT_ENOUGH_REPLICAS"}
     return sent(number, -1, t0=t0, t1=t1, **{**usual, **given})

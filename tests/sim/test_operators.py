@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.protocol.topic_names import TopicPartition
-from holdfast.sim.campaign.run import Result, run
+from holdfast.sim.campaign.run import RunResult, run
 from holdfast.sim.cluster.world import Shape, World, varied
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.load import operators
@@ -60,7 +60,7 @@ def test_operators_who_hear_nothing_are_not_asked_for_more() -> None:
     world.close()
 
 
-def played(names: tuple[str, ...], shape: Shape, seed: str = "1", gap_ms: int = 250) -> Result:
+def played(names: tuple[str, ...], shape: Shape, seed: str = "1", gap_ms: int = 250) -> RunResult:
     result = run(Choices(seed), shape, 6, plan=Plan(gap_ms=gap_ms, only=names))
     assert result.violation is None, result.as_text()
     return result

@@ -10,12 +10,12 @@ from holdfast.cli.sim.command import command
 from holdfast.sim.campaign.artifact import Artifact
 from holdfast.sim.campaign.recording import Recording
 from holdfast.sim.campaign.report import HEADS, cells, failure_page, summary
-from holdfast.sim.campaign.rows import BadRows, Row, broken_row, read_rows, sums, to_line
-from holdfast.sim.campaign.run import Result
+from holdfast.sim.campaign.rows import BadRows, SeedRow, broken_row, read_rows, sums, to_line
+from holdfast.sim.campaign.run import RunResult
 from holdfast.sim.campaign.run_spec import Recipe, Story
 from holdfast.sim.campaign.shrink import Neighbour
 
-ROW = Row(
+ROW = SeedRow(
     seed=7,
     band="budget",
     mix="swarm",
@@ -103,7 +103,7 @@ EVENTS = [
     "1002000000000 log c101.1 INFO holdfast.controller: t-1: leader 1@0 -> none@1",
     *[f"{number} net 1 b2 100 77" for number in range(1_002_000_000_001, 1_002_000_000_060)],
 ]
-RESULT = Result(
+RESULT = RunResult(
     seed="7",
     shape=STORY.shape,
     violation="I-8 LeaderCandidateCompleteness partition 0: record 3 is gone",

@@ -20,7 +20,7 @@ from holdfast.cli.sim.swarm import RUNS
 from holdfast.sim.campaign import run as sim_run
 from holdfast.sim.campaign import swarm
 from holdfast.sim.campaign.artifact import load
-from holdfast.sim.campaign.rows import TIMES, BadRows, Row, from_mapping, sums, to_line
+from holdfast.sim.campaign.rows import TIMES, BadRows, SeedRow, from_mapping, sums, to_line
 from holdfast.sim.campaign.run_spec import _BAND_WEIGHTS, BANDS, Recipe, Story
 from holdfast.sim.campaign.runs import page, with_run
 from holdfast.sim.campaign.swarm import keep_seed, play_seed, play_seeds
@@ -52,7 +52,7 @@ class NoBrokerEnds(Property):
         seen.broken(self, None, broker.name)
 
 
-def untimed(row: Row) -> dict[str, Any]:
+def untimed(row: SeedRow) -> dict[str, Any]:
     return {name: value for name, value in asdict(row).items() if name not in TIMES}
 
 
@@ -239,7 +239,7 @@ def test_a_swarm_goes_on_where_it_stopped_and_mixes_no_two_recipes(tmp_path: Pat
     assert "no swarm.json" in nobodys.stderr
 
 
-def run_of(*rows: Row) -> dict[str, Any]:
+def run_of(*rows: SeedRow) -> dict[str, Any]:
     return {"commit": "a", "recipe": "sim run --seed N", **sums(rows)}
 
 

@@ -11,16 +11,16 @@ from click.testing import CliRunner
 
 from holdfast.cli.sim.command import command
 from holdfast.sim.mutants import mechanical
-from holdfast.sim.mutants.mechanical import Change, NotExchangeable, applied, changes_of
+from holdfast.sim.mutants.mechanical import NotExchangeable, SourceChange, applied, changes_of
 from holdfast.sim.mutants.sweep import USUAL, Stories, drawn, judge, sweep
 
 
-def named(module: str, function: str, text: str) -> Change:
+def named(module: str, function: str, text: str) -> SourceChange:
     """The change of that function with this in its text."""
     return next(one for one in changes_of(module) if one.function == function and text in one.text)
 
 
-def code_of(change: Change) -> Any:
+def code_of(change: SourceChange) -> Any:
     """What the function runs now."""
     found: Any = import_module(change.module)
     for part in change.function.split("."):
@@ -81,7 +81,7 @@ def test_a_broken_rule_is_noticed_by_the_first_story() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadly(Change):
+class Deadly(SourceChange):
     """Ends the process that is to judge it."""
 
     def __reduce__(self) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sim.campaign.rows import TIMES, Row, read_rows
+from holdfast.sim.campaign.rows import TIMES, SeedRow, read_rows
 from holdfast.sim.campaign.spark_engine import SCHEMA
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -46,4 +46,4 @@ def test_both_engines_give_equal_rows_for_equal_seeds(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_those_of_a_row() -> None:
-    assert tuple(column.split()[0] for column in SCHEMA.split(", ")) == Row.__slots__
+    assert tuple(column.split()[0] for column in SCHEMA.split(", ")) == SeedRow.__slots__

@@ -60,7 +60,7 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
     return found
 
 
-class History:
+class BatchHistory:
     """The batches of a log as they were appended; follows truncations. Of what is deleted below the log start
     it knows what was committed there: `batches` begins with the first record of the partition all the same.
     """

@@ -17,8 +17,8 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.alter_partition import AlterPartitionRequest
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationRequest
 from holdfast.runtime.api import DiskError
-from holdfast.sim.checks.bands import Evidence, excuse
-from holdfast.sim.checks.observe.batches import BatchMark, History
+from holdfast.sim.checks.bands import LossEvidence, excuse
+from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.durable_files import has_dropped_pages, has_ended_cleanly
 from holdfast.sim.checks.observe.quorum_log import QuorumLog
@@ -126,16 +126,16 @@ class Observer:
             raise Violation(f"{one.name}{place}: {story}")
         self.allowed.setdefault((one.name, rule), set()).add(-1 if index is None else index)
 
-    def evidence(self, index: int | None) -> Evidence:
+    def evidence(self, index: int | None) -> LossEvidence:
         """What is known of losses of a partition; of the whole cluster without one."""
         broken = [broker.machine.platter.broken for broker in self.world.brokers]
         if index is None:
-            return Evidence(None, any(broken), False)
+            return LossEvidence(None, any(broken), False)
         ghost = self.ghosts.get(index, Ghost())
         views = self.replicas.get(index, {}).values()
         has_lied = any(view.log.folder in folders for view in views for folders in broken)
         is_shorter = any(v.survives is not None and v.survives < v.end_offset for v in views)
-        return Evidence(ghost.unclean, has_lied, ghost.has_lost_tail or is_shorter)
+        return LossEvidence(ghost.unclean, has_lied, ghost.has_lost_tail or is_shorter)
 
     def losses(self) -> dict[str, int]:
         """What was broken and allowed: of properties how many partitions, of rules how many rows."""
@@ -324,7 +324,7 @@ class Observer:
         index = self.topics[key.topic_id] + key.partition_index
         incarnation_id = broker.node.core.lifecycle.identity.incarnation_id
         ghost = self.ghosts.setdefault(index, Ghost())
-        history = History(log, ghost.committed if ghost.unclean is None else ())
+        history = BatchHistory(log, ghost.committed if ghost.unclean is None else ())
         view = ReplicaView(broker, broker.process, index, replica, log, history, incarnation_id)
         if prior is not None and prior.process is not view.process:
             is_whole = prior.survives is None or prior.survives >= prior.end_offset
@@ -579,7 +579,7 @@ class Observer:
             fresh.clear()
 
 
-def _commit(ghost: Ghost, history: History) -> None:
+def _commit(ghost: Ghost, history: BatchHistory) -> None:
     """Take what has come below the true high watermark."""
     committed, batches, high_watermark = ghost.committed, history.batches, ghost.high_watermark
     at = len(committed)

@@ -25,7 +25,7 @@ from holdfast.protocol.messages.elect_leaders import ElectLeadersRequest
 from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.raft.core.member import Snapshot
-from holdfast.sim.checks.observe.batches import BatchMark, History
+from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode
 from holdfast.sim.load.clients import Polled
 from holdfast.sim.load.invalid_requests import Intrusion
@@ -91,7 +91,7 @@ class ReplicaView:
     index: int
     replica: Partition
     log: Log
-    history: History
+    history: BatchHistory
     #: of the process
     incarnation_id: bytes
     registration: PartitionRegistration | None = None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from holdfast.metadata.image import RESOURCE_TOPIC, MetadataImage
 from holdfast.metadata.records import MetadataRecord, RemoveTopicRecord
-from holdfast.sim.checks.observe.batches import BatchMark, History
+from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Before, Property, ReplicaView
 from holdfast.sim.cluster.nodes import State
@@ -159,7 +159,7 @@ class ExpiredLogsKnowTheirEnd(Property):
 
     def __init__(self) -> None:
         #: {(broker, topic's incarnation, partition): (log start, last epoch, history) when all had gone}
-        self._expired: dict[tuple[str, bytes, int], tuple[int, int, History]] = {}
+        self._expired: dict[tuple[str, bytes, int], tuple[int, int, BatchHistory]] = {}
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]

@@ -29,7 +29,7 @@ from holdfast.sim.load.clients import partition_at
 from holdfast.sim.model import controller as actions
 from holdfast.sim.model import state as model_state
 from holdfast.sim.model.rules import ACCEPTED, VERDICTS
-from holdfast.sim.model.state import AGGRESSIVE, BALANCED, ModelWorld, PartitionState, Recovery
+from holdfast.sim.model.state import AGGRESSIVE, BALANCED, ModelRecovery, ModelWorld, PartitionState
 
 #: why the model would not have done it, None when it would
 Problem = str | None
@@ -164,7 +164,7 @@ def _recovered(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     return "no strategy elects that log"
 
 
-def _choice(w: ModelWorld, part: PartitionState, recovery: Recovery, change: Change) -> int:
+def _choice(w: ModelWorld, part: PartitionState, recovery: ModelRecovery, change: Change) -> int:
     for log in change.decision.cause.logs:
         recovery.replies[log.replica] = (w.epochs[log.replica], log.last_epoch, log.end_offset)
     recovery.timed_out = True  # who was waited for longer is not in the record

@@ -18,7 +18,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import ELR_FEATURE
-from holdfast.sim.checks.observe.batches import BatchMark, History
+from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Before, Change, Ghost, Property, ReplicaView
 from holdfast.sim.cluster.world import Shape, Violation, World
@@ -170,7 +170,7 @@ def view_of(scene: Scene, broker_id: int, batches: Iterable[BatchMark] = (), **g
         ceiling=Ceiling(100, -1),
         counts_flushed=False,
     )
-    history = History(log)
+    history = BatchHistory(log)
     view = ReplicaView(sim_broker, sim_broker.process, 0, replica, log, history, bytes(16))
     grow(view, batches)
     for name, value in given.items():

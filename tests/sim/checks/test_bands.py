@@ -9,7 +9,7 @@ import pytest
 from holdfast.controller.core.decisions import CauseKind
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.sim.campaign.run import run
-from holdfast.sim.checks.bands import COPIES_GONE, LAST_REPLICA_STANDING, LYING_DISKS, Evidence, excuse
+from holdfast.sim.checks.bands import COPIES_GONE, LAST_REPLICA_STANDING, LYING_DISKS, LossEvidence, excuse
 from holdfast.sim.checks.properties.logs import (
     EpochOffsetUniqueness,
     LeaderCompleteness,
@@ -24,9 +24,9 @@ from tests.sim.checks.histories import Scene, change, mark, row, view_of
 LYING = replace(Shape(), every_write=True, disks_lie=True)
 NO_ELR = replace(Shape(), elr=False)
 OVER = replace(Shape(), over_budget=True)
-RECOVERED = Evidence(unclean=ElectionReason.LAST_KNOWN_LEADER.value)
-LIED = Evidence(has_lied=True, has_lost_tail=True)
-SHORTER = Evidence(has_lost_tail=True)
+RECOVERED = LossEvidence(unclean=ElectionReason.LAST_KNOWN_LEADER.value)
+LIED = LossEvidence(has_lied=True, has_lost_tail=True)
+SHORTER = LossEvidence(has_lost_tail=True)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ SHORTER = Evidence(has_lost_tail=True)
     [
         (Shape(), RECOVERED, None),
         (Shape(), LIED, None),
-        (OVER, Evidence(), None),
+        (OVER, LossEvidence(), None),
         (OVER, SHORTER, None),
         (OVER, RECOVERED, "B-4: beyond the budget, elected as last_known_leader"),
         (LYING, RECOVERED, None),
@@ -45,20 +45,20 @@ SHORTER = Evidence(has_lost_tail=True)
     ],
 )
 def test_a_loss_is_excused_where_there_is_evidence_of_what_the_band_allows_b4(
-    shape: Shape, evidence: Evidence, rule: str | None
+    shape: Shape, evidence: LossEvidence, rule: str | None
 ) -> None:
     assert excuse(LeaderCompleteness(), shape, evidence) == rule
 
 
 def test_beyond_the_budget_copies_may_go_before_anybody_is_elected_once_a_tail_was_lost() -> None:
     assert excuse(NoCommittedRecordLostGlobally(), OVER, SHORTER) == COPIES_GONE
-    assert excuse(NoCommittedRecordLostGlobally(), OVER, Evidence()) is None
+    assert excuse(NoCommittedRecordLostGlobally(), OVER, LossEvidence()) is None
     assert excuse(LeaderCompleteness(), OVER, SHORTER) is None
 
 
 @pytest.mark.parametrize("shape", [LYING, NO_ELR, OVER])
 def test_what_is_not_about_loss_holds_in_every_band(shape: Shape) -> None:
-    assert excuse(EpochOffsetUniqueness(), shape, Evidence("last_known_leader", True, True)) is None
+    assert excuse(EpochOffsetUniqueness(), shape, LossEvidence("last_known_leader", True, True)) is None
 
 
 @pytest.mark.parametrize(

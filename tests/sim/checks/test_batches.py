@@ -1,7 +1,7 @@
 """What the observer knows of a log follows it through appends, cuts, resets and deletions."""
 
 from holdfast.runtime.memory.machine import memory_runtime, settle
-from holdfast.sim.checks.observe.batches import BatchMark, History
+from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.observer import _end
 from holdfast.sim.checks.observe.views import Property
 from holdfast.storage.core.config import LogConfig
@@ -32,7 +32,7 @@ def places(batches: list[BatchMark]) -> list[tuple[int, int]]:
 
 async def test_it_follows_appends_and_cuts() -> None:
     log = await new_log()
-    history = History(log)
+    history = BatchHistory(log)
     await append(log, 1, 1, 2)
     assert places(history.follow()) == [(0, 1), (2, 1), (4, 2)]
     await log.truncate_to(2)
@@ -44,7 +44,7 @@ async def test_it_follows_appends_and_cuts() -> None:
 
 async def test_what_was_cut_is_told_once_the_last_batch_first() -> None:
     log = await new_log()
-    history = History(log)
+    history = BatchHistory(log)
     await append(log, 1, 1, 2)
     history.follow()
     await log.truncate_to(2)
@@ -55,7 +55,7 @@ async def test_what_was_cut_is_told_once_the_last_batch_first() -> None:
 
 async def test_of_what_is_deleted_it_keeps_the_batches_and_not_the_bytes() -> None:
     log = await new_log()
-    history = History(log)
+    history = BatchHistory(log)
     await append(log, 1, 1, 2, 2)
     history.follow()
     size_bytes = history.bytes_below(8)
@@ -68,7 +68,7 @@ async def test_of_what_is_deleted_it_keeps_the_batches_and_not_the_bytes() -> No
 async def test_what_was_deleted_is_judged_by_the_wall_clock_of_that_time() -> None:
     """The clock may be set back between a deletion and the next look at the log, which deletes nothing."""
     log = await new_log()
-    history = History(log)
+    history = BatchHistory(log)
     await append(log, 1, 1, 2, 2)
     await log.delete_old_segments(9_000, high_watermark=8)
     await log.delete_old_segments(1_000, high_watermark=8)
@@ -78,13 +78,13 @@ async def test_what_was_deleted_is_judged_by_the_wall_clock_of_that_time() -> No
 async def test_below_the_log_start_it_knows_what_was_committed() -> None:
     log = await new_log()
     await append(log, 1, 1, 2, 2)
-    whole = History(log)
+    whole = BatchHistory(log)
     committed = whole.follow()
     await log.delete_old_segments(0, high_watermark=8)
-    history = History(log, committed[:3])
+    history = BatchHistory(log, committed[:3])
     assert places(history.follow()) == [(4, 2), (6, 2)]
     assert (history.batches, history.start_offset) == (committed, 0)
-    unknown = History(log)
+    unknown = BatchHistory(log)
     assert places(unknown.follow()) == [(4, 2), (6, 2)]
     assert (len(unknown.batches), unknown.start_offset) == (2, 4)
 
@@ -93,9 +93,9 @@ async def test_a_log_that_begins_anew_holds_what_was_committed_and_no_more_of_it
     """R83: the leader has deleted up to 4; from 2 on the log was another one."""
     other = await new_log()
     await append(other, 1, 2, 2)
-    committed = History(other).follow()
+    committed = BatchHistory(other).follow()
     log = await new_log()
-    history = History(log, committed)
+    history = BatchHistory(log, committed)
     await append(log, 1, 1, 1)
     history.follow()
     await log.reset_to(4)
@@ -112,7 +112,7 @@ async def test_a_log_that_begins_anew_holds_what_was_committed_and_no_more_of_it
 
 async def test_a_log_that_begins_anew_where_it_ended_is_noticed_too() -> None:
     log = await new_log()
-    history = History(log)
+    history = BatchHistory(log)
     await append(log, 1)
     history.follow()
     await log.reset_to(2)
@@ -129,7 +129,7 @@ async def test_when_its_log_dir_fails_what_was_dropped_is_no_more_what_the_next_
     await append(other, 1, 1)
     view = view_of(Scene(Property()), 1)
     view.log = log = await new_log()
-    view.history = history = History(log, committed := History(other).follow())
+    view.history = history = BatchHistory(log, committed := BatchHistory(other).follow())
     await append(log, 2, 2)
     history.follow()
     await log.reset_to(4)
@@ -146,7 +146,7 @@ async def test_a_reset_is_under_way_until_it_has_ended() -> None:
         seen.append(history.is_resetting)
 
     log = await Log.open(runtime, FOLDER, SHORT, clean=False, before_rewind=noted)
-    history = History(log)
+    history = BatchHistory(log)
     await append(log, 1)
     assert not history.is_resetting
     await log.reset_to(5)

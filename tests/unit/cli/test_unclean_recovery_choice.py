@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.cli.recovery.choice import (
-    Candidate,
     Loss,
+    RecoveryCandidate,
     Worth,
     candidates,
     chosen,
@@ -46,7 +46,7 @@ def found_of(
     fenced: tuple[int, ...] = (),
     stopping: tuple[int, ...] = (),
     count: int = 3,
-) -> tuple[Candidate, ...]:
+) -> tuple[RecoveryCandidate, ...]:
     """The candidates when brokers 1, 2, 3 told this."""
     brokers = {one.broker_id: one for one in rows.cluster(count, fenced=fenced, stopping=stopping).brokers}
 

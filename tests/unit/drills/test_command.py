@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from holdfast.cli.__main__ import main
 from holdfast.drills import command as drill_command
 from holdfast.drills.catalogue import DRILLS
-from holdfast.drills.outcome import Evidence, Run
-from holdfast.drills.outcome import Result as Ended
-from holdfast.drills.settings import Expectation, Loss, Settings
+from holdfast.drills.outcome import DrillEvidence, Run
+from holdfast.drills.outcome import DrillResult as Ended
+from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
 from holdfast.drills.spark_judge import SparkJudge
 from holdfast.durability import snapshots
 from holdfast.localcluster.nodes import ClusterError
@@ -51,8 +51,10 @@ def test_what_cannot_be_played_is_refused_with_the_reason(words: list[str], said
 
 
 def ended(seed: int, result: Ended) -> Run:
-    evidence = None if result is Ended.VOID else Evidence(0, {}, {"acked": 9})
-    return Run("stale-reply", Settings(seed=seed), Expectation(Loss.NONE, "R64"), result, "", evidence)
+    evidence = None if result is Ended.VOID else DrillEvidence(0, {}, {"acked": 9})
+    return Run(
+        "stale-reply", Settings(seed=seed), Expectation(ExpectedLoss.NONE, "R64"), result, "", evidence
+    )
 
 
 def drilled(monkeypatch: pytest.MonkeyPatch, runs: Sequence[Run] | ClusterError, *words: str) -> Result:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from holdfast.drills.outcome import Election, Evidence, Result, Run, judge, predicted_loss, worst
-from holdfast.drills.settings import Expectation, Loss, Settings
+from holdfast.drills.outcome import DrillEvidence, DrillResult, Election, Run, judge, predicted_loss, worst
+from holdfast.drills.settings import Expectation, ExpectedLoss, Settings
 from holdfast.durability.verdict import FORBIDDEN
 
-NONE = Expectation(Loss.NONE, "R1")
-CERTAIN = Expectation(Loss.CERTAIN, "R2")
-TOLD = Expectation(Loss.POSSIBLE, "R3", is_told=True)
+NONE = Expectation(ExpectedLoss.NONE, "R1")
+CERTAIN = Expectation(ExpectedLoss.CERTAIN, "R2")
+TOLD = Expectation(ExpectedLoss.POSSIBLE, "R3", is_told=True)
 
 
 def evidence(
@@ -17,38 +17,38 @@ def evidence(
     predicted: tuple[int | None, ...] = (),
     complaints: tuple[str, ...] = (),
     **counts: int,
-) -> Evidence:
+) -> DrillEvidence:
     elections = tuple(Election(1, "longest_log", loss) for loss in predicted)
-    return Evidence(code, counts, {"acked": 100}, elections=elections, complaints=complaints)
+    return DrillEvidence(code, counts, {"acked": 100}, elections=elections, complaints=complaints)
 
 
 @pytest.mark.parametrize(
     ("expectation", "found", "result"),
     [
-        (NONE, evidence(), Result.PASSED),
-        (NONE, evidence(4, lost=1), Result.LOST),
-        (NONE, evidence(5, duplicated=1), Result.ANOMALY),
-        (NONE, evidence(6), Result.INCONCLUSIVE),
-        (NONE, evidence(complaints=("F4: the high watermark moved",)), Result.BROKEN),
+        (NONE, evidence(), DrillResult.PASSED),
+        (NONE, evidence(4, lost=1), DrillResult.LOST),
+        (NONE, evidence(5, duplicated=1), DrillResult.ANOMALY),
+        (NONE, evidence(6), DrillResult.INCONCLUSIVE),
+        (NONE, evidence(complaints=("F4: the high watermark moved",)), DrillResult.BROKEN),
         # a drill that expects loss fails if there is none
-        (CERTAIN, evidence(), Result.NOT_LOST),
-        (CERTAIN, evidence(4, lost=7), Result.PASSED),
+        (CERTAIN, evidence(), DrillResult.NOT_LOST),
+        (CERTAIN, evidence(4, lost=7), DrillResult.PASSED),
         # who writes again where records were lost breaks the order; nothing else follows from a loss
-        (CERTAIN, evidence(4, lost=7, reordered=7), Result.PASSED),
-        (NONE, evidence(5, reordered=7), Result.ANOMALY),
-        (CERTAIN, evidence(6), Result.INCONCLUSIVE),
+        (CERTAIN, evidence(4, lost=7, reordered=7), DrillResult.PASSED),
+        (NONE, evidence(5, reordered=7), DrillResult.ANOMALY),
+        (CERTAIN, evidence(6), DrillResult.INCONCLUSIVE),
         # R68: a loss that is possible is told, and not too small
-        (TOLD, evidence(), Result.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(7,)), Result.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(9,)), Result.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(3, 4)), Result.PASSED),
-        (TOLD, evidence(4, lost=7, predicted=(6,)), Result.UNTOLD),
-        (TOLD, evidence(4, lost=7, predicted=(None,)), Result.UNTOLD),
-        (TOLD, evidence(4, lost=7), Result.UNTOLD),
+        (TOLD, evidence(), DrillResult.PASSED),
+        (TOLD, evidence(4, lost=7, predicted=(7,)), DrillResult.PASSED),
+        (TOLD, evidence(4, lost=7, predicted=(9,)), DrillResult.PASSED),
+        (TOLD, evidence(4, lost=7, predicted=(3, 4)), DrillResult.PASSED),
+        (TOLD, evidence(4, lost=7, predicted=(6,)), DrillResult.UNTOLD),
+        (TOLD, evidence(4, lost=7, predicted=(None,)), DrillResult.UNTOLD),
+        (TOLD, evidence(4, lost=7), DrillResult.UNTOLD),
     ],
 )
 def test_the_verdict_is_held_against_the_expectation(
-    expectation: Expectation, found: Evidence, result: Result
+    expectation: Expectation, found: DrillEvidence, result: DrillResult
 ) -> None:
     assert judge(expectation, found)[0] is result
 
@@ -58,13 +58,13 @@ def test_an_anomaly_beside_an_allowed_loss_is_one(name: str) -> None:
     """Of an unclean election the log of the new leader is a prefix of what was sent, and the others truncate
     to it: each record is where it was or nowhere, once, and behind the prefix offsets are given again."""
     counts = {"lost": 7, "reordered": 7, "recovered": 3, "lost_weakly_acked": 3}
-    assert judge(CERTAIN, Evidence(4, counts, {}))[0] is Result.PASSED
-    assert judge(CERTAIN, Evidence(4, counts | {name: 1}, {}))[0] is Result.ANOMALY
+    assert judge(CERTAIN, DrillEvidence(4, counts, {}))[0] is DrillResult.PASSED
+    assert judge(CERTAIN, DrillEvidence(4, counts | {name: 1}, {}))[0] is DrillResult.ANOMALY
 
 
 def test_a_story_that_shows_nothing_of_what_it_is_about_did_not_take_place() -> None:
-    assert judge(NONE, evidence(), ("lost_weakly_acked",))[0] is Result.BROKEN
-    assert judge(NONE, evidence(lost_weakly_acked=3), ("lost_weakly_acked",))[0] is Result.PASSED
+    assert judge(NONE, evidence(), ("lost_weakly_acked",))[0] is DrillResult.BROKEN
+    assert judge(NONE, evidence(lost_weakly_acked=3), ("lost_weakly_acked",))[0] is DrillResult.PASSED
 
 
 def test_predictions_of_several_elections_add_up_and_unknown_ones_are_none() -> None:
@@ -73,23 +73,23 @@ def test_predictions_of_several_elections_add_up_and_unknown_ones_are_none() -> 
     assert predicted_loss([Election(1, "longest_log", 2), Election(2, "longest_log", 3)]) == 5
 
 
-def run(result: Result) -> Run:
+def run(result: DrillResult) -> Run:
     return Run("drill", Settings(), NONE, result)
 
 
 def test_the_worst_run_decides() -> None:
-    assert worst([run(Result.PASSED), run(Result.LOST), run(Result.VOID)]) is Result.LOST
-    assert worst([run(Result.PASSED), run(Result.VOID)]) is Result.VOID
-    assert worst([run(Result.PASSED)]) is Result.PASSED
+    assert worst([run(DrillResult.PASSED), run(DrillResult.LOST), run(DrillResult.VOID)]) is DrillResult.LOST
+    assert worst([run(DrillResult.PASSED), run(DrillResult.VOID)]) is DrillResult.VOID
+    assert worst([run(DrillResult.PASSED)]) is DrillResult.PASSED
 
 
 def test_among_many_seeds_void_runs_are_only_counted_but_not_if_all_are() -> None:
-    assert worst([run(Result.PASSED), run(Result.VOID)], forgives_void=True) is Result.PASSED
-    assert worst([run(Result.VOID), run(Result.VOID)], forgives_void=True) is Result.VOID
+    assert worst([run(DrillResult.PASSED), run(DrillResult.VOID)], forgives_void=True) is DrillResult.PASSED
+    assert worst([run(DrillResult.VOID), run(DrillResult.VOID)], forgives_void=True) is DrillResult.VOID
 
 
 def test_every_result_has_an_exit_code_of_its_own() -> None:
-    codes = [result.exit_code for result in Result]
+    codes = [result.exit_code for result in DrillResult]
     assert len(set(codes)) == len(codes)
     assert 2 not in codes, "2 is wrong usage"
-    assert [result for result in Result if result.exit_code == 0] == [Result.PASSED]
+    assert [result for result in DrillResult if result.exit_code == 0] == [DrillResult.PASSED]

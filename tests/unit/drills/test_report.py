@@ -1,42 +1,42 @@
 """What is printed of runs."""
 
-from holdfast.drills.outcome import Election, Evidence, LostRecord, Result, Run
+from holdfast.drills.outcome import DrillEvidence, DrillResult, Election, LostRecord, Run
 from holdfast.drills.report import compare_lines, run_lines, run_row, seeds_lines, totals
-from holdfast.drills.settings import Axis, Expectation, Loss, Settings
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss, Settings
 
 
 def lost(*offsets: int) -> tuple[LostRecord, ...]:
     return tuple(LostRecord("t", 0, offset, f"abcd1234:all:{offset}") for offset in offsets)
 
 
-def evidence(*offsets: int, predicted: int | None = None) -> Evidence:
+def evidence(*offsets: int, predicted: int | None = None) -> DrillEvidence:
     counts = {"lost": len(offsets), "reordered": len(offsets)}
     facts = {"sent": 1200, "acked": 1000, "ok": 1000 - len(offsets)}
     elections = (Election(3, "last_known_leader", predicted),) if offsets else ()
-    return Evidence(4 if offsets else 0, counts, facts, lost(*offsets), elections)
+    return DrillEvidence(4 if offsets else 0, counts, facts, lost(*offsets), elections)
 
 
 OFF = Run(
     "power-outage",
     Settings(manager=False, seed=7, power_loss="tracked"),
-    Expectation(Loss.CERTAIN, "R12"),
-    Result.PASSED,
+    Expectation(ExpectedLoss.CERTAIN, "R12"),
+    DrillResult.PASSED,
     evidence=evidence(3, 4, 5, 9, *range(20, 30)),
     seconds=9.0,
 )
 ON = Run(
     "power-outage",
     Settings(seed=7, power_loss="tracked"),
-    Expectation(Loss.NONE, "R64"),
-    Result.PASSED,
+    Expectation(ExpectedLoss.NONE, "R64"),
+    DrillResult.PASSED,
     evidence=evidence(),
     seconds=8.5,
 )
 VOID = Run(
     "power-outage",
     Settings(seed=8, power_loss="tracked"),
-    Expectation(Loss.NONE, "R64"),
-    Result.VOID,
+    Expectation(ExpectedLoss.NONE, "R64"),
+    DrillResult.VOID,
     "broker 3 still has all",
 )
 

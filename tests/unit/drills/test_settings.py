@@ -7,14 +7,14 @@ import pytest
 
 from holdfast.drills.catalogue import DRILLS
 from holdfast.drills.drill import Drill
-from holdfast.drills.settings import Axis, Expectation, Loss, Settings, expectation_of
+from holdfast.drills.settings import Axis, Expectation, ExpectedLoss, Settings, expectation_of
 
 FULL = Settings()
 #: R12, D-3, B1, F7, A-6, D8, R62: the numbers that rules are cited by
 RULE = re.compile(r"\b([RFBDA]-?\d+)\b")
 
 
-def expected(drill: str, settings: Settings) -> Loss:
+def expected(drill: str, settings: Settings) -> ExpectedLoss:
     row = expectation_of(DRILLS[drill].expectations, settings)
     assert row is not None
     return row.loss
@@ -52,27 +52,27 @@ def test_every_drill_can_be_played_with_the_full_protocol_and_both_ways_of_what_
 )
 def test_the_baseline_loses_and_the_full_protocol_does_not(drill: str, axis: Axis) -> None:
     assert DRILLS[drill].compares is axis
-    assert expected(drill, FULL.with_axis(axis, False)) is Loss.CERTAIN
-    assert expected(drill, FULL) is Loss.NONE
+    assert expected(drill, FULL.with_axis(axis, False)) is ExpectedLoss.CERTAIN
+    assert expected(drill, FULL) is ExpectedLoss.NONE
 
 
 def test_flushing_every_write_loses_nothing_at_any_setting() -> None:
     for manager in (True, False):
         for elr in (True, False):
-            assert expected("flush-every-write", Settings(manager=manager, elr=elr)) is Loss.NONE
+            assert expected("flush-every-write", Settings(manager=manager, elr=elr)) is ExpectedLoss.NONE
 
 
 def test_beyond_the_budget_the_recovery_must_tell_of_the_loss() -> None:
     for name in ("over-budget", "whole-cluster-power-cut"):
         row = expectation_of(DRILLS[name].expectations, FULL)
         assert row is not None
-        assert (row.loss, row.is_told) == (Loss.POSSIBLE, True)
+        assert (row.loss, row.is_told) == (ExpectedLoss.POSSIBLE, True)
 
 
 def test_the_first_row_that_speaks_of_the_settings_counts() -> None:
     rows = (
-        Expectation(Loss.CERTAIN, "R1", manager=False),
-        Expectation(Loss.NONE, "R2", elr=True, strategies=("Balanced",)),
+        Expectation(ExpectedLoss.CERTAIN, "R1", manager=False),
+        Expectation(ExpectedLoss.NONE, "R2", elr=True, strategies=("Balanced",)),
     )
     found = expectation_of(rows, Settings(manager=False))
     assert found is not None

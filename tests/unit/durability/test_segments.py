@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast.durability.segments import (
     ReplicaFolder,
-    Row,
     SegmentBatch,
+    SegmentRow,
     Torn,
     Undecodable,
     batch_records,
@@ -61,7 +61,7 @@ def test_what_the_plain_codec_writes_is_read_back(
         9,
     )
     assert batch.crc_ok
-    assert batch_records(batch) == [Row(r.offset, r.timestamp_ms, r.key, r.value) for r in records]
+    assert batch_records(batch) == [SegmentRow(r.offset, r.timestamp_ms, r.key, r.value) for r in records]
 
 
 def recompressed(data: bytes, codec: int, payload: bytes) -> bytes:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from holdfast.metadata.status import PAGE_ROWS_MAX, PARTITIONS_A_STEP, STATES, NodeView, answer
-from holdfast.runtime.stats import Reply
+from holdfast.runtime.stats import HttpReply
 from tests.unit.controller.harness import NODE_ID, Quorum, make_config
 from tests.unit.controller.test_topics import create
 
@@ -62,14 +62,14 @@ def view(quorum: Quorum, **changes: Any) -> NodeView:
     return NodeView(**{**given, **changes})
 
 
-def ask(view: NodeView, url: str) -> Reply:
+def ask(view: NodeView, url: str) -> HttpReply:
     parts = urlsplit(url)
     steps = answer(view, parts.path, parse_qsl(parts.query, keep_blank_values=True))
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            reply: Reply = done.value
+            reply: HttpReply = done.value
             return reply
 
 

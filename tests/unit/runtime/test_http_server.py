@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.runtime.http.server import HEADERS_MAX, LINE_BYTES_MAX, DoorLimits
 from holdfast.runtime.http.telemetry import AdminServer
-from holdfast.runtime.stats import MetricFamily, Reply, Steps
+from holdfast.runtime.stats import HttpReply, MetricFamily, Steps
 
 ASK = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 ASK_FOREVER = ASK.replace(b"/livez", b"/v1/forever")
@@ -45,7 +45,7 @@ class Node:
                 yield
         finally:
             self.questions -= 1
-        return Reply(200, {})
+        return HttpReply(200, {})
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from holdfast.runtime.api import NetworkError
 from holdfast.runtime.http.telemetry import SAMPLES_A_STEP, AdminServer
 from holdfast.runtime.stats import (
     Histogram,
+    HttpReply,
     LazySamples,
     MetricFamily,
     MetricKind,
-    Reply,
     Sample,
     Steps,
     counter,
@@ -57,7 +57,7 @@ class Node:
 
     def inspect(self, path: str, query: Sequence[tuple[str, str]]) -> Steps:
         yield
-        return Reply(200, {"path": path, "query": [list(pair) for pair in query]})
+        return HttpReply(200, {"path": path, "query": [list(pair) for pair in query]})
 
 
 @pytest.fixture
