@@ -1,7 +1,6 @@
 """All drills, in the order in which `holdfast drill --list` shows them."""
 
-from holdfast.drills.drill import Drill
-from holdfast.drills.stories import (
+from holdfast.drills.cases import (
     acks1_invisible,
     clean_elr_recovery,
     controller_failover_in_recovery,
@@ -17,6 +16,7 @@ from holdfast.drills.stories import (
     stale_reply,
     whole_cluster_power_cut,
 )
+from holdfast.drills.drill import Drill
 
 DRILLS: dict[str, Drill] = {
     story.DRILL.name: story.DRILL

@@ -180,12 +180,12 @@ def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: b
     with closing(SparkJudge(starts_now=not is_quiet)) as judge:
         played = []
         for number, (drill, settings) in enumerate(plan):
-            home, say = folder / f"run-{number}", _story(_label(plan, number), is_quiet)
+            home, say = folder / f"run-{number}", _explanation(_label(plan, number), is_quiet)
             one = play(drill, settings, f"{drill.name}-{number}", home, ledger, say)
             if one.snapshot is not None and not keeps:
                 shutil.rmtree(home / "cluster", ignore_errors=True)
             played.append(one)
-        _story("", is_quiet)("Spark compares the ledgers with what was served")
+        _explanation("", is_quiet)("Spark compares the ledgers with what was served")
         return verdicts(played, ledger, judge)
 
 
@@ -203,7 +203,7 @@ def _label(plan: Sequence[Planned], number: int) -> str:
     return ", ".join(parts)
 
 
-def _story(label: str, is_quiet: bool) -> Callable[[str], None]:
+def _explanation(label: str, is_quiet: bool) -> Callable[[str], None]:
     """Takes lines and prints them with the seconds since the first of the run."""
     began: list[float] = []
 

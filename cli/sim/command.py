@@ -14,12 +14,12 @@ import click
 
 from holdfast.cli.sim.model import command as model
 from holdfast.cli.sim.mutants import RECORD, mutants
-from holdfast.cli.sim.options import recipe_of, story_options
+from holdfast.cli.sim.options import run_options, template_of
 from holdfast.cli.sim.swarm import replay, report, shrink, swarm
 from holdfast.cli.sim.sweep import sweep
 
 if TYPE_CHECKING:
-    from holdfast.sim.campaign.run_spec import Story
+    from holdfast.sim.campaign.run_spec import RunSpec
 
 
 @click.group()
@@ -34,7 +34,7 @@ for one in (swarm, replay, shrink, report, mutants, sweep):
 
 @command.command()
 @click.option("--seed", metavar="N", help="Decides everything that happens; any text.")
-@story_options
+@run_options
 @click.option(
     "--scenario", type=click.Path(exists=True, dir_okay=False), help="Play this file; docs/simulator.md."
 )
@@ -66,20 +66,20 @@ def run(
     from holdfast.sim.mutants.table import broken_by
 
     if mutant:
-        seed, story = _of_mutant(mutant, seed, given)
+        seed, spec = _of_mutant(mutant, seed, given)
         again = f"holdfast sim run --seed {shlex.quote(seed)} --mutant {mutant}"
     elif seed is None:
         raise click.UsageError("which --seed?")
     else:
-        recipe = recipe_of(given)
-        story, again = recipe.story(seed), recipe.command(seed)
+        template = template_of(given)
+        spec, again = template.spec(seed), template.command(seed)
     if scenario is not None:
-        story = _written(scenario, seed)
+        spec = _written(scenario, seed)
         again = f"holdfast sim run --seed {shlex.quote(seed)} --scenario {shlex.quote(scenario)}"
         again += f" --mutant {mutant}" if mutant else ""
     with broken_by(mutant):
         started, cpu_started = time.monotonic(), time.process_time()
-        recording = record(story)
+        recording = record(spec)
         wall, cpu = time.monotonic() - started, time.process_time() - cpu_started
         result = recording.result
         told = result.as_text() if result.violation is None else page_of(recording, again, mutant)
@@ -87,7 +87,7 @@ def run(
         with open(transcript, "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in recording.events)
     if keep is not None:
-        save(artifact_of(story, recording.tape, result, mutant), Path(keep))
+        save(artifact_of(spec, recording.tape, result, mutant), Path(keep))
     click.echo(told)
     # Beside the page, which is the same whenever the seed is.
     click.echo(
@@ -98,7 +98,7 @@ def run(
     sys.exit(1 if result.violation else 0)
 
 
-def _of_mutant(name: str, seed: str | None, given: dict[str, Any]) -> tuple[str, "Story"]:
+def _of_mutant(name: str, seed: str | None, given: dict[str, Any]) -> tuple[str, "RunSpec"]:
     """The seed, and what a mutant is shown by: its own story, to which no option says anything."""
     from holdfast.sim.mutants import find_kill
     from holdfast.sim.mutants.table import MUTANTS
@@ -115,10 +115,10 @@ def _of_mutant(name: str, seed: str | None, given: dict[str, Any]) -> tuple[str,
         seed = None if verdict is None else verdict.seed
     if seed is None:
         raise click.UsageError(f"no seed is known that shows {name}: which --seed?")
-    return seed, MUTANTS[name].setting.story(seed)
+    return seed, MUTANTS[name].setting.spec(seed)
 
 
-def _written(path: str, seed: str) -> "Story":
+def _written(path: str, seed: str) -> "RunSpec":
     from holdfast.sim.campaign.scenario import BadScenario, read_scenario
 
     try:

@@ -73,5 +73,5 @@ def _tell(verdict: "MutantResult", masked: str, output: str) -> None:
             f"{verdict.mutant:36} killed by seed {verdict.seed} ({verdict.tried} tried): {verdict.text}"
         )
     else:
-        story = f"masked: {masked}" if masked else "NOT KILLED"
-        click.echo(f"{verdict.mutant:36} {story} ({verdict.tried} tried)")
+        told = f"masked: {masked}" if masked else "NOT KILLED"
+        click.echo(f"{verdict.mutant:36} {told} ({verdict.tried} tried)")

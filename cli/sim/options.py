@@ -55,18 +55,18 @@ _OPTIONS = (
 )
 
 
-def story_options(function: F) -> F:
+def run_options(function: F) -> F:
     """What a seed plays."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
-def recipe_of(given: dict[str, Any]) -> Any:
-    """The `sim.campaign.run_spec.Recipe` of `story_options`, which are taken out of `given`."""
-    from holdfast.sim.campaign.run_spec import recipe
+def template_of(given: dict[str, Any]) -> Any:
+    """The `sim.campaign.run_spec.RunTemplate` of `run_options`, which are taken out of `given`."""
+    from holdfast.sim.campaign.run_spec import run_template
 
-    return recipe(
+    return run_template(
         brokers=given.pop("brokers"),
         voters=int(given.pop("voters")),
         partitions=given.pop("partitions"),

@@ -18,14 +18,14 @@ import holdfast
 from holdfast.cli.extras import require
 from holdfast.cli.options import output
 from holdfast.cli.sim.model import parse_seeds
-from holdfast.cli.sim.options import recipe_of, story_options
+from holdfast.cli.sim.options import run_options, template_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from holdfast.sim.campaign.artifact import Artifact
     from holdfast.sim.campaign.rows import SeedRow
-    from holdfast.sim.campaign.run_spec import Recipe
+    from holdfast.sim.campaign.run_spec import RunTemplate
 
 #: what long swarms amounted to
 RUNS = Path(holdfast.__file__).resolve().parent.parent / "docs" / "simulation-runs.json"
@@ -41,7 +41,7 @@ _PROGRESS_S = 0.5
 @click.option("--dir", "folder", type=click.Path(file_okay=False), help="Keep rows and failing seeds here.")
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--master", default="local[*]", show_default=True, help="Of Spark.")
-@story_options
+@run_options
 @output
 def swarm(
     seeds: str,
@@ -66,8 +66,8 @@ def swarm(
     from holdfast.sim.campaign.rows import BadRows, read_rows, sums
     from holdfast.sim.campaign.runs import Origin, begin
 
-    recipe, chosen = recipe_of(given), parse_seeds(seeds)
-    origin = Origin(commit(), recipe.command("N"))
+    template, chosen = template_of(given), parse_seeds(seeds)
+    origin = Origin(commit(), template.command("N"))
     target = None if folder is None else Path(folder)
     played: frozenset[int] = frozenset()
     if target is not None:
@@ -83,13 +83,13 @@ def swarm(
     elif engine == "spark":
         if target is None or minutes is not None:
             raise click.UsageError("--engine spark needs --dir, and knows no --minutes")
-        rows = _play_on_spark(recipe, left, master, target / f"{name}.parquet")
+        rows = _play_on_spark(template, left, master, target / f"{name}.parquet")
     else:
         from holdfast.sim.campaign.swarm import play_seeds
 
-        watched = _watched(play_seeds(recipe, left, jobs, until), len(left))
+        watched = _watched(play_seeds(template, left, jobs, until), len(left))
         rows = list(watched if target is None else _written(watched, target / f"{name}.jsonl"))
-    _keep_failing(recipe, rows, target, is_told=output == "text")
+    _keep_failing(template, rows, target, is_told=output == "text")
     if target is not None and played:
         rows = read_rows(target)
     total = {**asdict(origin), "engine": engine, **sums(rows)}
@@ -98,10 +98,12 @@ def swarm(
     _tell(total, output)
 
 
-def _play_on_spark(recipe: "Recipe", seeds: Sequence[int], master: str, target: Path) -> "list[SeedRow]":
+def _play_on_spark(
+    template: "RunTemplate", seeds: Sequence[int], master: str, target: Path
+) -> "list[SeedRow]":
     from holdfast.sim.campaign.spark_engine import play_seeds
 
-    return play_seeds(recipe, seeds, master, target)
+    return play_seeds(template, seeds, master, target)
 
 
 def _watched(rows: "Iterable[SeedRow]", count: int) -> "Iterator[SeedRow]":
@@ -137,7 +139,9 @@ def _written(rows: "Iterable[SeedRow]", path: Path) -> "Iterator[SeedRow]":
             yield row
 
 
-def _keep_failing(recipe: "Recipe", rows: "list[SeedRow]", folder: Path | None, *, is_told: bool) -> None:
+def _keep_failing(
+    template: "RunTemplate", rows: "list[SeedRow]", folder: Path | None, *, is_told: bool
+) -> None:
     """Pages of the first failing seeds: the first one is printed, all are kept when there is a folder."""
     from holdfast.sim.campaign.swarm import keep_seed
 
@@ -146,7 +150,7 @@ def _keep_failing(recipe: "Recipe", rows: "list[SeedRow]", folder: Path | None, 
             click.echo(f"seed {row.seed}: {row.defect}", err=True)
     failing = sorted(row.seed for row in rows if row.is_failing and not row.is_broken)
     for number, seed in enumerate(failing[: _PAGES_MAX if folder is not None else 1]):
-        page = keep_seed(recipe, str(seed), folder)
+        page = keep_seed(template, str(seed), folder)
         if is_told and number == 0:
             click.echo(page + "\n")
 
@@ -215,7 +219,7 @@ def replay(file: str) -> None:
     except BadArtifact as error:
         raise click.UsageError(str(error)) from error
     with as_it_was:
-        recording = record(kept.story, kept.tape)
+        recording = record(kept.spec, kept.tape)
         result = recording.result
         if result.violation is None:
             click.echo(result.as_text())
@@ -269,7 +273,7 @@ def shrink(file: str, replays: int, to: str | None) -> None:
             click.echo(f"error: {error}", err=True)
             sys.exit(1)
         save(small, target)
-        page = page_of(record(small.story, small.tape), f"holdfast sim replay {target}", small.mutant)
+        page = page_of(record(small.spec, small.tape), f"holdfast sim replay {target}", small.mutant)
     click.echo(page)
 
 

@@ -48,7 +48,7 @@ def sweep(
     """
     from holdfast.sim.campaign.run_spec import BANDS
     from holdfast.sim.mutants import mechanical
-    from holdfast.sim.mutants.sweep import Stories, drawn
+    from holdfast.sim.mutants.sweep import SweepRuns, drawn
     from holdfast.sim.mutants.sweep import sweep as swept
     from holdfast.sim.mutants.table import MUTANTS
 
@@ -62,7 +62,7 @@ def sweep(
         raise click.UsageError(f"no mutant {like}; docs/mutants.md has them")
     changes = drawn(names or known, count, draw)
     outcomes: Counter[str] = Counter()
-    for finding in swept(changes, [str(seed) for seed in range(1, seeds + 1)], Stories(band, like), jobs):
+    for finding in swept(changes, [str(seed) for seed in range(1, seeds + 1)], SweepRuns(band, like), jobs):
         outcomes[finding.outcome] += 1
         _tell(finding, output)
     if output != "json":

@@ -96,8 +96,8 @@ def command(
         raise click.UsageError(f"--keep {keep}: the folder is not empty; choose a new one")
     folder = (keep or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    story = Story()
-    story.say(f"seed {seed}, data in {folder}")
+    report = DemoReport()
+    report.say(f"seed {seed}, data in {folder}")
     code = 1
     try:
         cluster: DemoCluster
@@ -105,8 +105,8 @@ def command(
             cluster = ComposeCluster.create(Path.cwd())
         else:
             cluster = LocalCluster.create(folder / "cluster", 3, 3)
-        with _running(cluster, story):
-            demo = Demo(cluster, folder, story, random.Random(seed))
+        with _running(cluster, report):
+            demo = Demo(cluster, folder, report, random.Random(seed))
             demo.produce(
                 DemoLoad(records, record_size, partitions, 0 if no_kill else seconds or SECONDS[driver]),
                 kills=() if no_kill else KILLS,
@@ -114,16 +114,16 @@ def command(
             verdict = demo.verdict()
         code = verdict  # only now: a cluster that could not be stopped still needs its folder
     except ClusterError as error:
-        story.say(f"FAILED: {error}")
+        report.say(f"FAILED: {error}")
     finally:
         if keep is None and code == 0:
             shutil.rmtree(folder, ignore_errors=True)
         else:
-            story.say(f"kept: {folder}")
+            report.say(f"kept: {folder}")
     sys.exit(code)
 
 
-class Story:
+class DemoReport:
     """Lines of what happens, with seconds since the start."""
 
     def __init__(self) -> None:
@@ -135,24 +135,24 @@ class Story:
 
 
 @contextmanager
-def _running(cluster: DemoCluster, story: Story) -> Iterator[None]:
-    story.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
+def _running(cluster: DemoCluster, report: DemoReport) -> Iterator[None]:
+    report.say(f"starting {len(cluster.controllers)} controllers and {len(cluster.brokers)} brokers")
     try:
         cluster.up()
-        story.say(f"cluster is up: {cluster.bootstrap_servers}")
+        report.say(f"cluster is up: {cluster.bootstrap_servers}")
         yield
     finally:
-        story.say("stopping the cluster")
+        report.say("stopping the cluster")
         cluster.down()
 
 
 class Demo:
     """One run: produce, kill, judge."""
 
-    def __init__(self, cluster: DemoCluster, folder: Path, story: Story, chance: random.Random) -> None:
+    def __init__(self, cluster: DemoCluster, folder: Path, report: DemoReport, chance: random.Random) -> None:
         self._cluster = cluster
         self._folder = folder
-        self._say = story.say
+        self._say = report.say
         self._chance = chance
         self._watch = ClusterWatch(cluster.bootstrap_servers)
 

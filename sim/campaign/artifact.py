@@ -17,7 +17,7 @@ from typing import Any
 
 import holdfast
 from holdfast.sim.campaign.run import RunResult
-from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.run_spec import RunSpec
 from holdfast.sim.cluster.world import Shape
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices, Tape
@@ -35,7 +35,7 @@ class BadArtifact(Exception):
 class Artifact:
     """A run with its tape."""
 
-    story: Story
+    spec: RunSpec
     tape: Tape
     violation: str | None
     trace_hash: str
@@ -53,7 +53,7 @@ class Artifact:
 
     def choices(self) -> Choices:
         """The draws of this run, once more."""
-        return Choices(self.story.seed, tape=self.tape)
+        return Choices(self.spec.seed, tape=self.tape)
 
 
 def name_of(violation: str | None) -> str | None:
@@ -61,10 +61,10 @@ def name_of(violation: str | None) -> str | None:
     return None if violation is None else violation.split(maxsplit=1)[0].rstrip(":") if violation else "bug"
 
 
-def artifact_of(story: Story, tape: Tape, result: RunResult, mutant: str = "") -> Artifact:
+def artifact_of(spec: RunSpec, tape: Tape, result: RunResult, mutant: str = "") -> Artifact:
     """The run that just ended."""
     return Artifact(
-        story=story,
+        spec=spec,
         tape=tape,
         violation=result.violation,
         trace_hash=result.trace_hash,
@@ -93,15 +93,15 @@ def commit() -> str:
 
 def save(artifact: Artifact, path: Path) -> None:
     """Write it, whole or not at all."""
-    story = artifact.story
+    spec = artifact.spec
     row = {
         "format": FORMAT,
-        "seed": story.seed,
-        "band": story.band,
-        "mix": story.mix,
-        "seconds": story.seconds,
-        "shape": asdict(story.shape),
-        "plan": asdict(story.plan),
+        "seed": spec.seed,
+        "band": spec.band,
+        "mix": spec.mix,
+        "seconds": spec.seconds,
+        "shape": asdict(spec.shape),
+        "plan": asdict(spec.plan),
         "violation": artifact.violation,
         "trace_hash": artifact.trace_hash,
         "steps": artifact.steps,
@@ -122,7 +122,7 @@ def load(path: Path) -> Artifact:
         row = json.loads(path.read_text(encoding="utf-8"))
         if row["format"] != FORMAT:
             raise BadArtifact(f"{path} has format {row['format']}, expected {FORMAT}")
-        story = Story(
+        spec = RunSpec(
             seed=str(row["seed"]),
             shape=_made(Shape, row["shape"]),
             seconds=float(row["seconds"]),
@@ -131,7 +131,7 @@ def load(path: Path) -> Artifact:
             mix=row["mix"],
         )
         return Artifact(
-            story=story,
+            spec=spec,
             tape={label: _unpacked(text) for label, text in row["tape"].items()},
             violation=row["violation"],
             trace_hash=row["trace_hash"],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from holdfast.sim.campaign.run import RunResult, run
-from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.run_spec import RunSpec
 from holdfast.sim.machine.choices import Choices, Tape
 
 _NOTHING = "(its end)"
@@ -19,7 +19,7 @@ _NOTHING = "(its end)"
 class Recording:
     """A run, its draws and its events."""
 
-    story: Story
+    spec: RunSpec
     result: RunResult
     tape: dict[str, "array[int]"]
     #: how many choices each draw had; empty when the draws came from a tape
@@ -28,19 +28,19 @@ class Recording:
     events: list[str]
 
 
-def play(story: Story, tape: Tape | None = None) -> RunResult:
+def play(spec: RunSpec, tape: Tape | None = None) -> RunResult:
     """The run and nothing beside it: the fastest way."""
-    choices = Choices(story.seed) if tape is None else Choices(story.seed, tape=tape)
-    return run(choices, story.shape, story.seconds, plan=story.plan)
+    choices = Choices(spec.seed) if tape is None else Choices(spec.seed, tape=tape)
+    return run(choices, spec.shape, spec.seconds, plan=spec.plan)
 
 
-def record(story: Story, tape: Tape | None = None) -> Recording:
+def record(spec: RunSpec, tape: Tape | None = None) -> Recording:
     """The run, drawn from its seed or from a tape, with everything kept."""
-    choices = Choices(story.seed, record=True) if tape is None else Choices(story.seed, tape=tape)
+    choices = Choices(spec.seed, record=True) if tape is None else Choices(spec.seed, tape=tape)
     pieces: list[str] = []
-    result = run(choices, story.shape, story.seconds, plan=story.plan, sink=pieces.append)
+    result = run(choices, spec.shape, spec.seconds, plan=spec.plan, sink=pieces.append)
     bounds = choices.bounds() if tape is None else {}
-    return Recording(story, result, choices.tape(), bounds, "".join(pieces).splitlines())
+    return Recording(spec, result, choices.tape(), bounds, "".join(pieces).splitlines())
 
 
 def first_event_that_differs(one: list[str], other: list[str]) -> tuple[int, str, str] | None:

@@ -44,16 +44,16 @@ def failure_page(
     defect: str | None,
 ) -> str:
     """One page. `again`: how to play it; `neighbour`: a run that gets past the place where this one fails."""
-    result, story = recording.result, recording.story
+    result, spec = recording.result, recording.spec
     lines = [
-        f"{name_of(result.violation)} violated by seed {story.seed}",
+        f"{name_of(result.violation)} violated by seed {spec.seed}",
         *_indented(wrap(str(result.violation), _WIDTH - 2)[:_TOLD]),
         *_meaning(str(result.violation)),
         f"  again:   {again}",
         f"  at:      step {result.handles}, {result.simulated_seconds:.6f} simulated seconds",
         f"  trace:   {result.trace_hash}",
         f"  code:    commit {kept.commit}, Python {kept.python}" + _broken(kept.mutant),
-        f"  band:    {story.told()}",
+        f"  band:    {spec.told()}",
     ]
     if defect is not None:
         lines.append(f"  DEFECT OF THE SIMULATOR: a second play of this story parts from the first: {defect}")

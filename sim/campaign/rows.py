@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.sim.campaign.artifact import name_of
 from holdfast.sim.campaign.run import RunResult
-from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.run_spec import RunSpec
 
 #: columns that differ between two plays of a seed
 TIMES = ("wall_seconds", "cpu_seconds")
@@ -61,19 +61,19 @@ class SeedRow:
         return not self.trace_hash
 
 
-def broken_row(seed: int, story: Story, defect: str) -> SeedRow:
+def broken_row(seed: int, spec: RunSpec, defect: str) -> SeedRow:
     """The row of a run that the simulator could not play to its end."""
-    return SeedRow(seed, story.band, story.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0, 0)
+    return SeedRow(seed, spec.band, spec.mix, None, None, defect, "", 0, 0, 0.0, 0.0, 0.0, 0, 0)
 
 
 def row_of(
-    seed: int, story: Story, result: RunResult, defect: str | None, wall_seconds: float, cpu_seconds: float
+    seed: int, spec: RunSpec, result: RunResult, defect: str | None, wall_seconds: float, cpu_seconds: float
 ) -> SeedRow:
     """The row of a run that just ended."""
     return SeedRow(
         seed=seed,
-        band=story.band,
-        mix=story.mix,
+        band=spec.band,
+        mix=spec.mix,
         violated=name_of(result.violation),
         violation=result.violation,
         defect=defect,

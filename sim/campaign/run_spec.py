@@ -88,7 +88,7 @@ _TRIGGERS = {"crash_at_point": 25, "kill_busy_leader": 5}
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class RunSpec:
     """One run before it is played."""
 
     seed: str
@@ -113,7 +113,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class RunTemplate:
     """What is the same for all seeds of a swarm."""
 
     #: without what seeds and bands decide
@@ -127,7 +127,7 @@ class Recipe:
     #: the base as it is, with all faults, and no more load than is asked of it: what speed is measured at
     is_reference: bool = False
 
-    def story(self, seed: str) -> Story:
+    def spec(self, seed: str) -> RunSpec:
         """What this seed plays."""
         choices = Choices(seed)
         shape = shape_of(seed, self.base)
@@ -154,11 +154,11 @@ class Recipe:
                 weights["late_fetches"] = _LATE_FETCHES_WEIGHT
             if shape.short_intervals and shape.recovery_manager:
                 weights["late_logs"] = _LATE_LOGS_WEIGHT
-        return Story(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
+        return RunSpec(seed, shape, self.seconds, Plan(self.gap_ms, weights=weights), self.band, mix)
 
     def command(self, seed: str) -> str:
         """How to play it again, on one line."""
-        usual, base = Recipe(), self.base
+        usual, base = RunTemplate(), self.base
         given = {
             "--seconds": (f"{self.seconds:g}", f"{usual.seconds:g}"),
             "--band": (self.band, usual.band),
@@ -192,7 +192,7 @@ def _with_more(shape: Shape, choices: Choices) -> Shape:
     )
 
 
-def recipe(
+def run_template(
     brokers: int,
     voters: int,
     partitions: int,
@@ -201,7 +201,7 @@ def recipe(
     gap_ms: int,
     band: str,
     is_reference: bool = False,
-) -> Recipe:
+) -> RunTemplate:
     """From the options of the command line; as many replicas and as high a min ISR as brokers allow."""
     replicas = min(3, brokers)
     base = Shape(
@@ -212,4 +212,4 @@ def recipe(
         min_isr=min(2, replicas),
         producers=producers,
     )
-    return Recipe(base, seconds, gap_ms, band, is_reference=is_reference)
+    return RunTemplate(base, seconds, gap_ms, band, is_reference=is_reference)

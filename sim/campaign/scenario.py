@@ -12,7 +12,7 @@ Owns the text: one word or fact a line, `#` begins a comment.
 from dataclasses import fields, replace
 from typing import Any
 
-from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.run_spec import RunSpec
 from holdfast.sim.cluster.world import FIRST_VOTER, Shape
 from holdfast.sim.faults.names import FAULT_NAMES, NODE_FAULTS
 from holdfast.sim.faults.table import Plan
@@ -22,7 +22,7 @@ class BadScenario(Exception):
     """The text says which line, and what was expected."""
 
 
-def read_scenario(text: str, seed: str) -> Story:
+def read_scenario(text: str, seed: str) -> RunSpec:
     """The story in `text`. What it leaves open is drawn from `seed`. Raises: BadScenario."""
     shape, seconds, script = Shape(), 10.0, list[tuple[int, str]]()
     kinds = {field.name: type(field.default) for field in fields(Shape)}
@@ -47,7 +47,7 @@ def read_scenario(text: str, seed: str) -> Story:
         except ValueError as error:
             raise BadScenario(f"line {number}: {line.strip()}: {error}") from error
     _check(shape, script)
-    return Story(seed, shape, seconds, Plan(script=tuple(script)), "written", "written")
+    return RunSpec(seed, shape, seconds, Plan(script=tuple(script)), "written", "written")
 
 
 def _with(shape: Shape, name: str, value: Any) -> Shape:

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.sim.campaign.artifact import Artifact, artifact_of, name_of
 from holdfast.sim.campaign.recording import record
-from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.run_spec import RunSpec
 from holdfast.sim.machine.choices import Tape
 
 REPLAYS = 300
@@ -51,18 +51,18 @@ class Shrinker:
                 break
         return self.best
 
-    def _try(self, what: str, story: Story, tape: Tape, *, may_grow: bool = True) -> bool:
+    def _try(self, what: str, spec: RunSpec, tape: Tape, *, may_grow: bool = True) -> bool:
         """Keep the edited run when it still fails in the same way."""
         if self.replays >= self.budget:
             return False
         self.replays += 1
-        recording = record(story, tape)
+        recording = record(spec, tape)
         result = recording.result
         if name_of(result.violation) != self.best.property_name:
             return False
         if not may_grow and result.handles > _GROWS_AT_MOST * self.best.steps:
             return False
-        self.best = artifact_of(story, recording.tape, result, self.best.mutant)
+        self.best = artifact_of(spec, recording.tape, result, self.best.mutant)
         self.tell(f"{self.replays} replays: {what}; {_size_told(self.best)}")
         return True
 
@@ -73,9 +73,7 @@ class Shrinker:
             at, is_smaller = 0, False
             while at < len(played := played_faults(self.best.tape)) and self.replays < self.budget:
                 out = played[at : at + size]
-                if self._try(
-                    f"{len(out)} faults fewer", self.best.story, without_faults(self.best.tape, out)
-                ):
+                if self._try(f"{len(out)} faults fewer", self.best.spec, without_faults(self.best.tape, out)):
                     is_smaller = True
                 else:
                     at += size
@@ -87,24 +85,24 @@ class Shrinker:
         """Drop the time that passes before faults which are left out."""
         shorter = without_gaps(self.best.tape)
         if len(shorter[_FAULTS]) < len(self.best.tape.get(_FAULTS, ())):
-            self._try("faults sooner", self.best.story, shorter)
+            self._try("faults sooner", self.best.spec, shorter)
 
     def _seconds(self) -> None:
         """Heal earlier."""
         for share in (0.25, 0.5, 0.75, 0.9):
-            story = self.best.story
-            seconds = round(story.seconds * share, 2)
+            spec = self.best.spec
+            seconds = round(spec.seconds * share, 2)
             if seconds >= _SHORTEST_S and self._try(
-                f"{seconds:g} s", replace(story, seconds=seconds), self.best.tape
+                f"{seconds:g} s", replace(spec, seconds=seconds), self.best.tape
             ):
                 return
 
     def _shape(self) -> None:
         for what in _COUNTS:
-            for count in range(1, getattr(self.best.story.shape, what)):
+            for count in range(1, getattr(self.best.spec.shape, what)):
                 fewer: dict[str, Any] = {what: count}
-                story = replace(self.best.story, shape=replace(self.best.story.shape, **fewer))
-                if self._try(f"{what} {count}", story, self.best.tape):
+                spec = replace(self.best.spec, shape=replace(self.best.spec.shape, **fewer))
+                if self._try(f"{what} {count}", spec, self.best.tape):
                     break
 
     def _delays(self) -> None:
@@ -117,7 +115,7 @@ class Shrinker:
         for label in labels:
             if any(self.best.tape.get(label, ())):
                 zeros: dict[str, array[int]] = {**self.best.tape, label: array("Q")}
-                self._try(f"{what} ({label})", self.best.story, zeros, may_grow=False)
+                self._try(f"{what} ({label})", self.best.spec, zeros, may_grow=False)
 
 
 def shrink(
@@ -129,7 +127,7 @@ def shrink(
     """
     assert artifact.violation is not None, "a run that passes has nothing to shrink to"
     shrinker = Shrinker(artifact, budget, tell)
-    if not shrinker._try("as it is", artifact.story, artifact.tape):
+    if not shrinker._try("as it is", artifact.spec, artifact.tape):
         raise NotFailing(f"{artifact.property_name} of commit {artifact.commit} is not violated any more")
     return shrinker.run()
 
@@ -181,7 +179,7 @@ def passing_neighbour(artifact: Artifact, failed_at_s: float, budget: int) -> Ne
     but when all is healed the same thing may still come to light."""
     played = played_faults(artifact.tape)
     for fault in reversed(range(max(0, len(played) - budget), len(played))):
-        recording = record(artifact.story, without_faults(artifact.tape, [played[fault]]))
+        recording = record(artifact.spec, without_faults(artifact.tape, [played[fault]]))
         result = recording.result
         if result.violation is None:
             return Neighbour(fault, recording.events, None)
@@ -191,11 +189,11 @@ def passing_neighbour(artifact: Artifact, failed_at_s: float, budget: int) -> Ne
 
 
 def _size(artifact: Artifact) -> tuple[int, float, tuple[int, ...], int, int, int]:
-    story = artifact.story
+    spec = artifact.spec
     return (
         len(played_faults(artifact.tape)),
-        story.seconds,
-        tuple(getattr(story.shape, what) for what in _COUNTS),
+        spec.seconds,
+        tuple(getattr(spec.shape, what) for what in _COUNTS),
         len(artifact.tape.get(_FAULTS, ())),
         sum(1 for label in (*_DELAYS, *_ORDER) if any(artifact.tape.get(label, ()))),
         artifact.steps,

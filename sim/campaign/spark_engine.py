@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from holdfast.sim.campaign.rows import SeedRow, from_mapping
-from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.campaign.run_spec import RunTemplate
 from holdfast.sim.campaign.swarm import play_seed
 
 #: the columns of a row, as Spark spells them
@@ -25,7 +25,7 @@ SCHEMA = (
 _SEEDS_PER_TASK = 4
 
 
-def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) -> list[SeedRow]:
+def play_seeds(template: RunTemplate, seeds: Sequence[int], master: str, target: Path) -> list[SeedRow]:
     """Play `seeds` on the executors of `master` and write their rows to the folder `target`, replacing it."""
     from holdfast.durability.session import local_path, start_session
 
@@ -33,7 +33,7 @@ def play_seeds(recipe: Recipe, seeds: Sequence[int], master: str, target: Path) 
     try:
         tasks = -(-len(seeds) // _SEEDS_PER_TASK)
         rows = spark.sparkContext.parallelize(seeds, tasks).map(
-            lambda seed: _columns(play_seed(recipe, seed))
+            lambda seed: _columns(play_seed(template, seed))
         )
         table = spark.createDataFrame(rows, SCHEMA, verifySchema=False)
         table.write.mode("overwrite").parquet(local_path(target))

@@ -22,7 +22,7 @@ from holdfast.sim.campaign.artifact import artifact_of, save
 from holdfast.sim.campaign.recording import Recording, difference, play, record
 from holdfast.sim.campaign.report import failure_page
 from holdfast.sim.campaign.rows import SeedRow, broken_row, row_of
-from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.campaign.run_spec import RunTemplate
 
 #: one seed in so many is played twice
 TWICE_ONE_IN = 100
@@ -32,26 +32,26 @@ _LINES_OF_ERROR = 4
 _NEIGHBOURS = 6
 
 
-def play_seed(recipe: Recipe, seed: int) -> SeedRow:
+def play_seed(template: RunTemplate, seed: int) -> SeedRow:
     """Play a seed. One in a hundred, and each that fails, is played again and compared draw by draw."""
     started, cpu_started = time.monotonic(), time.process_time()
-    story = recipe.story(str(seed))
+    spec = template.spec(str(seed))
     try:
-        result = play(story)
+        result = play(spec)
     except Exception as error:  # noqa: BLE001  it is in the row, and the other seeds go on
-        return broken_row(seed, story, "".join(traceback.format_exception(error)[-_LINES_OF_ERROR:]))
+        return broken_row(seed, spec, "".join(traceback.format_exception(error)[-_LINES_OF_ERROR:]))
     wall, cpu = time.monotonic() - started, time.process_time() - cpu_started
     defect = None
     if seed % TWICE_ONE_IN == 0 or result.violation is not None:
-        recording = record(story)
-        defect = difference(recording, record(story))
+        recording = record(spec)
+        defect = difference(recording, record(spec))
         if defect is None and recording.result.trace_hash != result.trace_hash:
             defect = "recording a run changes its trace"
-    return row_of(seed, story, result, defect, wall, cpu)
+    return row_of(seed, spec, result, defect, wall, cpu)
 
 
 def play_seeds(
-    recipe: Recipe, seeds: Iterable[int], jobs: int, until: float | None = None
+    template: RunTemplate, seeds: Iterable[int], jobs: int, until: float | None = None
 ) -> Iterator[SeedRow]:
     """The rows of seeds as they come, from `jobs` processes at a time.
 
@@ -71,7 +71,7 @@ def play_seeds(
                 if seed is None:
                     break
                 ours, theirs = context.Pipe(duplex=False)
-                begun = context.Process(target=_play_alone, args=(theirs, recipe, seed), daemon=True)
+                begun = context.Process(target=_play_alone, args=(theirs, template, seed), daemon=True)
                 begun.start()
                 theirs.close()
                 running[ours] = seed, begun
@@ -80,7 +80,7 @@ def play_seeds(
             for told in wait(list(running)):
                 assert isinstance(told, Connection)
                 seed, process = running.pop(told)
-                yield _row_from(told, process, recipe, seed)
+                yield _row_from(told, process, template, seed)
     finally:
         for told, (_, process) in running.items():
             process.kill()
@@ -88,7 +88,7 @@ def play_seeds(
             told.close()
 
 
-def _row_from(told: Connection, process: BaseProcess, recipe: Recipe, seed: int) -> SeedRow:
+def _row_from(told: Connection, process: BaseProcess, template: RunTemplate, seed: int) -> SeedRow:
     with told:
         try:
             row = told.recv()
@@ -96,17 +96,17 @@ def _row_from(told: Connection, process: BaseProcess, recipe: Recipe, seed: int)
         except (EOFError, OSError):  # before its row, or within it
             process.join()
             defect = f"its process ended with {process.exitcode} before it was played"
-            return broken_row(seed, recipe.story(str(seed)), defect)
+            return broken_row(seed, template.spec(str(seed)), defect)
         process.join()
         return row
 
 
-def _play_alone(tell: Connection, recipe: Recipe, seed: int) -> None:
+def _play_alone(tell: Connection, template: RunTemplate, seed: int) -> None:
     """A signal from the keyboard ends the parent, which ends us; a parent that was killed does so too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.disable()  # the process ends before it pays
-    tell.send(play_seed(recipe, seed))
+    tell.send(play_seed(template, seed))
     tell.close()
 
 
@@ -117,16 +117,16 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def keep_seed(recipe: Recipe, seed: str, folder: Path | None) -> str:
+def keep_seed(template: RunTemplate, seed: str, folder: Path | None) -> str:
     """Play a failing seed again with everything kept; returns its page.
 
     Into `folder`: `seed-N.json` for replay and shrink, `seed-N.txt` the page, `seed-N.events.gz` every event.
     """
-    recording = record(recipe.story(seed))
-    page = page_of(recording, recipe.command(seed))
+    recording = record(template.spec(seed))
+    page = page_of(recording, template.command(seed))
     if folder is not None:
         path = folder / f"seed-{seed}.json"
-        save(artifact_of(recording.story, recording.tape, recording.result), path)
+        save(artifact_of(recording.spec, recording.tape, recording.result), path)
         path.with_suffix(".txt").write_text(page + "\n", encoding="utf-8")
         with gzip.open(path.with_suffix(".events.gz"), "wt", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in recording.events)
@@ -138,12 +138,12 @@ def page_of(recording: Recording, again: str, mutant: str = "") -> str:
 
     `mutant`: the name of the one that is in the code meanwhile.
     """
-    kept = artifact_of(recording.story, recording.tape, recording.result, mutant)
+    kept = artifact_of(recording.spec, recording.tape, recording.result, mutant)
     # From the tape in both cases: the seed's generators are not part of the comparison then.
-    defect = difference(_as_replayed(recording), record(recording.story, recording.tape))
+    defect = difference(_as_replayed(recording), record(recording.spec, recording.tape))
     neighbour = shrink.passing_neighbour(kept, recording.result.simulated_seconds, _NEIGHBOURS)
     return failure_page(kept, recording, again, neighbour, defect)
 
 
 def _as_replayed(recording: Recording) -> Recording:
-    return Recording(recording.story, recording.result, recording.tape, {}, recording.events)
+    return Recording(recording.spec, recording.result, recording.tape, {}, recording.events)

@@ -4,8 +4,8 @@ compiled codecs before all, a twentieth of its seconds. The story itself leaves 
 import gc
 
 from holdfast.sim.campaign.recording import play
-from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.campaign.run_spec import RunTemplate
 
-play(Recipe(seconds=4.0).story("1"))
+play(RunTemplate(seconds=4.0).spec("1"))
 gc.collect()
 gc.freeze()  # collectors of the children never look at it

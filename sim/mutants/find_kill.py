@@ -42,12 +42,12 @@ def violation_of(mutant: Mutant, seed: str) -> str | None:
     """Play one seed with the mutant. None: every property held. A run that never rests is a violation, after
     so many handles: bounds of its processor seconds would let the machine decide."""
     with mutant.applied():
-        return play(mutant.setting.story(seed)).violation
+        return play(mutant.setting.spec(seed)).violation
 
 
 def is_sound(mutant: Mutant, seed: str) -> bool:
     """The same story without the mutant keeps every promise."""
-    return play(mutant.setting.story(seed)).violation is None
+    return play(mutant.setting.spec(seed)).violation is None
 
 
 def hunt(name: str, seeds: Sequence[str], known: MutantResult | None = None) -> MutantResult:

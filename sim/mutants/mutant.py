@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
-from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.campaign.run_spec import RunSpec, RunTemplate
 from holdfast.sim.faults.names import FAULT_NAMES
 
 #: takes the original function and then the original's own parameters
@@ -98,13 +98,13 @@ class Setting:
     seconds: float = SECONDS
     gap_ms: int = 700
 
-    def story(self, seed: str) -> Story:
+    def spec(self, seed: str) -> RunSpec:
         """What is played."""
-        story = Recipe(seconds=self.seconds, gap_ms=self.gap_ms, band=self.band, is_plain=True).story(seed)
+        spec = RunTemplate(seconds=self.seconds, gap_ms=self.gap_ms, band=self.band, is_plain=True).spec(seed)
         if self.faults is not None:
             weights = dict.fromkeys(FAULT_NAMES, 0) | self.faults
-            story = replace(story, plan=replace(story.plan, weights=weights))
-        return replace(story, shape=replace(story.shape, **self.shape)) if self.shape else story
+            spec = replace(spec, plan=replace(spec.plan, weights=weights))
+        return replace(spec, shape=replace(spec.shape, **self.shape)) if self.shape else spec
 
     def told(self) -> str:
         """One line for people."""
@@ -124,7 +124,7 @@ class Mutant:
 
     name: str
     #: what it does, one sentence
-    story: str
+    description: str
     #: the rules that it breaks
     breaks: str
     #: properties and rules of which one should notice

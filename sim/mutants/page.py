@@ -55,5 +55,5 @@ def _row(one: Mutant, verdict: MutantResult | None) -> str:
     elif verdict is not None:
         seed = f"not by {verdict.tried} seeds"
     setting = one.setting.told()
-    story = one.story + (f" ({setting})" if setting else "")
-    return f"| `{one.name}` | {one.breaks} | {story} | {one.row or ''} | {seed} | {by} |"
+    told = one.description + (f" ({setting})" if setting else "")
+    return f"| `{one.name}` | {one.breaks} | {told} | {one.row or ''} | {seed} | {by} |"

@@ -17,7 +17,7 @@ from types import CodeType
 
 from holdfast.sim.campaign.recording import play
 from holdfast.sim.campaign.run import RunResult
-from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.campaign.run_spec import RunSpec, RunTemplate
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.mutants.find_kill import first_line
 from holdfast.sim.mutants.mechanical import NotExchangeable, SourceChange, applied, changes_of, path_of
@@ -54,19 +54,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Stories:
+class SweepRuns:
     """What is played with a change."""
 
     band: str = "budget"
     #: the name of a mutant: stories in which that shows; without one, ordinary ones of the band
     like: str = ""
 
-    def story(self, seed: str) -> Story:
+    def spec(self, seed: str) -> RunSpec:
         """Of one seed."""
-        return MUTANTS[self.like].setting.story(seed) if self.like else Recipe(band=self.band).story(seed)
+        return MUTANTS[self.like].setting.spec(seed) if self.like else RunTemplate(band=self.band).spec(seed)
 
 
-USUAL = Stories()
+USUAL = SweepRuns()
 
 
 class Endless(KeyboardInterrupt):
@@ -80,19 +80,19 @@ def drawn(names: Sequence[str], count: int, seed: str) -> list[SourceChange]:
     return [left.pop(stream.draw(len(left))) for _ in range(min(count, len(left)))]
 
 
-def judge(change: SourceChange, seeds: Sequence[str], stories: Stories = USUAL) -> Finding | None:
+def judge(change: SourceChange, seeds: Sequence[str], runs: SweepRuns = USUAL) -> Finding | None:
     """Play until a seed notices, or has had no effect for long. None: the change cannot be made."""
-    if not any(_played(seed, stories).reaches(change) for seed in seeds):
+    if not any(_played(seed, runs).reaches(change) for seed in seeds):
         return Finding(change, 0, 0)
     tried = differed = 0
     for seed in seeds:
-        usual = _played(seed, stories).result
+        usual = _played(seed, runs).result
         if usual.violation is not None:
             continue
         tried += 1
         try:
             with applied(change):
-                result = _bounded(seed, stories)
+                result = _bounded(seed, runs)
         except NotExchangeable:
             return None
         except Endless:
@@ -108,14 +108,14 @@ def judge(change: SourceChange, seeds: Sequence[str], stories: Stories = USUAL) 
 
 
 def sweep(
-    changes: Sequence[SourceChange], seeds: Sequence[str], stories: Stories, jobs: int
+    changes: Sequence[SourceChange], seeds: Sequence[str], runs: SweepRuns, jobs: int
 ) -> Iterator[Finding]:
     """As `judge`, from several processes, as they come; those that cannot be made are left out. A change that
     takes its whole process along, such as one that grows without end, is killed like others."""
     left = list(changes)
     while left:
         with _pool(jobs) as pool:
-            asked = {pool.submit(judge, change, seeds, stories): change for change in left}
+            asked = {pool.submit(judge, change, seeds, runs): change for change in left}
             for future in as_completed(asked):
                 if isinstance(future.exception(), BrokenProcessPool):
                     break
@@ -126,16 +126,16 @@ def sweep(
         # Those that were being played when one of them ended its process, each by itself.
         suspects, left = left[:jobs], left[jobs:]
         for change in suspects:
-            finding = _alone(change, seeds, stories)
+            finding = _alone(change, seeds, runs)
             if finding is not None:
                 yield finding
 
 
-def _alone(change: SourceChange, seeds: Sequence[str], stories: Stories) -> Finding | None:
+def _alone(change: SourceChange, seeds: Sequence[str], runs: SweepRuns) -> Finding | None:
     with _pool(1) as pool:
         pool.submit(int).result()  # who cannot start at all, for want of memory or files, says nothing of it
         try:
-            return pool.submit(judge, change, seeds, stories).result()
+            return pool.submit(judge, change, seeds, runs).result()
         except BrokenProcessPool:
             return Finding(change, len(seeds), 1, "one of them", "its process ended")
 
@@ -163,10 +163,10 @@ class _Usual:
 
 
 @cache
-def _played(seed: str, stories: Stories) -> _Usual:
-    story = stories.story(seed)
+def _played(seed: str, runs: SweepRuns) -> _Usual:
+    spec = runs.spec(seed)
     if sys.version_info < (3, 12):
-        return _Usual(play(story), None)
+        return _Usual(play(spec), None)
     lines: set[tuple[str, int]] = set()
 
     def ran(code: CodeType, line: int) -> object:
@@ -179,17 +179,17 @@ def _played(seed: str, stories: Stories) -> _Usual:
     watch.register_callback(watch.COVERAGE_ID, events.LINE, ran)
     watch.set_events(watch.COVERAGE_ID, events.LINE)
     try:
-        return _Usual(play(story), frozenset(lines))
+        return _Usual(play(spec), frozenset(lines))
     finally:
         watch.set_events(watch.COVERAGE_ID, 0)
         watch.free_tool_id(watch.COVERAGE_ID)
 
 
-def _bounded(seed: str, stories: Stories) -> RunResult:
+def _bounded(seed: str, runs: SweepRuns) -> RunResult:
     former = signal.signal(signal.SIGVTALRM, _interrupt)
     signal.setitimer(signal.ITIMER_VIRTUAL, _CPU_SECONDS_MAX)
     try:
-        return play(stories.story(seed))
+        return play(runs.spec(seed))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)

@@ -45,7 +45,7 @@ class Row(NamedTuple):
     labels: tuple[str, ...]
 
 
-class Story(NamedTuple):
+class Played(NamedTuple):
     """What nodes said before and after a broker was killed and came back, and in between."""
 
     cluster: LocalCluster
@@ -95,7 +95,7 @@ def total(metrics: dict[str, Metric], name: str, **labels: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     cluster = LocalCluster.create(tmp_path_factory.mktemp("http") / "cluster", 3, 1, properties=PROPERTIES)
     try:
         cluster.up()
@@ -104,7 +104,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         cluster.kill(cluster.nodes)
 
 
-def played(cluster: LocalCluster) -> Story:
+def played(cluster: LocalCluster) -> Played:
     servers = cluster.bootstrap_servers
     watch(servers).create_topic("t", 3, 3, 2)
     watch(servers).create_topic("alone", 1, 1, 1)
@@ -124,7 +124,7 @@ def played(cluster: LocalCluster) -> Story:
     cluster.wait_ready([victim])
     wait_until(lambda: ask(witness, "/v1/health")["is_healthy"])
     after = {node.name: scrape(node) for node in cluster.nodes}
-    return Story(cluster, victim, before, after, health, told)
+    return Played(cluster, victim, before, after, health, told)
 
 
 def node_health(node: Node, exit_code: int) -> str:
@@ -153,20 +153,20 @@ def promised(role: str) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize("role", ["controller", "broker"])
-def test_a_node_prints_what_the_page_promises_and_nothing_else(story: Story, role: str) -> None:
-    (node, *_) = (node for node in story.cluster.nodes if node.role == role and node is not story.victim)
+def test_a_node_prints_what_the_page_promises_and_nothing_else(run: Played, role: str) -> None:
+    (node, *_) = (node for node in run.cluster.nodes if node.role == role and node is not run.victim)
     printed = {
         name: Row(
             metric.type,
             tuple(sorted({label for sample in metric.samples for label in sample.labels} - {"le"})),
         )
-        for name, metric in story.after[node.name].items()
+        for name, metric in run.after[node.name].items()
     }
     assert printed == promised(role)
 
 
-def test_every_series_stands_once(story: Story) -> None:
-    for metrics in story.after.values():
+def test_every_series_stands_once(run: Played) -> None:
+    for metrics in run.after.values():
         series = [
             (sample.name, *sorted(sample.labels.items())) for m in metrics.values() for sample in m.samples
         ]
@@ -218,16 +218,16 @@ MOVED: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("name", "labels"), MOVED)
-def test_what_happened_was_counted(story: Story, name: str, labels: dict[str, str]) -> None:
-    nodes = [n for n in story.before if n != story.victim.name and name in story.before[n]]
-    before = sum(total(story.before[node], name, **labels) for node in nodes)
-    after = sum(total(story.after[node], name, **labels) for node in nodes)
+def test_what_happened_was_counted(run: Played, name: str, labels: dict[str, str]) -> None:
+    nodes = [n for n in run.before if n != run.victim.name and name in run.before[n]]
+    before = sum(total(run.before[node], name, **labels) for node in nodes)
+    after = sum(total(run.after[node], name, **labels) for node in nodes)
     assert after > before
 
 
-def test_gauges_tell_how_it_stands_afterwards(story: Story) -> None:
-    (controller,) = story.cluster.controllers
-    metrics = story.after[controller.name]
+def test_gauges_tell_how_it_stands_afterwards(run: Played) -> None:
+    (controller,) = run.cluster.controllers
+    metrics = run.after[controller.name]
     assert total(metrics, "kafka_controller_active_controller") == 1
     assert total(metrics, "kafka_controller_active_brokers") == 3
     assert total(metrics, "kafka_controller_global_partitions") == 4
@@ -238,47 +238,47 @@ def test_gauges_tell_how_it_stands_afterwards(story: Story) -> None:
         for sample in metrics["kafka_controller_partition_replica_role"].samples
         if sample.labels["topic"] == "alone"
     }
-    assert roles == {str(story.victim.node_id): 6}
+    assert roles == {str(run.victim.node_id): 6}
     assert total(metrics, "kafka_raft_current_state", state="leader") == 1
-    victim = story.after[story.victim.name]
+    victim = run.after[run.victim.name]
     assert total(victim, "kafka_server_last_shutdown_clean") == 0
     assert total(victim, "kafka_server_broker_state", state="RUNNING") == 1
     assert total(victim, "kafka_log_recovery_remaining_logs") == 0
 
 
-def test_health_named_the_dead_broker_and_what_it_took_along(story: Story) -> None:
-    health = story.health
+def test_health_named_the_dead_broker_and_what_it_took_along(run: Played) -> None:
+    health = run.health
     assert not health["is_healthy"]
-    assert health["nodes_down"] == [story.victim.node_id]
+    assert health["nodes_down"] == [run.victim.node_id]
     assert health["leaderless_partitions"] == ["alone-0"]
     assert "alone-0" in health["under_min_isr"]
     assert health["headroom"]["online"] == -1
 
 
-def test_commands_tell_the_health_of_the_cluster(story: Story) -> None:
-    by_node, by_cluster = story.told
-    assert f"brokers down: {story.victim.node_id}\n" in by_node
-    assert f"brokers down: {story.victim.node_id}; partitions without a leader: 1" in by_cluster
-    assert node_health(story.victim, 0) == "healthy\n"
-    assert cluster_status(story.cluster) == "health: all is well"
+def test_commands_tell_the_health_of_the_cluster(run: Played) -> None:
+    by_node, by_cluster = run.told
+    assert f"brokers down: {run.victim.node_id}\n" in by_node
+    assert f"brokers down: {run.victim.node_id}; partitions without a leader: 1" in by_cluster
+    assert node_health(run.victim, 0) == "healthy\n"
+    assert cluster_status(run.cluster) == "health: all is well"
 
 
-def test_every_node_answers_and_all_tell_the_same(story: Story) -> None:
-    nodes = story.cluster.nodes
+def test_every_node_answers_and_all_tell_the_same(run: Played) -> None:
+    nodes = run.cluster.nodes
     clusters = [ask(node, "/v1/cluster") for node in nodes]
     assert len({json.dumps(found["brokers"]) for found in clusters}) == 1
     assert [found["node"]["id"] for found in clusters] == [node.node_id for node in nodes]
     pages = [ask(node, "/v1/partitions?limit=2") for node in nodes]
     assert {page["next"] for page in pages} == {"t:1"}
     rows = [ask(node, "/v1/partitions/alone/0") for node in nodes]
-    assert {row["leader"] for row in rows} == {story.victim.node_id}
-    assert [row["replica"] is not None for row in rows] == [node is story.victim for node in nodes]
+    assert {row["leader"] for row in rows} == {run.victim.node_id}
+    assert [row["replica"] is not None for row in rows] == [node is run.victim for node in nodes]
 
 
-def test_strangers_cost_little_and_lock_nobody_out(story: Story) -> None:
+def test_strangers_cost_little_and_lock_nobody_out(run: Played) -> None:
     """Silent, slow, garbled, too long, never reading: records pass, scrapes too, and nothing stays behind."""
-    rng, node = random.Random(5), story.victim
-    process = psutil.Process(story.cluster.pid(node))
+    rng, node = random.Random(5), run.victim
+    process = psutil.Process(run.cluster.pid(node))
     rss, files = process.memory_info().rss, process.num_fds()
     silent = crowd_of(1000) // 2
     sayings = [
@@ -294,10 +294,10 @@ def test_strangers_cost_little_and_lock_nobody_out(story: Story) -> None:
         assert process.num_fds() < files + 250
         assert get(node, "/livez") == (200, b"ok\n")
         assert get(node, "/metrics")[0] == 200
-        assert not produce(story.cluster.bootstrap_servers, "t", 50, name="beside").failed
+        assert not produce(run.cluster.bootstrap_servers, "t", 50, name="beside").failed
         assert process.memory_info().rss < rss + (64 << 20)
     wait_until(lambda: process.num_fds() < files + 20)
-    assert "Traceback" not in story.cluster.log_file(node).read_text()
+    assert "Traceback" not in run.cluster.log_file(node).read_text()
 
 
 def stranger(node: Node, says: bytes) -> socket.socket:

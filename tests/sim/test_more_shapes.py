@@ -11,7 +11,7 @@ from holdfast.protocol.frames import FrameDecoder, FrameError
 from holdfast.protocol.messages import APIS
 from holdfast.protocol.schema.fields import SchemaError, decode_message
 from holdfast.sim.campaign.run import run
-from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.campaign.run_spec import RunTemplate
 from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
@@ -115,11 +115,11 @@ def test_noise_asks_for_nothing_that_changes_anything() -> None:
 
 
 def test_some_stories_have_each_of_them_and_plain_ones_have_none() -> None:
-    shapes = [Recipe().story(str(seed)).shape for seed in range(60)]
+    shapes = [RunTemplate().spec(str(seed)).shape for seed in range(60)]
     names = ("retention", "wanderers", "remakes", "strained", "asks_alone", "intrudes", "core_first")
     for name in names:
         assert 5 < sum(bool(getattr(shape, name)) for shape in shapes) < 30
-    plain = [Recipe(is_plain=True).story(str(seed)).shape for seed in range(60)]
+    plain = [RunTemplate(is_plain=True).spec(str(seed)).shape for seed in range(60)]
     assert not any(getattr(shape, name) for shape in plain for name in names)
 
 

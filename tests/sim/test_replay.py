@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from holdfast.cli.sim.command import command
 from holdfast.sim.campaign.artifact import Artifact, BadArtifact, artifact_of, load, name_of, save
 from holdfast.sim.campaign.recording import difference, first_event_that_differs, play, record
-from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.campaign.run_spec import RunSpec, RunTemplate
 from holdfast.sim.cluster.world import Shape
 from holdfast.sim.faults.table import Plan
 
-SHORT = Story(
+SHORT = RunSpec(
     "5", Shape(brokers=3, voters=1, partitions=1, producers=1), 1.0, Plan(gap_ms=300), "budget", "swarm"
 )
 SEEDS = Path(__file__).with_name("seeds.txt")
@@ -37,7 +37,7 @@ def test_a_kept_run_comes_back_as_it_was(kept: Artifact, tmp_path: Path) -> None
 def test_a_kept_run_plays_again_to_the_same_hash(kept: Artifact, tmp_path: Path) -> None:
     save(kept, tmp_path / "run.json")
     again = load(tmp_path / "run.json")
-    assert play(again.story, again.tape).trace_hash == kept.trace_hash == play(SHORT).trace_hash
+    assert play(again.spec, again.tape).trace_hash == kept.trace_hash == play(SHORT).trace_hash
 
 
 def test_the_command_tells_a_run_that_is_the_same_from_another(kept: Artifact, tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_the_command_tells_a_run_that_is_the_same_from_another(kept: Artifact, t
 def test_a_tape_may_end_early_and_a_story_without_choices_keeps_every_promise() -> None:
     """Once all was written to the first partition then, and a reader that seeks began anew without end."""
     shape = replace(SHORT.shape, partitions=3, topics=2, wanderers=1, remakes=True, asks_alone=True)
-    story = replace(SHORT, shape=shape, seconds=8.0)
-    result = play(story, {})
+    spec = replace(SHORT, shape=shape, seconds=8.0)
+    result = play(spec, {})
     assert result.violation is None, result.as_text()
 
 
@@ -132,7 +132,7 @@ def test_a_trace_that_ends_early_differs_at_its_end() -> None:
 
 @pytest.mark.slow
 def test_a_hundred_replays_have_one_hash(kept: Artifact) -> None:
-    assert {play(kept.story, kept.tape).trace_hash for _ in range(100)} == {kept.trace_hash}
+    assert {play(kept.spec, kept.tape).trace_hash for _ in range(100)} == {kept.trace_hash}
 
 
 # --- seeds that have failed once -----------------------------------------------------------------------
@@ -157,10 +157,10 @@ def test_every_kept_seed_has_a_story() -> None:
 
 def test_the_line_that_plays_a_seed_again_makes_the_same_story() -> None:
     base = Shape(brokers=5, voters=1, partitions=2, replicas=3, min_isr=2, producers=7)
-    recipe = Recipe(base, seconds=2.5, gap_ms=700, band="over-budget")
-    words = recipe.command("a b").split("run ")[1]
+    template = RunTemplate(base, seconds=2.5, gap_ms=700, band="over-budget")
+    words = template.command("a b").split("run ")[1]
     assert words == (
         "--seed 'a b' --seconds 2.5 --band over-budget --brokers 5 --voters 1 --partitions 2 --producers 7 "
         "--fault-gap-ms 700"
     )
-    assert Recipe().command("7") == "holdfast sim run --seed 7"
+    assert RunTemplate().command("7") == "holdfast sim run --seed 7"

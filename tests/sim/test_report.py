@@ -12,7 +12,7 @@ from holdfast.sim.campaign.recording import Recording
 from holdfast.sim.campaign.report import HEADS, cells, failure_page, summary
 from holdfast.sim.campaign.rows import BadRows, SeedRow, broken_row, read_rows, sums, to_line
 from holdfast.sim.campaign.run import RunResult
-from holdfast.sim.campaign.run_spec import Recipe, Story
+from holdfast.sim.campaign.run_spec import RunSpec, RunTemplate
 from holdfast.sim.campaign.shrink import Neighbour
 
 ROW = SeedRow(
@@ -92,7 +92,7 @@ def test_a_folder_without_rows_and_rows_of_another_version_are_refused(tmp_path:
 
 # --- the page ------------------------------------------------------------------------------------------
 
-STORY: Story = Recipe().story("7")
+STORY: RunSpec = RunTemplate().spec("7")
 EVENTS = [
     "1000000000000 boot b1.1",
     "1001000000000 fault kill_leader",

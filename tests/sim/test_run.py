@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.sim.campaign.recording import play
 from holdfast.sim.campaign.run import run, shape_of
-from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.campaign.run_spec import RunTemplate
 from holdfast.sim.cluster.world import Shape
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
@@ -37,7 +37,7 @@ def test_equal_seeds_give_equal_traces_also_from_a_tape() -> None:
 @pytest.mark.slow
 def test_a_write_that_arrives_after_its_producer_gave_up_on_it_is_not_missed() -> None:
     """Once the logs were looked at while it was on its way, and a consumer had read what was not in them."""
-    result = play(DIRS_FAIL.story("3"))
+    result = play(DIRS_FAIL.spec("3"))
     assert result.violation is None, result.as_text()
 
 
@@ -66,8 +66,8 @@ def test_seeds_keep_every_promise(seed: str) -> None:
 
 _PLAY = """
 from holdfast.sim.campaign.recording import play
-from holdfast.sim.campaign.run_spec import Recipe
-print(play(Recipe(seconds=3.0).story("{seed}")).trace_hash)
+from holdfast.sim.campaign.run_spec import RunTemplate
+print(play(RunTemplate(seconds=3.0).spec("{seed}")).trace_hash)
 """
 
 
@@ -76,12 +76,12 @@ def test_a_seed_in_a_fresh_process_and_after_others_in_this_one_is_the_same_stor
     fresh = subprocess.run(
         [sys.executable, "-c", _PLAY.format(seed="7")], capture_output=True, check=True, text=True
     ).stdout.strip()
-    recipe = Recipe(seconds=3.0)
+    template = RunTemplate(seconds=3.0)
     mutant = MUTANTS["no-gate"]
     with mutant.applied():
-        play(recipe.story("8"))
-    play(Recipe(seconds=2.0, band="over-budget").story("9"))
-    assert [play(recipe.story("7")).trace_hash for _ in range(2)] == [fresh, fresh]
+        play(template.spec("8"))
+    play(RunTemplate(seconds=2.0, band="over-budget").spec("9"))
+    assert [play(template.spec("7")).trace_hash for _ in range(2)] == [fresh, fresh]
 
 
 def test_a_run_that_never_rests_ends_as_a_violation_after_so_many_handles(

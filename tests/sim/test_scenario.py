@@ -26,12 +26,12 @@ at 1.2 stop c101
 
 
 def test_a_story_is_read_and_the_rest_is_as_usual() -> None:
-    story = read_scenario(TEXT, "7")
-    shape = story.shape
+    spec = read_scenario(TEXT, "7")
+    shape = spec.shape
     assert (shape.brokers, shape.partitions, shape.producers, shape.voters) == (4, 1, 1, 3)
     assert (shape.every_write, shape.elr) == (True, False)
-    assert (story.seed, story.seconds) == ("7", 2.0)
-    assert story.plan == Plan(script=((500, "kill_leader"), (1000, "pause b4"), (1200, "stop c101")))
+    assert (spec.seed, spec.seconds) == ("7", 2.0)
+    assert spec.plan == Plan(script=((500, "kill_leader"), (1000, "pause b4"), (1200, "stop c101")))
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_what_cannot_be_played_is_refused_with_its_line(text: str, told: str, tm
 
 
 def test_a_story_is_played_at_its_times_and_kept_like_any_other(tmp_path: Path) -> None:
-    story = read_scenario(TEXT.replace("no elr", ""), "7")
-    recording = record(story)
+    spec = read_scenario(TEXT.replace("no elr", ""), "7")
+    recording = record(spec)
     assert recording.result.violation is None, recording.result.as_text()
     assert recording.result.faults == {"kill_leader": 1, "pause b4": 1, "stop c101": 1}
     times = [int(line.split()[0]) for line in recording.events if line.split()[1] == "fault"]
     assert [after - times[0] for after in times] == [0, 500_000_000, 700_000_000]
-    save(artifact_of(story, recording.tape, recording.result), tmp_path / "run.json")
+    save(artifact_of(spec, recording.tape, recording.result), tmp_path / "run.json")
     kept = load(tmp_path / "run.json")
-    assert kept.story == story
-    assert record(kept.story, kept.tape).result.trace_hash == recording.result.trace_hash
+    assert kept.spec == spec
+    assert record(kept.spec, kept.tape).result.trace_hash == recording.result.trace_hash

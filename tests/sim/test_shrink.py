@@ -8,7 +8,7 @@ import pytest
 from holdfast.sim.campaign import run as sim_run
 from holdfast.sim.campaign.artifact import Artifact, artifact_of
 from holdfast.sim.campaign.recording import record
-from holdfast.sim.campaign.run_spec import Story
+from holdfast.sim.campaign.run_spec import RunSpec
 from holdfast.sim.campaign.shrink import (
     NotFailing,
     passing_neighbour,
@@ -23,7 +23,7 @@ from holdfast.sim.cluster.nodes import SimBroker
 from holdfast.sim.cluster.world import Shape
 from holdfast.sim.faults.table import Plan
 
-STORY = Story(
+STORY = RunSpec(
     "9",
     Shape(partitions=2, producers=2, topics=2),
     2.0,
@@ -54,12 +54,12 @@ def test_one_fault_is_left_of_many_where_one_is_enough(failing: Artifact) -> Non
     small = shrink(failing, 40, told.append)
     assert small.property_name == "T-1"
     assert len(played_faults(small.tape)) == 1 < len(played_faults(failing.tape))
-    shape = small.story.shape
+    shape = small.spec.shape
     assert (shape.partitions, shape.producers, shape.topics) == (1, 1, 1)
-    assert small.story.seconds < failing.story.seconds
+    assert small.spec.seconds < failing.spec.seconds
     assert not any(small.tape["net"])
     assert not any(small.tape["sched"])
-    assert record(small.story, small.tape).result.trace_hash == small.trace_hash
+    assert record(small.spec, small.tape).result.trace_hash == small.trace_hash
     assert told
 
 
@@ -87,12 +87,12 @@ def test_the_neighbour_that_passes_lacks_the_fault_that_decides(failing: Artifac
 
 
 def test_a_neighbour_may_fail_too_but_not_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = replace(STORY, seconds=8.0, plan=Plan(gap_ms=2_500, only=("kill_broker",)))
+    spec = replace(STORY, seconds=8.0, plan=Plan(gap_ms=2_500, only=("kill_broker",)))
     monkeypatch.setattr(sim_run, "all_properties", list)
-    whole = record(story)  # with the kills behind the one that will be too many
+    whole = record(spec)  # with the kills behind the one that will be too many
     monkeypatch.setattr(sim_run, "all_properties", lambda: [NoBrokerEnds()])
-    failing = record(story, whole.tape).result
-    kept = artifact_of(story, whole.tape, failing)
+    failing = record(spec, whole.tape).result
+    kept = artifact_of(spec, whole.tape, failing)
     count = len(played_faults(whole.tape))
     assert count > 2
     found = passing_neighbour(kept, failing.simulated_seconds, count)
@@ -134,10 +134,10 @@ def test_faults_move_up_with_what_they_drew() -> None:
 
 
 def test_leaving_out_the_last_fault_changes_nothing_before_it(failing: Artifact) -> None:
-    story = replace(STORY, plan=Plan(gap_ms=300, only=("pause_broker", "reset")))
-    full = record(story)
+    spec = replace(STORY, plan=Plan(gap_ms=300, only=("pause_broker", "reset")))
+    full = record(spec)
     last = played_faults(full.tape)[-1]
-    without = record(story, without_faults(full.tape, [last]))
+    without = record(spec, without_faults(full.tape, [last]))
     told = [line for line in full.events if " fault " in line]
     assert [line for line in without.events if " fault " in line] == told[:-1]
     at = full.events.index(told[-1])

@@ -21,7 +21,7 @@ from holdfast.sim.campaign import run as sim_run
 from holdfast.sim.campaign import swarm
 from holdfast.sim.campaign.artifact import load
 from holdfast.sim.campaign.rows import TIMES, BadRows, SeedRow, from_mapping, sums, to_line
-from holdfast.sim.campaign.run_spec import _BAND_WEIGHTS, BANDS, Recipe, Story
+from holdfast.sim.campaign.run_spec import _BAND_WEIGHTS, BANDS, RunSpec, RunTemplate
 from holdfast.sim.campaign.runs import page, with_run
 from holdfast.sim.campaign.swarm import keep_seed, play_seed, play_seeds
 from holdfast.sim.checks.observe.observer import Observer
@@ -31,16 +31,16 @@ from holdfast.sim.cluster.world import Shape
 from holdfast.sim.faults.names import FAULT_NAMES, STORY_FAULTS
 
 SMALL = ("--seconds", "1", "--voters", "1", "--partitions", "1", "--producers", "1", "--fault-gap-ms", "400")
-RECIPE = Recipe(Shape(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)
+RECIPE = RunTemplate(Shape(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)
 
 
-class EndsAtOne(Recipe):
+class EndsAtOne(RunTemplate):
     """For these tests: whoever plays seed 1 ends."""
 
-    def story(self, seed: str) -> Story:
+    def spec(self, seed: str) -> RunSpec:
         if seed == "1" and parent_process() is not None:
             os._exit(9)
-        return super().story(seed)
+        return super().spec(seed)
 
 
 class NoBrokerEnds(Property):
@@ -60,37 +60,37 @@ def untimed(row: SeedRow) -> dict[str, Any]:
 
 
 def test_of_five_seeds_two_are_tuned_two_have_their_own_weights_and_one_crashes_at_points() -> None:
-    stories = [Recipe().story(str(seed)) for seed in range(500)]
-    counts = Counter(story.mix for story in stories)
+    specs = [RunTemplate().spec(str(seed)) for seed in range(500)]
+    counts = Counter(spec.mix for spec in specs)
     assert all(
         abs(counts[mix] - share) < 50 for mix, share in (("tuned", 200), ("swarm", 200), ("triggers", 100))
     )
-    assert {story.shape.every_write for story in stories} == {False, True}
-    assert all(set(story.plan.weights) <= set(FAULT_NAMES) for story in stories)
-    own = [tuple(story.plan.weights.values()) for story in stories if story.mix == "swarm"]
+    assert {spec.shape.every_write for spec in specs} == {False, True}
+    assert all(set(spec.plan.weights) <= set(FAULT_NAMES) for spec in specs)
+    own = [tuple(spec.plan.weights.values()) for spec in specs if spec.mix == "swarm"]
     assert len(set(own)) > len(own) // 2
 
 
 def test_a_story_is_a_function_of_its_seed_and_bands_change_its_shape_and_what_they_are_about() -> None:
-    assert Recipe().story("7") == Recipe().story("7")
+    assert RunTemplate().spec("7") == RunTemplate().spec("7")
     for band, changes in BANDS.items():
-        story = Recipe(band=band).story("7")
-        weights = Recipe().story("7").plan.weights | _BAND_WEIGHTS.get(band, {})
-        assert story.plan == replace(Recipe().story("7").plan, weights=weights)
-        assert all(getattr(story.shape, name) == value for name, value in changes.items())
-        assert band in story.told()
+        spec = RunTemplate(band=band).spec("7")
+        weights = RunTemplate().spec("7").plan.weights | _BAND_WEIGHTS.get(band, {})
+        assert spec.plan == replace(RunTemplate().spec("7").plan, weights=weights)
+        assert all(getattr(spec.shape, name) == value for name, value in changes.items())
+        assert band in spec.told()
     assert tuple(BANDS) == BAND_OPTIONS
 
 
 def test_the_reference_load_is_one_cluster_whose_seeds_decide_only_what_befalls_it() -> None:
-    stories = [Recipe(is_reference=True).story(str(seed)) for seed in range(60)]
-    weights = [Recipe().story(story.seed).plan.weights for story in stories]
+    specs = [RunTemplate(is_reference=True).spec(str(seed)) for seed in range(60)]
+    weights = [RunTemplate().spec(spec.seed).plan.weights for spec in specs]
     usual = [{name: w for name, w in row.items() if name not in STORY_FAULTS} for row in weights]
-    assert [story.plan.weights for story in stories] == usual
-    shapes = {replace(story.shape, every_write=False) for story in stories}
-    gap_ms = stories[0].shape.send_gap_ms
+    assert [spec.plan.weights for spec in specs] == usual
+    shapes = {replace(spec.shape, every_write=False) for spec in specs}
+    gap_ms = specs[0].shape.send_gap_ms
     assert shapes == {replace(Shape(), send_gap_ms=gap_ms, producers_alike=True)}
-    assert "--seed 7 --reference" in Recipe(is_reference=True).command("7")
+    assert "--seed 7 --reference" in RunTemplate(is_reference=True).command("7")
 
 
 # --- rows ----------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_rows_of_two_plays_differ_in_nothing_but_their_times() -> None:
 def test_a_seed_that_the_simulator_cannot_play_is_a_row_and_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def breaks(story: object) -> None:
+    def breaks(spec: object) -> None:
         raise KeyError("no such wire")
 
     monkeypatch.setattr(swarm, "play", breaks)
@@ -138,7 +138,7 @@ def test_what_is_kept_of_a_failing_seed_is_a_tape_a_page_and_every_event(
 ) -> None:
     monkeypatch.setattr(sim_run, "all_properties", lambda: [NoBrokerEnds()])
     # those that heal a core end brokers without any fault
-    whole = [seed for seed in range(60) if not RECIPE.story(str(seed)).shape.core_first]
+    whole = [seed for seed in range(60) if not RECIPE.spec(str(seed)).shape.core_first]
     rows = (play_seed(RECIPE, seed) for seed in whole)
     seed = next(row.seed for row in rows if row.violation and not row.faults)  # by the very first fault
     page = keep_seed(RECIPE, str(seed), tmp_path)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from holdfast.cli.sim.command import command
 from holdfast.sim.mutants import mechanical
 from holdfast.sim.mutants.mechanical import NotExchangeable, SourceChange, applied, changes_of
-from holdfast.sim.mutants.sweep import USUAL, Stories, drawn, judge, sweep
+from holdfast.sim.mutants.sweep import USUAL, SweepRuns, drawn, judge, sweep
 
 
 def named(module: str, function: str, text: str) -> SourceChange:
@@ -142,6 +142,6 @@ def test_what_is_not_there_is_refused(words: list[str], told: str) -> None:
 
 def test_a_rule_that_ordinary_stories_hardly_need_shows_in_those_of_its_like() -> None:
     change = named("holdfast.raft.core.quorum", "Votes.is_won", "off by one")
-    finding = judge(change, ["1", "2"], Stories(like="needs-all-votes"))
+    finding = judge(change, ["1", "2"], SweepRuns(like="needs-all-votes"))
     assert finding is not None
     assert (finding.outcome, finding.text[:3]) == ("killed", "L-8")

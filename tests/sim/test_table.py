@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.sim.campaign.run import run
-from holdfast.sim.campaign.run_spec import Recipe
+from holdfast.sim.campaign.run_spec import RunTemplate
 from holdfast.sim.cluster.world import Shape, World
 from holdfast.sim.faults.names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS
 from holdfast.sim.faults.table import Faults, Plan
@@ -43,32 +43,32 @@ def test_there_are_more_than_twelve_kinds_and_a_plan_must_name_the_newer_ones() 
 
 
 def test_one_story_of_four_plays_what_is_aimed_and_no_plain_one() -> None:
-    aimed = [bool(set(Recipe().story(str(seed)).plan.weights) & {*AIMED_FAULTS}) for seed in range(200)]
+    aimed = [bool(set(RunTemplate().spec(str(seed)).plan.weights) & {*AIMED_FAULTS}) for seed in range(200)]
     assert 30 < sum(aimed) < 70
-    plain = [Recipe(is_plain=True).story(str(seed)).plan.weights for seed in range(50)]
+    plain = [RunTemplate(is_plain=True).spec(str(seed)).plan.weights for seed in range(50)]
     assert not any(set(weights) & {*AIMED_FAULTS} for weights in plain)
 
 
 def test_fetches_are_late_in_some_stories_and_small_in_some_of_these_and_never_at_the_reference_load() -> (
     None
 ):
-    stories = [Recipe().story(str(seed)) for seed in range(200)]
-    late = {story.seed for story in stories if "late_fetches" in story.plan.weights}
-    small = {story.seed for story in stories if story.shape.small_fetches}
+    specs = [RunTemplate().spec(str(seed)) for seed in range(200)]
+    late = {spec.seed for spec in specs if "late_fetches" in spec.plan.weights}
+    small = {spec.seed for spec in specs if spec.shape.small_fetches}
     assert small < late
     assert 40 < len(late) < 80
-    reference = [Recipe(is_reference=True).story(str(seed)) for seed in range(200)]
+    reference = [RunTemplate(is_reference=True).spec(str(seed)) for seed in range(200)]
     assert not any("late_fetches" in s.plan.weights or s.shape.small_fetches for s in reference)
 
 
 def test_one_story_of_four_is_long_enough_for_passes_and_for_time_to_be_over() -> None:
     """And there, where logs are compared, answers about them are late; never at the reference load."""
-    stories = [Recipe().story(str(seed)) for seed in range(200)]
-    short = [story for story in stories if story.shape.short_intervals]
+    specs = [RunTemplate().spec(str(seed)) for seed in range(200)]
+    short = [spec for spec in specs if spec.shape.short_intervals]
     assert 30 < len(short) < 70
-    compare = {story.seed for story in short if story.shape.recovery_manager}
-    assert {story.seed for story in stories if "late_logs" in story.plan.weights} == compare
-    reference = [Recipe(is_reference=True).story(str(seed)) for seed in range(200)]
+    compare = {spec.seed for spec in short if spec.shape.recovery_manager}
+    assert {spec.seed for spec in specs if "late_logs" in spec.plan.weights} == compare
+    reference = [RunTemplate(is_reference=True).spec(str(seed)) for seed in range(200)]
     assert not any("late_logs" in s.plan.weights or s.shape.short_intervals for s in reference)
 
 

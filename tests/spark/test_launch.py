@@ -16,8 +16,8 @@ import pyspark
 import pytest
 
 from holdfast.durability.java import prepare_environment
+from tests.spark.builders import clean_history, history_batches, write_ledger
 from tests.spark.planted_log import PlantedLogs
-from tests.spark.story import clean_story, story_batches, write_ledger
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -29,9 +29,9 @@ PATIENCE_S = 180
 def holdfast_validate(
     folder: Path, *arguments: str, environment: dict[str, str]
 ) -> "subprocess.CompletedProcess[str]":
-    story = clean_story("t")
-    with PlantedLogs(story_batches(story)) as node:
-        ledger = write_ledger(folder / "ledger", [story])
+    history = clean_history("t")
+    with PlantedLogs(history_batches(history)) as node:
+        ledger = write_ledger(folder / "ledger", [history])
         command = [
             "-m",
             "holdfast.cli",

@@ -16,7 +16,7 @@ from holdfast.durability.rules import RULES
 from holdfast.durability.segment_source import BATCH_SCHEMA
 from holdfast.durability.validate import MARKS_SCHEMA, judge
 from holdfast.durability.verdict import SAMPLES_MAX, Verdict
-from tests.spark.story import LOG_SCHEMA, Send, Story, clean_story, damaged_value, write_ledger
+from tests.spark.builders import LOG_SCHEMA, RunHistory, Send, clean_history, damaged_value, write_ledger
 
 pytestmark = [pytest.mark.spark]
 
@@ -24,95 +24,95 @@ pytestmark = [pytest.mark.spark]
 # --- what is planted -----------------------------------------------------------------------------------
 
 
-def nothing(story: Story) -> None:
+def nothing(history: RunHistory) -> None:
     pass
 
 
-def last_record_cut_off(story: Story) -> None:
-    story.log[0].pop()
+def last_record_cut_off(history: RunHistory) -> None:
+    history.log[0].pop()
 
 
-def replaced_by_a_stranger(story: Story) -> None:
-    story.log[1][5] = b"another record"
+def replaced_by_a_stranger(history: RunHistory) -> None:
+    history.log[1][5] = b"another record"
 
 
-def acknowledged_at_another_offset(story: Story) -> None:
+def acknowledged_at_another_offset(history: RunHistory) -> None:
     # the last record of partition 1: no other acknowledgement comes after it
-    story.change(39, offset=story.sends[39].offset + 5)
+    history.change(39, offset=history.sends[39].offset + 5)
 
 
-def copied_twice(story: Story) -> None:
-    story.log[0] += [story.sends[0].value] * 2
+def copied_twice(history: RunHistory) -> None:
+    history.log[0] += [history.sends[0].value] * 2
 
 
-def unanswered_and_copied(story: Story) -> None:
-    story.change(39, outcome=None)
-    story.log[1].append(story.sends[39].value)
+def unanswered_and_copied(history: RunHistory) -> None:
+    history.change(39, outcome=None)
+    history.log[1].append(history.sends[39].value)
 
 
-def never_sent(story: Story) -> None:
-    story.log[1].append(Story(story.topic).send("stranger", 7, 0).value)
+def never_sent(history: RunHistory) -> None:
+    history.log[1].append(RunHistory(history.topic).send("stranger", 7, 0).value)
 
 
-def of_no_ledger(story: Story) -> None:
-    story.log[1].append(b"somebody else's record")
+def of_no_ledger(history: RunHistory) -> None:
+    history.log[1].append(b"somebody else's record")
 
 
-def refused_but_there(story: Story) -> None:
-    story.change(39, outcome=DeliveryOutcome.FAIL, offset=-1)
+def refused_but_there(history: RunHistory) -> None:
+    history.change(39, outcome=DeliveryOutcome.FAIL, offset=-1)
 
 
-def copied_into_the_other_partition(story: Story) -> None:
-    assert story.sends[0].partition == 0
-    story.log[1].append(story.sends[0].value)
+def copied_into_the_other_partition(history: RunHistory) -> None:
+    assert history.sends[0].partition == 0
+    history.log[1].append(history.sends[0].value)
 
 
-def byte_flipped_in_the_log(story: Story) -> None:
-    story.log[0][3] = damaged_value(story.log[0][3])
+def byte_flipped_in_the_log(history: RunHistory) -> None:
+    history.log[0][3] = damaged_value(history.log[0][3])
 
 
-def lost_and_its_offset_given_again_and_damaged(story: Story) -> None:
+def lost_and_its_offset_given_again_and_damaged(history: RunHistory) -> None:
     # an unclean election: the leader of epoch 4 gave offset 3 to another record, and that one is damaged
-    late = story.send("a_late_one", 0, 0, leader_epoch=4)
-    story.change(-1, offset=3)
-    story.log[0].pop()
-    story.log[0][3] = damaged_value(late.value)
+    late = history.send("a_late_one", 0, 0, leader_epoch=4)
+    history.change(-1, offset=3)
+    history.log[0].pop()
+    history.log[0][3] = damaged_value(late.value)
 
 
-def other_checksum_in_the_ledger(story: Story) -> None:
-    story.change(4, value_crc32c=12345)
+def other_checksum_in_the_ledger(history: RunHistory) -> None:
+    history.change(4, value_crc32c=12345)
 
 
-def later_send_at_smaller_offset(story: Story) -> None:
-    of_p0 = [i for i, send in enumerate(story.sends) if send.partition == 0 and send.pseq % 2 == 0]
-    first, second = [i for i in of_p0 if story.sends[i].producer.startswith("p0")][:2]
-    low, high = story.sends[first].offset, story.sends[second].offset
+def later_send_at_smaller_offset(history: RunHistory) -> None:
+    of_p0 = [i for i, send in enumerate(history.sends) if send.partition == 0 and send.pseq % 2 == 0]
+    first, second = [i for i in of_p0 if history.sends[i].producer.startswith("p0")][:2]
+    low, high = history.sends[first].offset, history.sends[second].offset
     assert low < high
-    story.change(first, offset=high)
-    story.change(second, offset=low)
-    log = story.log[0]
+    history.change(first, offset=high)
+    history.change(second, offset=low)
+    log = history.log[0]
     log[low], log[high] = log[high], log[low]
 
 
-def no_definite_answer_but_there(story: Story) -> None:
-    story.change(38, outcome=DeliveryOutcome.INFO, offset=-1)
-    story.change(39, outcome=None)
+def no_definite_answer_but_there(history: RunHistory) -> None:
+    history.change(38, outcome=DeliveryOutcome.INFO, offset=-1)
+    history.change(39, outcome=None)
 
 
-def no_acknowledgement_and_not_there(story: Story) -> None:
+def no_acknowledgement_and_not_there(history: RunHistory) -> None:
     for pseq, outcome in ((500, DeliveryOutcome.INFO), (501, None), (502, DeliveryOutcome.FAIL)):
-        story.send("p0", pseq, 0, outcome=outcome)
-        story.change(-1, offset=-1)
-        story.log[0].pop()
+        history.send("p0", pseq, 0, outcome=outcome)
+        history.change(-1, offset=-1)
+        history.log[0].pop()
 
 
-def weakly_acknowledged_and_gone(story: Story) -> None:
+def weakly_acknowledged_and_gone(history: RunHistory) -> None:
     for pseq, acks in enumerate((1, 1, 0)):
-        story.send("weak", pseq, 1, acks=acks, outcome=DeliveryOutcome.OK1)
-    del story.log[1][-2:]
+        history.send("weak", pseq, 1, acks=acks, outcome=DeliveryOutcome.OK1)
+    del history.log[1][-2:]
 
 
-CASES: dict[Callable[[Story], None], dict[str, int]] = {
+CASES: dict[Callable[[RunHistory], None], dict[str, int]] = {
     nothing: {},
     last_record_cut_off: {"lost": 1},
     replaced_by_a_stranger: {"lost": 1, "unexpected": 1},
@@ -225,9 +225,9 @@ class Judged:
     found: dict[str, dict[str, int]]
 
 
-def judged(spark: Any, stories: list[Story], folder: Path, **tables: Any) -> Judged:
-    sends, totals = read_sends(spark, str(write_ledger(folder / "ledger", stories)))
-    rows = [row for story in stories for row in story.log_rows()]
+def judged(spark: Any, histories: list[RunHistory], folder: Path, **tables: Any) -> Judged:
+    sends, totals = read_sends(spark, str(write_ledger(folder / "ledger", histories)))
+    rows = [row for history in histories for row in history.log_rows()]
     verdict = judge(spark, sends, spark.createDataFrame(rows, LOG_SCHEMA), totals, **tables)
     found: dict[str, dict[str, int]] = {}
     for row in spark.table("violations").groupBy("topic", "class").count().collect():
@@ -237,11 +237,11 @@ def judged(spark: Any, stories: list[Story], folder: Path, **tables: Any) -> Jud
 
 @pytest.fixture(scope="module")
 def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
-    stories = []
+    histories = []
     for plant in CASES:
-        story = clean_story(plant.__name__)
-        plant(story)
-        stories.append(story)
+        history = clean_history(plant.__name__)
+        plant(history)
+        histories.append(history)
     batches = []
     for change in REPLICA_CASES:
         made = replica_batches(change.__name__)
@@ -251,7 +251,7 @@ def planted(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     replica = spark_session.createDataFrame([tuple(b[name] for name in names) for b in batches], BATCH_SCHEMA)
     marks = sorted({(batch["broker"], batch["topic"], 0, HIGH_WATERMARK) for batch in batches})
     tables = {"replica": replica, "marks": spark_session.createDataFrame(marks, MARKS_SCHEMA)}
-    yield judged(spark_session, stories, tmp_path_factory.mktemp("planted"), **tables)
+    yield judged(spark_session, histories, tmp_path_factory.mktemp("planted"), **tables)
     spark_session.catalog.clearCache()
 
 
@@ -307,7 +307,7 @@ def test_of_two_records_of_a_damaged_offset_the_earlier_is_lost(planted: Judged)
 
 
 def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp_path: Path) -> None:
-    verdict = judged(spark, [clean_story("t")], tmp_path).verdict
+    verdict = judged(spark, [clean_history("t")], tmp_path).verdict
     assert set(verdict.counts) == set(RULES) - {"diverged"}, "without replicas nothing is said of them"
     assert not any(verdict.counts.values())
     assert verdict.exit_code == 0
@@ -316,19 +316,19 @@ def test_a_clean_history_breaks_no_rule_and_was_really_looked_at(spark: Any, tmp
 
 @pytest.mark.parametrize("runs", [("demo", "demo"), ("demo", "again")], ids=["one run", "two runs"])
 def test_a_name_belongs_to_its_topic(spark: Any, tmp_path: Path, runs: tuple[str, str]) -> None:
-    stories = [Story("good", runs[0]), Story("bad", runs[1])]
-    for story in stories:
+    histories = [RunHistory("good", runs[0]), RunHistory("bad", runs[1])]
+    for history in histories:
         for number in range(10):
             send = Send("p", number, 0, offset=number)
-            story.sends.append(send)
-            story.log[0].append(send.value)
-    stories[1].log[0].pop()
-    assert judged(spark, stories, tmp_path).found == {"bad": {"lost": 1}}, "what `good` has is not in `bad`"
+            history.sends.append(send)
+            history.log[0].append(send.value)
+    histories[1].log[0].pop()
+    assert judged(spark, histories, tmp_path).found == {"bad": {"lost": 1}}, "what `good` has is not in `bad`"
 
 
 def test_counts_are_exact_and_samples_bounded(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t", 200)
-    del story.log[0][-SAMPLES_MAX - 8 :]
-    verdict = judged(spark, [story], tmp_path).verdict
+    history = clean_history("t", 200)
+    del history.log[0][-SAMPLES_MAX - 8 :]
+    verdict = judged(spark, [history], tmp_path).verdict
     assert verdict.counts["lost"] == SAMPLES_MAX + 8
     assert [row["offset"] for row in verdict.samples["lost"]] == list(range(60, 60 + SAMPLES_MAX))

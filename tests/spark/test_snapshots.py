@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from holdfast.durability.snapshots import judge_all, take
+from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs
-from tests.spark.story import Story, clean_story, story_batches, write_ledger, write_log_dir
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def snapshot(folder: Path, story: Story) -> Path:
+def snapshot(folder: Path, history: RunHistory) -> Path:
     """Of a cluster of one broker that serves what is in the story's log."""
-    logs = story_batches(story)
-    log_dir = write_log_dir(folder / story.topic, logs, high_watermark=10)
+    logs = history_batches(history)
+    log_dir = write_log_dir(folder / history.topic, logs, high_watermark=10)
     with PlantedLogs(logs) as node:
-        take(node.address, story.topic, {1: str(log_dir)}, folder / f"{story.topic} [snapshot]")
-    return folder / f"{story.topic} [snapshot]"
+        take(node.address, history.topic, {1: str(log_dir)}, folder / f"{history.topic} [snapshot]")
+    return folder / f"{history.topic} [snapshot]"
 
 
 def test_what_one_cluster_has_lost_is_no_loss_of_the_others(spark: Any, tmp_path: Path) -> None:
-    good, bad = clean_story("good"), clean_story("bad")
+    good, bad = clean_history("good"), clean_history("bad")
     folders = [snapshot(tmp_path, good)]
     # the last four of partition 1 never came back
     del bad.log[1][-4:]
@@ -38,8 +38,8 @@ def test_what_one_cluster_has_lost_is_no_loss_of_the_others(spark: Any, tmp_path
 
 
 def test_a_ledger_that_proves_nothing_has_one_verdict_for_all(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("cut")
-    folder = snapshot(tmp_path, story)
-    ledger = write_ledger(tmp_path / "ledger", [story])
+    history = clean_history("cut")
+    folder = snapshot(tmp_path, history)
+    ledger = write_ledger(tmp_path / "ledger", [history])
     next(iter(ledger.iterdir())).write_text("no ledger\nat all\n")
     assert judge_all(spark, ledger, [folder])[""].exit_code == 6

@@ -13,8 +13,8 @@ import pytest
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.durability.validate import ValidateOptions, run, validate
 from holdfast.durability.verdict import Verdict
+from tests.spark.builders import RunHistory, clean_history, history_batches, write_ledger, write_log_dir
 from tests.spark.planted_log import PlantedLogs, damaged
-from tests.spark.story import Story, clean_story, story_batches, write_ledger, write_log_dir
 
 pytestmark = [pytest.mark.spark]
 
@@ -27,11 +27,11 @@ def verdict_of(
     spark: Any,
     folder: Path,
     node: PlantedLogs,
-    story: Story,
+    history: RunHistory,
     timeout_ms: int = TIMEOUT_MS,
     **options: Any,
 ) -> Verdict:
-    ledger = write_ledger(folder / ODD_NAME, [story])
+    ledger = write_ledger(folder / ODD_NAME, [history])
     return validate(
         spark,
         ValidateOptions(str(ledger), node.address, timeout_ms=timeout_ms, **options),
@@ -39,15 +39,15 @@ def verdict_of(
 
 
 def test_a_clean_run_is_good_replicas_included_and_reported(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t")
-    logs = story_batches(story)
+    history = clean_history("t")
+    logs = history_batches(history)
     dirs = {broker: str(write_log_dir(tmp_path / f"b{broker}", logs, 20)) for broker in (1, 2, 3)}
     # a tail that is torn behind the high watermark is no business of a verdict
     segment = tmp_path / "b2" / "t-0" / "00000000000000000000.log"
     segment.write_bytes(segment.read_bytes() + logs["t", 0][0][:33])
     with PlantedLogs(logs) as node:
         report = tmp_path / f"report {ODD_NAME}"
-        verdict = verdict_of(spark, tmp_path, node, story, log_dirs=dirs, report=str(report))
+        verdict = verdict_of(spark, tmp_path, node, history, log_dirs=dirs, report=str(report))
     assert verdict.exit_code == 0, verdict.as_text()
     assert verdict.facts["ok"] == verdict.facts["served"] == 40
     assert verdict.facts["replica_batches"] == 3 * 8
@@ -57,20 +57,20 @@ def test_a_clean_run_is_good_replicas_included_and_reported(spark: Any, tmp_path
 
 
 def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t")
-    whole = story_batches(story)
+    history = clean_history("t")
+    whole = history_batches(history)
     served = {
         ("t", 0): whole["t", 0][:-1],  # five records fewer
         ("t", 1): [whole["t", 1][0], damaged(whole["t", 1][1]), *whole["t", 1][2:]],
     }
     dirs = {1: str(write_log_dir(tmp_path / "b1", whole, 20))}
     # the other replica has the batches of another leader in the place of its last one
-    other = clean_story("t")
+    other = clean_history("t")
     other.log[0][15:] = other.log[0][:5]
-    dirs[2] = str(write_log_dir(tmp_path / "b2", story_batches(other), 20))
+    dirs[2] = str(write_log_dir(tmp_path / "b2", history_batches(other), 20))
     with PlantedLogs(served) as node:
         report = tmp_path / f"report {ODD_NAME}"
-        verdict = verdict_of(spark, tmp_path, node, story, log_dirs=dirs, report=str(report))
+        verdict = verdict_of(spark, tmp_path, node, history, log_dirs=dirs, report=str(report))
     assert {name: count for name, count in verdict.counts.items() if count} == {
         "lost": 5,
         "corrupt": 5,
@@ -82,8 +82,8 @@ def test_loss_damage_and_divergence_are_told_apart(spark: Any, tmp_path: Path) -
 
 
 def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t")
-    logs = story_batches(story)
+    history = clean_history("t")
+    logs = history_batches(history)
     dirs = {broker: write_log_dir(tmp_path / f"b{broker}", logs, 20) for broker in (1, 2, 3, 4)}
     damaged = dirs[2] / "t-0" / "00000000000000000000.log"
     damaged.write_bytes(logs["t", 0][0][:16] + b"\xfd" + b"".join(logs["t", 0])[17:])
@@ -93,7 +93,7 @@ def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: 
     checkpoint.write_text(checkpoint.read_text()[:-2])
     with PlantedLogs(logs) as node:
         options = {broker: str(folder) for broker, folder in dirs.items()}
-        verdict = verdict_of(spark, tmp_path, node, story, log_dirs=options)
+        verdict = verdict_of(spark, tmp_path, node, history, log_dirs=options)
     assert {name: count for name, count in verdict.counts.items() if count} == {"corrupt": 1}
     assert verdict.samples["corrupt"][0]["detail"] == f"batch on replica 2, {damaged.name} at byte 0"
     assert verdict.notes == (
@@ -104,9 +104,9 @@ def test_replicas_that_are_damaged_short_or_gone_are_told(spark: Any, tmp_path: 
 
 
 def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t")
-    with PlantedLogs(story_batches(story)) as node:
-        ledger = write_ledger(tmp_path / "ledger", [story])
+    history = clean_history("t")
+    with PlantedLogs(history_batches(history)) as node:
+        ledger = write_ledger(tmp_path / "ledger", [history])
         (path,) = ledger.iterdir()
         path.write_text(path.read_text()[:-20])
         options = ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS)
@@ -120,13 +120,13 @@ def test_a_cut_last_line_leaves_its_send_unanswered(spark: Any, tmp_path: Path) 
 
 
 def test_a_report_is_of_the_last_run_alone(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t")
-    logs = story_batches(story)
+    history = clean_history("t")
+    logs = history_batches(history)
     report = tmp_path / "report"
 
     def codes(served: dict[tuple[str, int], list[bytes]]) -> tuple[int, int, bool]:
         with PlantedLogs(served) as node:
-            found = verdict_of(spark, tmp_path, node, story, report=str(report)).exit_code
+            found = verdict_of(spark, tmp_path, node, history, report=str(report)).exit_code
         kept = json.loads((report / "verdict.json").read_text())["data"]["exit_code"]
         return found, kept, (report / "violations").exists()
 
@@ -144,10 +144,10 @@ def test_a_verdict_before_spark_was_started_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_is_a_note(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t", 4)
+    history = clean_history("t", 4)
     (tmp_path / "file").write_text("")
-    with PlantedLogs(story_batches(story)) as node:
-        verdict = verdict_of(spark, tmp_path, node, story, report=str(tmp_path / "file" / "report"))
+    with PlantedLogs(history_batches(history)) as node:
+        verdict = verdict_of(spark, tmp_path, node, history, report=str(tmp_path / "file" / "report"))
     assert verdict.exit_code == 0
     (note,) = verdict.notes
     assert re.search("the report in .* is not whole: .*Not a directory", note)
@@ -189,7 +189,7 @@ def sent_twice(path: Path) -> None:
 def test_an_unreadable_ledger_proves_nothing(
     spark: Any, tmp_path: Path, change: Callable[[Path], None], reason: str
 ) -> None:
-    ledger = write_ledger(tmp_path / "ledger", [clean_story("t", 8)])
+    ledger = write_ledger(tmp_path / "ledger", [clean_history("t", 8)])
     (path,) = ledger.iterdir()
     change(path)
     verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=TIMEOUT_MS))
@@ -200,17 +200,17 @@ def test_an_unreadable_ledger_proves_nothing(
 
 
 def test_without_an_acknowledgement_nothing_was_checked(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t", 4)
+    history = clean_history("t", 4)
     for index in range(4):
-        story.change(index, outcome=DeliveryOutcome.INFO, offset=-1)
-    ledger = write_ledger(tmp_path / "ledger", [story])
+        history.change(index, outcome=DeliveryOutcome.INFO, offset=-1)
+    ledger = write_ledger(tmp_path / "ledger", [history])
     verdict = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1"))
     assert verdict.exit_code == 6
     assert "no acknowledged send" in verdict.inconclusive[0]
 
 
 def test_a_cluster_that_does_not_answer_or_know_the_topic_proves_nothing(spark: Any, tmp_path: Path) -> None:
-    ledger = write_ledger(tmp_path / "ledger", [clean_story("t", 4)])
+    ledger = write_ledger(tmp_path / "ledger", [clean_history("t", 4)])
     nobody = validate(spark, ValidateOptions(str(ledger), "127.0.0.1:1", timeout_ms=500))
     with PlantedLogs({("other", 0): []}) as node:
         stranger = validate(spark, ValidateOptions(str(ledger), node.address, timeout_ms=TIMEOUT_MS))
@@ -220,25 +220,25 @@ def test_a_cluster_that_does_not_answer_or_know_the_topic_proves_nothing(spark: 
 
 
 def test_a_partition_that_cannot_be_read_to_its_end_proves_nothing(spark: Any, tmp_path: Path) -> None:
-    story = clean_story("t")
-    logs = story_batches(story)
+    history = clean_history("t")
+    logs = history_batches(history)
     with PlantedLogs(logs, silent_from={("t", 1): 10}) as node:
-        verdict = verdict_of(spark, tmp_path, node, story, timeout_ms=3_000)
+        verdict = verdict_of(spark, tmp_path, node, history, timeout_ms=3_000)
     assert verdict.exit_code == 6
     assert "t-1: nothing came from offset 10 on" in verdict.inconclusive[0]
 
 
 def test_what_retention_has_taken_is_not_lost(spark: Any, tmp_path: Path) -> None:
     """The log begins later than the ledger: of what lay before nothing can be said, of the rest it can."""
-    story = clean_story("t")
-    whole = story_batches(story)
+    history = clean_history("t")
+    whole = history_batches(history)
     served = {("t", 0): whole["t", 0][1:], ("t", 1): whole["t", 1]}
     with PlantedLogs(served) as node:
-        verdict = verdict_of(spark, tmp_path, node, story)
+        verdict = verdict_of(spark, tmp_path, node, history)
     assert verdict.counts["lost"] == 0, verdict.as_text()
     assert verdict.exit_code == 6
     served["t", 0] = served["t", 0][:-1]
     (tmp_path / "b").mkdir()
     with PlantedLogs(served) as node:
-        verdict = verdict_of(spark, tmp_path / "b", node, story)
+        verdict = verdict_of(spark, tmp_path / "b", node, history)
     assert (verdict.exit_code, verdict.counts["lost"]) == (4, 5)

@@ -8,7 +8,7 @@ from holdfast.controller.core.partitions.placement import place_replicas
 from holdfast.metadata.configs import TOPIC_KEY_BY_NAME, parse_value
 from holdfast.runtime.stats import Level
 from holdfast.storage.core.flush_policy import FlushPolicy
-from tests.spec.story import leader_story, story
+from tests.spec.builders import run_leader_script, run_script
 from tests.unit.broker.cluster import Cluster, batch
 
 
@@ -26,7 +26,7 @@ def test_every_write_flushed_means_durable_before_the_high_watermark_passes() ->
 
     Kept in broker.core.replicas.partition, storage.core.flush_policy.
     """
-    leader_story("""
+    run_leader_script("""
         every_write_is_flushed
         registration leader=1 isr=(1,2) min_isr=2
         start
@@ -44,7 +44,7 @@ def test_other_flush_policies_let_the_high_watermark_pass_what_is_not_flushed() 
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=2
         start
         append 5
@@ -116,7 +116,7 @@ def test_unclean_replica_is_excluded_until_it_has_caught_up() -> None:
 
     Kept in controller.core.brokers.cluster_control, controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 isr=(1) elr=(2)
         fence 1
@@ -138,7 +138,7 @@ def test_broker_boots_fenced_and_out_of_every_leadership_and_isr() -> None:
 
     Kept in controller.core.brokers.cluster_control.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=1
         register 1 clean
@@ -152,7 +152,7 @@ def test_missing_epoch_takes_the_broker_out_of_all_its_elrs() -> None:
 
     Kept in controller.core.brokers.cluster_control, controller.core.partitions.replication_control.
     """
-    story("""
+    run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=2
         partition u-0 replicas=(2,1) min_isr=2
@@ -183,7 +183,7 @@ def test_replica_gains_and_loses_its_guarantee_with_min_isr(before: str, event: 
 
     Kept in controller.core.partitions.elr, controller.core.partitions.election.
     """
-    story(f"""
+    run_script(f"""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 {before}
         {event}
@@ -196,7 +196,7 @@ def test_lossy_sole_leader_hands_over_to_the_member_of_the_elr() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         alter t-0 isr=(1,3)
@@ -229,7 +229,7 @@ def test_recovery_quorum_has_at_least_min_isr_members() -> None:
 
     Kept in controller.core.partitions.elr.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3,4) min_isr=3
         fence 1 2 3 4
@@ -248,7 +248,7 @@ def test_unclean_recovery_is_reported_as_a_possible_loss() -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=2 leader=none isr=() last_known_elr=(1,2)
         log_info 1 t-0 last_epoch=0 end_offset=5
@@ -263,7 +263,7 @@ def test_power_cut_of_all_brokers_loses_nothing_while_one_log_is_complete() -> N
 
     Kept in controller.core.partitions.unclean_recovery, controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         cluster strategy=Balanced
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.spec.story import leader_story, story
+from tests.spec.builders import run_leader_script, run_script
 
 PHASE_1 = "cluster manager=off unclean={unclean}\nbroker 1 2 3\n"
 
@@ -13,7 +13,7 @@ def test_message_is_visible_once_min_isr_members_have_it() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=2
         start
         append 3
@@ -28,7 +28,7 @@ def test_min_isr_1_makes_messages_of_a_lone_leader_visible() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1) min_isr=2
         start
         append 3
@@ -43,7 +43,7 @@ def test_leader_waits_for_the_controller_before_a_returning_follower_counts() ->
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1) min_isr=2
         start
         append 3
@@ -62,7 +62,7 @@ def test_elr_election_does_not_ask_how_well_a_broker_replicates() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         alter t-0 isr=(1)
@@ -76,7 +76,7 @@ def test_fully_implemented_a_leader_is_elected_when_all_last_known_members_have_
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story("""
+    run_script("""
         cluster unclean=false
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=2 leader=none isr=() last_known_elr=(1,2) last_known_leader=1
@@ -94,7 +94,7 @@ def test_with_elr_only_the_last_known_leader_is_preferred() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         PHASE_1.format(unclean="false")
         + """
         partition t-0 replicas=(1,2,3) min_isr=2 leader=3 isr=(3)
@@ -113,7 +113,7 @@ def test_member_of_the_elr_can_lead_when_all_replicas_were_fenced() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         fence 1 2 3
@@ -127,14 +127,14 @@ def test_high_watermark_waits_for_min_isr_without_elr_too() -> None:
 
     Kept in broker.core.replicas.partition, controller.core.partitions.partition_change.
     """
-    partition = story("""
+    partition = run_script("""
         cluster elr=off
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=2
         fence 2
         => t-0 isr=(1) elr=() min_isr=2
     """).quorum.partition("t")
-    leader_story(f"""
+    run_leader_script(f"""
         registration leader=1 isr=(1) min_isr={partition.min_isr}
         start
         append 3
@@ -147,7 +147,7 @@ def test_elr_starts_empty_after_the_upgrade_and_is_recorded_with_the_next_update
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         cluster elr=off
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=3
@@ -166,7 +166,7 @@ def test_downgrade_removes_all_fields_of_the_elr() -> None:
 
     Kept in controller.core.operators.config_control, controller.core.partitions.partition_change.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         alter t-0 isr=(1)
@@ -188,7 +188,7 @@ def test_downgrade_is_refused_while_a_partition_lives_by_its_elr() -> None:
 
     Kept in controller.core.operators.config_control.
     """
-    story("""
+    run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=1
         fence 2 1
@@ -203,7 +203,7 @@ def test_metadata_log_holds_all_that_a_downgrade_changed() -> None:
 
     Kept in controller.core.operators.config_control.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 isr=(1) elr=(2)
         feature elr=0
@@ -221,7 +221,7 @@ def test_without_the_feature_no_shutdown_takes_a_seat() -> None:
     Kept in controller.core.brokers.cluster_control.
     """
     for how in ("clean", "unclean"):
-        story(f"""
+        run_script(f"""
             cluster elr=off
             broker 1 2
             partition t-0 replicas=(1,2) min_isr=1 isr=(1)
@@ -238,7 +238,7 @@ def test_recovery_manager_needs_its_switch() -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    story("""
+    run_script("""
         cluster manager=off
         broker 1 2
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(1,2)
@@ -257,7 +257,7 @@ def test_phase_1_elects_members_of_the_isr_then_of_the_elr(unclean: str) -> None
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         PHASE_1.format(unclean=unclean)
         + """
         partition t-0 replicas=(1,2,3) min_isr=3 leader=1 isr=(1,3) elr=(2)
@@ -274,7 +274,7 @@ def test_phase_1_waits_for_the_first_member_of_the_elr_to_be_unfenced() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         PHASE_1.format(unclean="false")
         + """
         fence 2
@@ -294,7 +294,7 @@ def test_phase_1_elects_uncleanly_where_that_is_allowed(sets: str) -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         PHASE_1.format(unclean="true")
         + f"""
         fence 3
@@ -310,7 +310,7 @@ def test_phase_1_waits_for_the_last_known_leader() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         PHASE_1.format(unclean="false")
         + """
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_leader=3
@@ -328,7 +328,7 @@ def test_legacy_unclean_election_takes_any_replica_that_is_there() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         PHASE_1.format(unclean="true")
         + """
         fence 3
@@ -347,7 +347,7 @@ def test_isr_falls_below_min_isr() -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=3
         fence 2
@@ -362,7 +362,7 @@ def test_lossy_last_replica_is_no_leader_even_if_it_comes_back_first() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         fence 3 2 1

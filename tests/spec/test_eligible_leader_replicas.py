@@ -7,7 +7,7 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import PartitionChangeRecord, RegisterBrokerRecord, decode_record
 from holdfast.scenario.partition import LonePartition
 from holdfast.scenario.partition import registration as isr_of_one
-from tests.spec.story import leader_story, story
+from tests.spec.builders import run_leader_script, run_script
 
 FOUR = """
     broker 1 2 3 4
@@ -20,7 +20,7 @@ def test_replication_goes_on_by_the_isr_alone() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=2
         start
         append 3
@@ -35,7 +35,7 @@ def test_member_of_the_elr_may_be_elected_cleanly() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         alter t-0 isr=(1)
@@ -49,7 +49,7 @@ def test_elr_election_is_no_unclean_one() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         alter t-0 isr=(1)
@@ -63,7 +63,7 @@ def test_isr_can_become_empty() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=1
         fence 2
@@ -77,7 +77,7 @@ def test_fenced_replica_leaves_the_isr() -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    story(
+    run_script(
         FOUR
         + """
         fence 3
@@ -91,7 +91,7 @@ def test_lagging_replica_leaves_the_isr() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=1
         start
         append 3
@@ -112,7 +112,7 @@ def test_no_member_of_the_elr_is_in_the_isr() -> None:
     """
     assert registration((1,), (2,)).broken_invariants() == []
     assert registration((1,), (1, 2)).broken_invariants() != []
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2)
@@ -128,7 +128,7 @@ def test_member_of_the_elr_was_in_the_isr_when_the_high_watermark_moved_last() -
 
     Kept in controller.core.partitions.elr.
     """
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2,3)
@@ -145,7 +145,7 @@ def test_member_of_the_elr_may_lag_or_be_fenced(what: str) -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    story(
+    run_script(
         FOUR
         + f"""
         alter t-0 isr=(1,2)
@@ -162,7 +162,7 @@ def test_elr_with_members_means_an_isr_below_min_isr() -> None:
     Kept in metadata.partition, controller.core.partitions.elr.
     """
     assert registration((1, 2), (3,)).broken_invariants() != []
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2)
@@ -179,7 +179,7 @@ def test_isr_and_elr_together_stay_at_min_isr_without_unclean_shutdowns() -> Non
 
     Kept in controller.core.partitions.elr.
     """
-    scenario = story(
+    scenario = run_script(
         FOUR
         + """
         fence 4
@@ -190,7 +190,7 @@ def test_isr_and_elr_together_stay_at_min_isr_without_unclean_shutdowns() -> Non
     )
     partition = scenario.quorum.partition("t")
     assert (partition.isr, partition.elr) == ((), (1, 2, 3))
-    story("register 1 clean\n=> ok\nregister 2 unclean\n=> t-0 elr=(1,3)", scenario)
+    run_script("register 1 clean\n=> ok\nregister 2 unclean\n=> t-0 elr=(1,3)", scenario)
 
 
 def test_member_of_the_elr_that_registers_unclean_is_removed() -> None:
@@ -199,7 +199,7 @@ def test_member_of_the_elr_that_registers_unclean_is_removed() -> None:
 
     Kept in controller.core.brokers.cluster_control.
     """
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2)
@@ -234,7 +234,7 @@ def test_new_isr_of_an_alter_partition_updates_the_elr() -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2)
@@ -248,7 +248,7 @@ def test_fencing_updates_the_elr() -> None:
 
     Kept in controller.core.partitions.replication_control.
     """
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2,3)
@@ -263,7 +263,7 @@ def test_unfenced_member_of_the_elr_leads_when_the_isr_is_empty() -> None:
 
     Kept in controller.core.partitions.replication_control, controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         fence 3 2 1
@@ -279,7 +279,7 @@ def test_unfenced_member_of_the_elr_waits_while_the_isr_has_members() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story(
+    run_script(
         FOUR
         + """
         fence 4
@@ -297,7 +297,7 @@ def test_unclean_broker_is_out_of_isr_and_elr_before_its_registration_is_written
 
     Kept in controller.core.brokers.cluster_control.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 isr=(1) elr=(2)
         partition u-0 replicas=(2,3) min_isr=2
@@ -305,7 +305,7 @@ def test_unclean_broker_is_out_of_isr_and_elr_before_its_registration_is_written
     """)
     entries = scenario.quorum.entries
     start = len(entries)
-    story("register 2 unclean", scenario)
+    run_script("register 2 unclean", scenario)
     kinds = [type(decode_record(entry.value)) for entry in entries[start:]]
     assert kinds == [PartitionChangeRecord, PartitionChangeRecord, RegisterBrokerRecord]
 
@@ -354,7 +354,7 @@ def test_only_who_was_in_the_isr_when_it_fell_below_min_isr_joins_the_elr() -> N
 
     Kept in controller.core.partitions.elr.
     """
-    story(
+    run_script(
         FOUR
         + """
         fence 4
@@ -374,7 +374,7 @@ def test_timeline_of_four_brokers_is_that_of_the_picture() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story(
+    run_script(
         FOUR
         + """
         alter t-0 isr=(1,2)

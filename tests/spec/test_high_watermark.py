@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.protocol.errors import ErrorCode
-from tests.spec.story import leader_story, story
+from tests.spec.builders import run_leader_script, run_script
 from tests.unit.broker.cluster import Cluster, batch, values
 
 
@@ -24,7 +24,7 @@ def test_high_watermark_stands_still_while_the_isr_is_below_min_isr() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=2
         start
         append 4
@@ -41,7 +41,7 @@ def test_high_watermark_is_what_every_isr_member_has() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2,3) min_isr=2
         start
         append 10
@@ -90,7 +90,7 @@ def test_ack_all_is_answered_once_the_whole_isr_has_it_and_is_large_enough() -> 
 
     Kept in broker.core.replicas.partition, broker.core.requests.purgatory.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=2
         start
         produce acks=-1
@@ -112,7 +112,7 @@ def test_acks_0_and_1_are_taken_but_stay_invisible_below_min_isr() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1) min_isr=2
         start
         produce acks=0
@@ -129,7 +129,7 @@ def test_isr_that_counts_is_the_one_that_the_controller_persisted() -> None:
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1) min_isr=2
         start
         append 3
@@ -147,7 +147,7 @@ def test_message_must_be_on_the_maximal_isr_before_the_high_watermark_passes_it(
 
     Kept in broker.core.replicas.partition.
     """
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=2
         start
         fetch replica=2 offset=0
@@ -167,7 +167,7 @@ def test_effective_min_isr_is_at_most_the_replication_factor() -> None:
 
     Kept in metadata.partition.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2) min_isr=3
         => t-0 min_isr=2
@@ -184,12 +184,12 @@ def test_partition_with_all_its_replicas_moves_on_whatever_min_isr_says() -> Non
 
     Kept in metadata.partition, broker.core.replicas.partition.
     """
-    text = story("""
+    text = run_script("""
         broker 1
         partition t-0 replicas=(1) min_isr=3
         => t-0 min_isr=1
     """).quorum.partition("t")
-    leader_story(f"""
+    run_leader_script(f"""
         registration leader=1 replicas=(1) isr=(1) min_isr={text.min_isr}
         start
         append 2
@@ -203,13 +203,13 @@ def test_high_watermark_does_not_pass_a_member_of_the_elr() -> None:
 
     Kept in broker.core.replicas.partition, controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         broker 0 1 2
         partition t-0 replicas=(0,1,2) min_isr=2 isr=(0) elr=(1)
         alter t-0 isr=(0,2)
         => t-0 isr=(0,2) elr=()
     """)
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1) min_isr=2
         start
         append 3
@@ -228,7 +228,7 @@ def test_leader_switches_min_isr_together_with_the_isr() -> None:
 
     Kept in controller.core.partitions.partition_change, broker.core.replicas.partition.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=1 isr=(1,2)
         config topic t min.insync.replicas=2
@@ -236,7 +236,7 @@ def test_leader_switches_min_isr_together_with_the_isr() -> None:
         fence 2
         => t-0 isr=(1) elr=(2) min_isr=2 pe=2
     """)
-    leader_story("""
+    run_leader_script("""
         registration leader=1 isr=(1,2) min_isr=1
         start
         registration leader=1 isr=(1,2) min_isr=2 pe=1

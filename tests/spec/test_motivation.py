@@ -1,6 +1,6 @@
 """KIP-966, "Motivation": what the proposal is for."""
 
-from tests.spec.story import story
+from tests.spec.builders import run_script
 
 
 def test_replica_that_lost_its_tail_is_out_of_the_isr_until_it_has_caught_up() -> None:
@@ -9,7 +9,7 @@ def test_replica_that_lost_its_tail_is_out_of_the_isr_until_it_has_caught_up() -
 
     Kept in controller.core.brokers.cluster_control, controller.core.partitions.replication_control.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2
         fence 2
@@ -28,7 +28,7 @@ def test_last_replica_standing_loses_nothing_that_was_acknowledged() -> None:
 
     Kept in controller.core.partitions.elr, controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 0 1 2
         partition t-0 replicas=(0,1,2) min_isr=2 leader=2
         fence 0
@@ -53,7 +53,7 @@ def test_min_isr_less_one_lossy_shutdowns_leave_a_complete_replica_electable() -
 
     Kept in controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3,4) min_isr=3
         fence 4
@@ -78,7 +78,7 @@ def test_without_the_proposal_the_lossy_last_leader_is_elected_again() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         cluster elr=off
         broker 0 1 2
         partition t-0 replicas=(0,1,2) min_isr=2 leader=2

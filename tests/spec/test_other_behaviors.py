@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.controller.core import metrics
 from holdfast.protocol.messages.metadata import MetadataPartition
 from holdfast.scenario.controller_commands import Scenario
-from tests.spec.story import story
+from tests.spec.builders import run_script
 
 THREE = """
     broker 1 2 3
@@ -30,7 +30,7 @@ def test_change_of_the_elr_alone_leaves_the_leader_epoch() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story(
+    run_script(
         THREE
         + """
         alter t-0 isr=(1)
@@ -47,7 +47,7 @@ def test_min_isr_lowered_to_the_isr_removes_the_elr() -> None:
 
     Kept in controller.core.operators.config_control, controller.core.partitions.elr.
     """
-    story(
+    run_script(
         THREE
         + """
         alter t-0 isr=(1)
@@ -63,7 +63,7 @@ def test_min_isr_above_the_isr_keeps_the_elr() -> None:
 
     Kept in controller.core.operators.config_control, controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3,4) min_isr=3 isr=(1) elr=(2,3)
         config topic t min.insync.replicas=2
@@ -78,7 +78,7 @@ def test_min_isr_never_clears_the_sets_of_a_leaderless_partition() -> None:
 
     Kept in controller.core.operators.config_control, controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         broker 4
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() elr=(1) last_known_elr=(2)
         config topic t min.insync.replicas=1
@@ -91,9 +91,9 @@ def test_electable_leaders_are_counted() -> None:
 
     Kept in controller.core.metrics.
     """
-    scenario = story(THREE + "alter t-0 isr=(1)\nfence 3")
+    scenario = run_script(THREE + "alter t-0 isr=(1)\nfence 3")
     assert gauges(scenario)["kafka_controller_partition_electable_leaders"] == 3
-    story("register 3 unclean", scenario)
+    run_script("register 3 unclean", scenario)
     assert gauges(scenario)["kafka_controller_partition_electable_leaders"] == 2
 
 
@@ -103,7 +103,7 @@ def test_leader_completes_a_reassignment_through_alter_partition() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3) min_isr=2
         reassign t-0 replicas=(1,2,4)
@@ -118,7 +118,7 @@ def test_completed_reassignment_leaves_only_final_replicas_in_the_elr() -> None:
 
     Kept in controller.core.partitions.partition_change, controller.core.partitions.elr.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2 3 4 5
         partition t-0 replicas=(1,2,3) min_isr=3 isr=(1) elr=(2,3)
         reassign t-0 replicas=(1,4,5)
@@ -140,7 +140,7 @@ def test_reassignment_needs_all_adding_replicas_in_the_isr() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4 5
         partition t-0 replicas=(1,2,3) min_isr=2
         reassign t-0 replicas=(1,4,5)
@@ -156,7 +156,7 @@ def test_reassignment_completes_only_with_min_isr_members() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3) min_isr=2 leader=3 isr=(3)
         reassign t-0 replicas=(1,2,4)
@@ -173,7 +173,7 @@ def test_reassignment_is_cancelled_only_with_min_isr_members() -> None:
 
     Kept in controller.core.partitions.reassignment.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3) min_isr=2 leader=3 isr=(3)
         reassign t-0 replicas=(1,2,4)
@@ -200,7 +200,7 @@ def test_member_of_the_elr_with_an_unclean_shutdown_is_remembered() -> None:
 
     Kept in controller.core.partitions.elr.
     """
-    story(
+    run_script(
         THREE
         + """
         alter t-0 isr=(1)
@@ -217,7 +217,7 @@ def test_last_known_elr_is_cleaned_when_the_isr_reaches_min_isr() -> None:
 
     Kept in controller.core.partitions.elr.
     """
-    story("""
+    run_script("""
         broker 1 2 3 4
         partition t-0 replicas=(1,2,3,4) min_isr=3 isr=(1) elr=(2,3)
         fence 2
@@ -235,7 +235,7 @@ def test_last_known_elr_is_in_the_metadata_log() -> None:
 
     Kept in metadata.records, metadata.delta.
     """
-    story(
+    run_script(
         THREE
         + """
         alter t-0 isr=(1)
@@ -254,7 +254,7 @@ def test_last_leader_is_recorded_when_it_is_fenced() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story(
+    run_script(
         THREE
         + """
         fence 3
@@ -273,7 +273,7 @@ def test_last_known_leader_is_cleaned_when_a_leader_is_elected() -> None:
 
     Kept in controller.core.partitions.partition_change.
     """
-    story(
+    run_script(
         THREE
         + """
         fence 3 2 1
@@ -288,7 +288,7 @@ def test_last_known_leader_is_used_when_logs_are_not_compared() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         cluster manager=off
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=1 isr=(1)

@@ -38,7 +38,7 @@ from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.scenario.controller_commands import Scenario
 from holdfast.storage import clean_shutdown
-from tests.spec.story import story
+from tests.spec.builders import run_script
 from tests.spec.test_other_behaviors import gauges
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_consumer import Play
@@ -64,9 +64,9 @@ def test_partition_change_record_says_what_changed_and_leaves_out_what_did_not()
 
     Kept in metadata.records, controller.core.partitions.partition_change.
     """
-    scenario = story(LOST)
+    scenario = run_script(LOST)
     start = len(scenario.quorum.entries)
-    story("fence 2\nregister 2 unclean", scenario)
+    run_script("fence 2\nregister 2 unclean", scenario)
     changes = [
         record
         for entry in scenario.quorum.entries[start:]
@@ -83,9 +83,9 @@ def test_partition_change_record_carries_the_last_known_leader() -> None:
 
     Kept in metadata.records, controller.core.partitions.partition_change.
     """
-    scenario = story("broker 1 2\npartition t-0 replicas=(1,2) min_isr=1 isr=(1)")
+    scenario = run_script("broker 1 2\npartition t-0 replicas=(1,2) min_isr=1 isr=(1)")
     start = len(scenario.quorum.entries)
-    story("fence 1\nunfence 1", scenario)
+    run_script("fence 1\nunfence 1", scenario)
     known = [
         record.last_known_leader
         for entry in scenario.quorum.entries[start:]
@@ -99,7 +99,7 @@ def test_partition_record_carries_elr_last_known_elr_and_last_known_leader() -> 
 
     Kept in metadata.records.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1
         partition t-0 replicas=(2,3) min_isr=2 leader=none isr=() elr=(2) last_known_elr=(3)
         partition t-1 replicas=(2,3) min_isr=2 leader=none isr=() last_known_leader=3
@@ -118,7 +118,7 @@ def test_registration_without_a_proof_says_minus_one() -> None:
 
     Kept in controller.core.brokers.cluster_control.
     """
-    quorum = story("broker 1 2\npartition t-0 replicas=(1,2) min_isr=2\nfence 2").quorum
+    quorum = run_script("broker 1 2\npartition t-0 replicas=(1,2) min_isr=2\nfence 2").quorum
     assert not quorum.register(2).clean_shutdown
     assert quorum.partition("t").last_known_elr == (2,)
 
@@ -145,7 +145,7 @@ def test_described_are_the_topics_listed_or_all() -> None:
 
     Kept in metadata.describe.
     """
-    scenario = story(LOST)
+    scenario = run_script(LOST)
     assert rows(describe(scenario, "u")) == ["u-0"]
     assert rows(describe(scenario)) == ["t-0", "t-1", "u-0"]
 
@@ -156,7 +156,7 @@ def test_caller_limits_the_partitions_of_an_answer() -> None:
 
     Kept in metadata.describe.
     """
-    assert rows(describe(story(LOST), limit=2)) == ["t-0", "t-1"]
+    assert rows(describe(run_script(LOST), limit=2)) == ["t-0", "t-1"]
 
 
 def test_cursor_names_the_first_partition_that_was_left_out() -> None:
@@ -164,7 +164,7 @@ def test_cursor_names_the_first_partition_that_was_left_out() -> None:
 
     Kept in metadata.describe.
     """
-    scenario = story(LOST)
+    scenario = run_script(LOST)
     answer = describe(scenario, limit=1)
     assert rows(answer) == ["t-0"]
     assert answer.next_cursor == TopicPartitionCursor("t", 1)
@@ -177,7 +177,7 @@ def test_next_request_goes_on_at_the_cursor() -> None:
 
     Kept in metadata.describe.
     """
-    assert rows(describe(story(LOST), cursor=("t", 1))) == ["t-1", "u-0"]
+    assert rows(describe(run_script(LOST), cursor=("t", 1))) == ["t-1", "u-0"]
 
 
 def test_server_limits_the_partitions_of_an_answer() -> None:
@@ -186,7 +186,7 @@ def test_server_limits_the_partitions_of_an_answer() -> None:
     Kept in metadata.describe, metadata.config_keys.
     """
     assert static_default("max.request.partition.size.limit") == 2000
-    image = story(LOST).quorum.image
+    image = run_script(LOST).quorum.image
     request = DescribeTopicPartitionsRequest((), 2000, None)
     assert rows(describe_topic_partitions_response(image, request, partition_limit=2)) == ["t-0", "t-1"]
 
@@ -196,10 +196,10 @@ def test_pages_are_of_the_state_at_their_own_time() -> None:
 
     Kept in metadata.describe.
     """
-    scenario = story(LOST)
+    scenario = run_script(LOST)
     cursor = describe(scenario, limit=2).next_cursor
     assert cursor is not None
-    story("delete u", scenario)
+    run_script("delete u", scenario)
     assert rows(describe(scenario, cursor=(cursor.topic_name, cursor.partition_index))) == []
 
 
@@ -213,7 +213,7 @@ def test_topics_are_described_by_name() -> None:
         "response_partition_limit",
         "cursor",
     }
-    assert describe(story(LOST), "x").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe(run_script(LOST), "x").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_description_tells_elr_and_last_known_elr() -> None:
@@ -221,7 +221,7 @@ def test_description_tells_elr_and_last_known_elr() -> None:
 
     Kept in metadata.describe.
     """
-    scenario = story(LOST + "fence 2")
+    scenario = run_script(LOST + "fence 2")
     first, second = describe(scenario, "t").topics[0].partitions
     assert (first.leader_id, first.isr, first.last_known_elr) == (-1, (), (2, 3))
     assert (second.leader_id, second.leader_epoch, second.replicas) == (1, 0, (1, 2, 3))
@@ -234,7 +234,7 @@ def test_description_has_no_elr_without_the_feature() -> None:
 
     Kept in metadata.describe.
     """
-    scenario = story("cluster elr=off\nbroker 1\npartition t-0 replicas=(1) min_isr=1")
+    scenario = run_script("cluster elr=off\nbroker 1\npartition t-0 replicas=(1) min_isr=1")
     row = describe(scenario).topics[0].partitions[0]
     assert (row.eligible_leader_replicas, row.last_known_elr) == (None, None)
 
@@ -279,7 +279,7 @@ def test_elect_leaders_serves_the_first_thousand() -> None:
 
     Kept in controller.core.operators.requests.
     """
-    codes = elect(story(LOST), ElectionKind.PREFERRED, dict.fromkeys(range(1002), 0))
+    codes = elect(run_script(LOST), ElectionKind.PREFERRED, dict.fromkeys(range(1002), 0))
     assert codes[0] is not ErrorCode.REQUEST_LIMIT_REACHED
     assert [at for at, code in enumerate(codes) if code is ErrorCode.REQUEST_LIMIT_REACHED] == [1000, 1001]
 
@@ -289,7 +289,7 @@ def test_desired_leaders_match_the_partitions_by_index() -> None:
 
     Kept in controller.core.operators.requests, controller.core.partitions.leader_elections.
     """
-    scenario = story(
+    scenario = run_script(
         LOST + "partition t-2 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)"
     )
     assert elect(scenario, ElectionKind.DESIGNATION, {2: 3, 0: 1}) == [ErrorCode.NONE] * 2
@@ -314,7 +314,7 @@ def test_preferred_election_is_for_partitions_that_another_replica_leads() -> No
 
     Kept in controller.core.partitions.leader_elections.
     """
-    story("""
+    run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=1 leader=2
         elect preferred t-0
@@ -331,7 +331,7 @@ def test_comparison_and_designation_are_for_partitions_without_a_leader(kind: st
     Kept in controller.core.partitions.leader_elections.
     """
     leader = " leader=2" if kind == "designated" else ""
-    story(LOST + f"elect {kind} u-0{leader}\n=> u-0 error=ELECTION_NOT_NEEDED")
+    run_script(LOST + f"elect {kind} u-0{leader}\n=> u-0 error=ELECTION_NOT_NEEDED")
 
 
 def test_file_of_the_tool_names_topic_partition_and_desired_leader(tmp_path: Path) -> None:
@@ -357,8 +357,8 @@ def test_elr_can_be_switched_off_for_a_new_cluster() -> None:
     Kept in controller.core.quorum_controller, metadata.config_keys.
     """
     text = "broker 1 2\npartition t-0 replicas=(1,2) min_isr=2\nfence 2\nfence 1\nshow t-0\n"
-    story("cluster elr=off\n" + text + "=> t-0 isr=(1) elr=()")
-    story("cluster elr=on\n" + text + "=> t-0 isr=() elr=(1,2)")
+    run_script("cluster elr=off\n" + text + "=> t-0 isr=(1) elr=()")
+    run_script("cluster elr=on\n" + text + "=> t-0 isr=() elr=(1,2)")
 
 
 def test_balanced_is_the_strategy_unless_another_is_set() -> None:
@@ -366,7 +366,7 @@ def test_balanced_is_the_strategy_unless_another_is_set() -> None:
 
     Kept in controller.core.partitions.unclean_recovery, metadata.config_keys.
     """
-    story("""
+    run_script("""
         broker 1 2
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)
         => t-0 leader=none@0
@@ -381,7 +381,7 @@ def test_recovery_manager_can_be_switched() -> None:
     Kept in controller.core.partitions.replication_control, metadata.config_keys.
     """
     assert "unclean.recovery.manager.enabled" in {key.name for key in CLUSTER_KEYS}
-    story("""
+    run_script("""
         cluster manager=off unclean=true
         broker 1 2
         partition t-0 replicas=(1,2,3) min_isr=2 leader=2 isr=(2)
@@ -396,7 +396,7 @@ def test_recovery_waits_five_minutes_for_answers() -> None:
     Kept in metadata.config_keys, controller.core.partitions.unclean_recovery.
     """
     assert static_default("unclean.recovery.timeout.ms") == 300_000
-    story(
+    run_script(
         LOST + "log_info 2 t-0 last_epoch=1 end_offset=1\nlog_info 3 t-0 last_epoch=1 end_offset=2\n"
         "advance 299999\n=> ok\nadvance 1\n=> t-0 leader=3@1\n=> t-0 recovery: elected 3"
     )
@@ -437,7 +437,7 @@ def test_unclean_recovery_is_measured() -> None:
 
     Kept in controller.core.metrics, controller.core.partitions.unclean_recovery.
     """
-    scenario = story(LOST + "log_info 2 t-0 last_epoch=1 end_offset=1\n=> ok")
+    scenario = run_script(LOST + "log_info 2 t-0 last_epoch=1 end_offset=1\n=> ok")
     names = ("unclean_recovery_partitions_count", "unclean_recovery_finished_count")
     seen = gauges(scenario)
     assert [seen[f"kafka_controller_{name}"] for name in names] == [1, 0]
@@ -490,7 +490,7 @@ def test_topic_description_of_the_tools_shows_the_elr() -> None:
 
     Kept in cli.topic_view.
     """
-    answer = describe(story(LOST), "t")
+    answer = describe(run_script(LOST), "t")
     text = "\n".join(describe_lines(answer.topics[0]))
     assert "Elr: 2" in text
     assert "LastKnownElr: 2,3" in text
@@ -512,4 +512,4 @@ def test_partitions_below_min_isr_are_counted() -> None:
 
     Kept in controller.core.metrics.
     """
-    assert gauges(story(LOST))["kafka_controller_global_under_min_isr_partition_count"] == 2
+    assert gauges(run_script(LOST))["kafka_controller_global_under_min_isr_partition_count"] == 2

@@ -4,7 +4,7 @@ wins.
 
 import pytest
 
-from tests.spec.story import story
+from tests.spec.builders import run_script
 
 #: 2 and 3 lost their seats, nobody is left
 LOST = """
@@ -23,14 +23,14 @@ def test_baseline_elects_the_first_that_is_there_or_waits(allowed: str) -> None:
 
     Kept in controller.core.partitions.election, controller.core.partitions.replication_control.
     """
-    scenario = story(f"""
+    scenario = run_script(f"""
         cluster elr=off manager=off unclean={allowed}
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 leader=3 isr=(3)
         fence 3
     """)
     assert scenario.quorum.partition("t").leader == (1 if allowed == "true" else None)
-    story("unfence 3", scenario)
+    run_script("unfence 3", scenario)
     assert scenario.quorum.partition("t").leader == (1 if allowed == "true" else 3)
 
 
@@ -40,7 +40,7 @@ def test_leader_is_found_by_comparison_and_not_by_chance() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         LOST
         + """
         log_info 1 t-0 last_epoch=3 end_offset=5
@@ -58,7 +58,7 @@ def test_highest_leader_epoch_wins_before_the_longest_log() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         LOST
         + """
         log_info 1 t-0 last_epoch=2 end_offset=90
@@ -75,7 +75,7 @@ def test_replicas_are_asked_once_a_recovery_is_triggered() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)
         => t-0 leader=none@0
@@ -88,7 +88,7 @@ def test_isr_member_is_elected_first() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(2,1,3) min_isr=3 leader=1 isr=(1,3) elr=(2)
         fence 1
@@ -101,7 +101,7 @@ def test_unfenced_member_of_the_elr_is_elected_next() -> None:
 
     Kept in controller.core.partitions.election.
     """
-    story("""
+    run_script("""
         broker 1 2 3
         partition t-0 replicas=(3,2,1) min_isr=2 leader=1 isr=(1) elr=(2)
         fence 1
@@ -114,7 +114,7 @@ def test_aggressive_does_not_wait_for_fenced_members_of_the_elr() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         with_strategy(
             "Aggressive",
             """
@@ -134,7 +134,7 @@ def test_other_strategies_wait_for_fenced_members_of_the_elr(strategy: str) -> N
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         with_strategy(
             strategy,
             """
@@ -156,7 +156,7 @@ def test_aggressive_recovers_at_once_without_members_of_the_elr() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         with_strategy(
             "Aggressive",
             """
@@ -174,7 +174,7 @@ def test_balanced_recovers_once_all_last_known_members_are_unfenced() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story("""
+    run_script("""
         cluster strategy=Balanced
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 isr=(1) elr=(2)
@@ -196,7 +196,7 @@ def test_none_waits_for_the_operator() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story("""
+    run_script("""
         cluster strategy=None
         broker 1 2 3
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)
@@ -214,7 +214,7 @@ def test_answer_of_an_earlier_incarnation_elects_nobody() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         LOST
         + """
         log_info 2 t-0 last_epoch=3 end_offset=9
@@ -239,7 +239,7 @@ def test_answer_from_older_metadata_does_not_count() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         LOST
         + """
         log_info 1 t-0 last_epoch=3 end_offset=1
@@ -258,7 +258,7 @@ def test_balanced_needs_every_last_known_member_and_takes_who_else_answers_in_ti
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         "cluster recovery_timeout_ms=30000\n"
         + LOST
         + """
@@ -280,7 +280,7 @@ def test_balanced_does_not_wait_for_the_others_after_the_timeout() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         "cluster recovery_timeout_ms=30000\n"
         + LOST
         + """
@@ -301,7 +301,7 @@ def test_aggressive_takes_the_best_answer_at_the_timeout() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         "cluster strategy=Aggressive recovery_timeout_ms=30000\n"
         + LOST
         + """
@@ -320,7 +320,7 @@ def test_aggressive_takes_the_first_answer_after_the_timeout() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         "cluster strategy=Aggressive recovery_timeout_ms=30000\n"
         + LOST
         + """
@@ -339,7 +339,7 @@ def test_replica_that_failed_before_it_was_asked_answers_with_its_present_epoch(
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(
+    run_script(
         LOST
         + """
         fence 3
@@ -362,7 +362,7 @@ def test_leader_that_failed_unnoticed_is_fenced_when_it_registers() -> None:
 
     Kept in controller.core.brokers.cluster_control.
     """
-    story(
+    run_script(
         LOST
         + """
         log_info 1 t-0 last_epoch=3 end_offset=1
@@ -384,9 +384,9 @@ def test_controller_failover_starts_the_recovery_anew() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    scenario = story(LOST + "log_info 2 t-0 last_epoch=3 end_offset=9")
+    scenario = run_script(LOST + "log_info 2 t-0 last_epoch=3 end_offset=9")
     before = len(scenario.quorum.entries)
-    story(
+    run_script(
         """
         failover
         => t-0 recovery: ask (2,3) also (1)
@@ -404,7 +404,7 @@ def test_operator_names_the_leader() -> None:
 
     Kept in controller.core.partitions.leader_elections.
     """
-    story(
+    run_script(
         LOST
         + """
         elect designated t-0 leader=3
@@ -423,7 +423,7 @@ def test_operator_asks_for_the_longest_log(kind: str, asked: str) -> None:
 
     Kept in controller.core.partitions.leader_elections, controller.core.partitions.unclean_recovery.
     """
-    story(f"""
+    run_script(f"""
         cluster strategy=None
         broker 1 2
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)
@@ -438,7 +438,7 @@ def test_old_key_stands_for_a_strategy(enabled: str, asked: str) -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story(f"""
+    run_script(f"""
         cluster unclean={enabled}
         broker 1 2
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)
@@ -452,7 +452,7 @@ def test_strategy_that_is_set_beats_the_old_key() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story("""
+    run_script("""
         cluster unclean=true strategy=Balanced
         broker 1 2
         partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3)
@@ -467,7 +467,7 @@ def test_two_first_answers_are_not_enough_for_balanced() -> None:
 
     Kept in controller.core.partitions.unclean_recovery.
     """
-    story("""
+    run_script("""
         broker 0 1 2
         partition t-0 replicas=(0,1,2) min_isr=2
         fence 2

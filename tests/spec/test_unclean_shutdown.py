@@ -9,7 +9,7 @@ from holdfast.broker.core.registration.lifecycle import Identity, Lifecycle
 from holdfast.protocol.messages.broker_registration import BrokerRegistrationRequest
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.storage import clean_shutdown
-from tests.spec.story import story
+from tests.spec.builders import run_script
 from tests.unit.broker.cluster import Cluster, batch
 from tests.unit.storage.marks import prove, take_all
 
@@ -108,7 +108,7 @@ def test_same_epoch_as_in_the_registration_record_is_a_clean_shutdown() -> None:
 
     Kept in controller.core.brokers.cluster_control.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=2
         fence 2
@@ -128,7 +128,7 @@ def test_any_other_epoch_is_an_unclean_shutdown(difference: int) -> None:
 
     Kept in controller.core.brokers.cluster_control.
     """
-    scenario = story("""
+    scenario = run_script("""
         broker 1 2
         partition t-0 replicas=(1,2) min_isr=2
         fence 2

@@ -14,21 +14,21 @@ from holdfast.scenario.partition_commands import PartitionScenario
 MARK = "=>"
 
 
-def story(text: str, scenario: Scenario | None = None) -> Scenario:
+def run_script(text: str, scenario: Scenario | None = None) -> Scenario:
     """Tell it to a controller, a new one unless given; returns the controller for further looks."""
     scenario = scenario or Scenario()
-    _tell(text, scenario.execute)
+    _run(text, scenario.execute)
     return scenario
 
 
-def leader_story(text: str) -> PartitionScenario:
+def run_leader_script(text: str) -> PartitionScenario:
     """Tell it to the partition of broker 1."""
     partition = PartitionScenario()
-    _tell(text, partition.execute)
+    _run(text, partition.execute)
     return partition
 
 
-def _tell(text: str, execute: Callable[[Command], list[str]]) -> None:
+def _run(text: str, execute: Callable[[Command], list[str]]) -> None:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     at = 0
     while at < len(lines):

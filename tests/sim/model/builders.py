@@ -10,7 +10,7 @@ from holdfast.sim.model.walk import lacks_acknowledged, new_world
 ORDINARY = 1 << 8
 
 
-class Story:
+class DirectedWalk:
     """One cluster with one partition; all properties are checked after each step."""
 
     def __init__(self, setup: Setup, rules: Rules | None = None, left_out: str = "") -> None:

@@ -40,7 +40,7 @@ class Send:
 
 
 @dataclass
-class Story:
+class RunHistory:
     """Mutable: tests plant into it, then write the ledger and make the log's rows."""
 
     topic: str
@@ -92,27 +92,27 @@ class Story:
         return rows
 
 
-def clean_story(topic: str, count: int = 40) -> Story:
+def clean_history(topic: str, count: int = 40) -> RunHistory:
     """Two producers, two partitions, `count` records, all acknowledged and all there."""
-    story = Story(topic)
+    history = RunHistory(topic)
     for number in range(count):
-        story.send(f"p{number % 2}", number // 2, (number // 2) % 2)
-    return story
+        history.send(f"p{number % 2}", number // 2, (number // 2) % 2)
+    return history
 
 
-def write_ledger(folder: Path, stories: Iterable[Story]) -> Path:
+def write_ledger(folder: Path, histories: Iterable[RunHistory]) -> Path:
     """One file for each story."""
     folder.mkdir(exist_ok=True)
-    for story in stories:
-        (folder / f"{story.run}.{story.topic}.0.jsonl").write_text("".join(story.ledger_lines()))
+    for history in histories:
+        (folder / f"{history.run}.{history.topic}.0.jsonl").write_text("".join(history.ledger_lines()))
     return folder
 
 
-def story_batches(story: Story, size: int = 5) -> dict[tuple[str, int], list[bytes]]:
+def history_batches(history: RunHistory, size: int = 5) -> dict[tuple[str, int], list[bytes]]:
     """The log as batches of `size` records, ready to serve or to write into segment files."""
     made: dict[tuple[str, int], list[bytes]] = {}
-    for partition, values in story.log.items():
-        made[story.topic, partition] = [
+    for partition, values in history.log.items():
+        made[history.topic, partition] = [
             encode_batch(
                 [Record(offset, 1_700_000_000_000 + offset, None, values[offset]) for offset in offsets],
                 base_offset=offsets[0],

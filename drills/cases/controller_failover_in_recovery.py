@@ -4,11 +4,11 @@
 unclean recovery." The seed chooses the moment; the winner is the same.
 """
 
+from holdfast.drills.cases.recovery import two_are_asked, two_have_answered
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
 from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
-from holdfast.drills.stories.recovery import two_are_asked, two_have_answered
 
 
 def _play(stage: Stage) -> None:

@@ -4,11 +4,11 @@
 may the others' answers be enough now, for 3 alone has lost its tail.
 """
 
+from holdfast.drills.cases.recovery import two_have_answered
 from holdfast.drills.drill import Drill
 from holdfast.drills.partition_sets import NOBODY
 from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
-from holdfast.drills.stories.recovery import two_have_answered
 
 
 def _play(stage: Stage) -> None:

@@ -1,8 +1,8 @@
 """The first act that several stories share: a recovery under way that cannot be decided yet."""
 
+from holdfast.drills.cases.power_outage import lights_out
 from holdfast.drills.partition_sets import NOBODY
 from holdfast.drills.stage import STRATEGY, Stage
-from holdfast.drills.stories.power_outage import lights_out
 
 
 def two_are_asked(stage: Stage) -> None:
