@@ -15,9 +15,16 @@ from typing import Any
 
 from holdfast.broker.core.broker import Broker
 from holdfast.broker.core.config import BrokerConfig, default_log_config
-from holdfast.broker.core.events import LogsLoaded, LogsOffline, ProofBelied, ShutdownWanted, Started, Stop
+from holdfast.broker.core.events import (
+    CleanShutdownDisproved,
+    LogsLoaded,
+    LogsOffline,
+    ShutdownWanted,
+    Started,
+    Stop,
+)
 from holdfast.broker.core.registration.lifecycle import BrokerState, Identity
-from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.telemetry import families, replica_body
 from holdfast.broker.log_manager import LogManager, LogManagerConfig
 from holdfast.broker.server import BrokerServer
@@ -118,8 +125,8 @@ class BrokerNode:
             log_dirs=tuple(self.log_manager.online_directory_ids),
             previous_broker_epoch=previous_epoch,
         )
-        seen = SeenMetadata(config.node_id, *self.log_manager.last_registration)
-        self.core = Broker(config, identity, runtime.clock.now_ms(), seen)
+        lineage = MetadataLineage(config.node_id, *self.log_manager.last_registration)
+        self.core = Broker(config, identity, runtime.clock.now_ms(), lineage)
         self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop)
         self.log_manager.on_dir_offline(self._dir_offline)
         self._raft = RaftDriver(runtime, raft_config(config, folder), self._metadata_log, self.server)
@@ -154,8 +161,8 @@ class BrokerNode:
         static = self.config.static
         high_watermarks = await self.log_manager.load(lambda topic: default_log_config(static))
         self.log_manager.start(self._high_watermark)
-        if self.log_manager.is_proof_belied:
-            self.server.post(ProofBelied(self._runtime.random.uuid()))
+        if self.log_manager.is_clean_shutdown_disproved:
+            self.server.post(CleanShutdownDisproved(self._runtime.random.uuid()))
         self.server.post(
             LogsLoaded(
                 dict(self.log_manager.logs),
@@ -203,7 +210,7 @@ class BrokerNode:
     def _epoch_to_prove(self) -> int | None:
         """The epoch for the marker: ours, or the last proven one when we never registered (R36)."""
         lifecycle = self.core.lifecycle
-        if self.log_manager.is_proof_belied and lifecycle.identity.previous_broker_epoch >= 0:
+        if self.log_manager.is_clean_shutdown_disproved and lifecycle.identity.previous_broker_epoch >= 0:
             return None  # the core has not heard of it, and the controller has believed the proof
         if lifecycle.is_registered:
             return lifecycle.broker_epoch

@@ -12,7 +12,7 @@ from holdfast.storage import clean_shutdown
 from holdfast.storage.log_dir import LogDir
 
 
-class StopProofs:
+class CleanShutdownMarks:
     """Of one broker. `on_failure(log_dir, error)` hears of dirs that cannot be read or written."""
 
     def __init__(self, disk: Disk, on_failure: Callable[[LogDir, DiskError], None]) -> None:

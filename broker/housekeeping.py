@@ -17,7 +17,7 @@ class Housekeeping:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._tasks: list[Task] = []
-        self._naps: list[Nap] = []
+        self._intervals: list[Interval] = []
         self.is_stopping = False
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
@@ -30,31 +30,31 @@ class Housekeeping:
 
     async def _repeat(self, interval_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
-            await self.pause(interval_ms, Nap())
+            await self.pause(interval_ms, Interval())
             if self.is_stopping:
                 return
             await work()
 
-    async def pause(self, duration_ms: float, nap: "Nap") -> None:
+    async def pause(self, duration_ms: float, interval: "Interval") -> None:
         """Sleep, but not longer than until `stop`, or until somebody ends the nap, before it began too."""
         if self.is_stopping:
             return
-        timer = self._runtime.clock.call_later(duration_ms, nap.end)
-        self._naps.append(nap)
-        await nap.is_over()
-        self._naps.remove(nap)
+        timer = self._runtime.clock.call_later(duration_ms, interval.end)
+        self._intervals.append(interval)
+        await interval.is_over()
+        self._intervals.remove(interval)
         timer.cancel()
 
     async def stop(self) -> None:
         """End all pauses, and wait until everybody has returned."""
         self.is_stopping = True
-        for nap in self._naps:
-            nap.end()
+        for interval in self._intervals:
+            interval.end()
         for task in self._tasks:
             await task.wait()
 
 
-class Nap:
+class Interval:
     """A pause that may be ended."""
 
     __slots__ = ("_over",)

@@ -48,7 +48,7 @@ class LogLoader:
         #: a proof of a clean stop was found, and no log has belied it
         self.was_clean = False
         #: some log is not the one that the proof vouched for
-        self.is_belied = False
+        self.is_disproved = False
 
     async def folders(self, log_dir: LogDir) -> list[str]:
         """Names of the partition folders in a dir; what a deletion left is swept away. Raises: DiskError."""
@@ -61,7 +61,7 @@ class LogLoader:
                 names.append(name)
         for name in sorted(log_dir.vouched):
             if name not in names:
-                self._belied(f"{log_dir.file(name)} is missing")
+                self._disproved(f"{log_dir.file(name)} is missing")
         return names
 
     async def open(self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]) -> None:
@@ -81,7 +81,7 @@ class LogLoader:
                     "folder away and let the replica be fetched again"
                 )
             if name in log_dir.vouched:
-                self._belied(f"{folder} is no log any more")
+                self._disproved(f"{folder} is no log any more")
             if all(map(is_file_of_log, files)):
                 # Its creation was cut short before anything could be written to it.
                 await self._disk.remove_folder(folder)
@@ -147,17 +147,17 @@ class LogLoader:
             if clean_shutdown.digest(log) == vouched:
                 return log
             await log.close(False)
-            self._belied(f"{log.folder} is not the log that was closed, it ends at {log.log_end_offset}")
+            self._disproved(f"{log.folder} is not the log that was closed, it ends at {log.log_end_offset}")
             return await open_it(clean=False)  # of another life than the checkpoints: all of it
         log = await open_it(clean=False, recovery_point=log_dir.recovery_points.get(partition, 0))
         # An empty one may have been on its way when the mark was written, and claims nothing.
         if self.was_clean and log.log_end_offset > log.log_start_offset:
-            self._belied(f"{log.folder} was not there")
+            self._disproved(f"{log.folder} was not there")
         return log
 
-    def _belied(self, story: str) -> None:
+    def _disproved(self, story: str) -> None:
         """The proof of a clean stop does not fit the logs: they were exchanged after it was written."""
         if self.was_clean:
             _log.error("the mark of the clean shutdown is void, logs were changed since: %s", story)
             self.was_clean = False
-            self.is_belied = True
+            self.is_disproved = True

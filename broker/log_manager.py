@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from holdfast.broker.clean_shutdown_marks import StopProofs
+from holdfast.broker.clean_shutdown_marks import CleanShutdownMarks
 from holdfast.broker.core.replicas.log_metrics import LogDirState, LogState, log_families
-from holdfast.broker.housekeeping import Housekeeping, Nap
+from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.broker.log_loading import LogLoader
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
@@ -96,12 +96,12 @@ class LogManager:
         self._loader = LogLoader(runtime, self._dir_failed, self._add)
         self._is_loaded = False
         self._is_closing = False
-        self._proofs = StopProofs(runtime.disk, self._dir_failed)
+        self._clean_shutdown_marks = CleanShutdownMarks(runtime.disk, self._dir_failed)
         self._high_watermark_of: Callable[[PartitionId], int | None] = lambda key: None
         self._offline_listener: Callable[[bytes, Sequence[PartitionId]], None] | None = None
         self._housekeeping = Housekeeping(runtime)
         #: of whoever flushes by time
-        self._flush_nap: Nap | None = None
+        self._flush_interval: Interval | None = None
         #: {path of a log dir: logs still to be opened}
         self._remaining: dict[str, int] = {}
         self._flush_stats = FlushStats()
@@ -134,7 +134,7 @@ class LogManager:
 
         What it vouches for is compared when the logs are loaded. Raises: DiskError when no dir is left.
         """
-        broker_epoch = await self._proofs.take(self._dirs, len(self._absent))
+        broker_epoch = await self._clean_shutdown_marks.take(self._dirs, len(self._absent))
         self._check_some_online()
         was_clean = self._loader.was_clean = broker_epoch != clean_shutdown.UNKNOWN_EPOCH
         _log.info("last shutdown was %s", f"clean in epoch {broker_epoch}" if was_clean else "not clean")
@@ -143,15 +143,15 @@ class LogManager:
     async def note_registration(self, broker_epoch: int, incarnation_id: bytes | None = None) -> None:
         """Store durably that this epoch was registered: a mark of an earlier one proves nothing (R36). With
         the incarnation: the metadata log holds it."""
-        await self._proofs.note(self._online_dirs, broker_epoch, incarnation_id)
+        await self._clean_shutdown_marks.note(self._online_dirs, broker_epoch, incarnation_id)
 
     async def load(
         self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
     ) -> dict[PartitionId, int]:
         """Open every partition folder and recover it unless the stop was clean; returns the high watermarks
         as stored, above a log's end where its tail is gone. `config_for(topic)`; `progress(logs done, logs in
-        all)`. Afterwards `is_proof_belied` and `is_whole` tell what was found. Raises: DiskError when no dir
-        is left, LogDirRefused.
+        all)`. Afterwards `is_clean_shutdown_disproved` and `is_whole` tell what was found. Raises: DiskError
+        when no dir is left, LogDirRefused.
         """
         started_ms = self._runtime.clock.now_ms()
         folders: list[tuple[LogDir, str]] = []
@@ -219,14 +219,14 @@ class LogManager:
     # --- what is there ---------------------------------------------------------------------------------
 
     @property
-    def is_proof_belied(self) -> bool:
+    def is_clean_shutdown_disproved(self) -> bool:
         """Some log that was found is not the one that the mark of a clean stop vouched for (B25)."""
-        return self._loader.is_belied
+        return self._loader.is_disproved
 
     @property
     def last_registration(self) -> clean_shutdown.Registration:
         """The one that was last found in the metadata log, of the dir that knows the latest."""
-        return self._proofs.last_registration
+        return self._clean_shutdown_marks.last_registration
 
     @property
     def is_whole(self) -> bool:
@@ -254,8 +254,8 @@ class LogManager:
 
     def _watch_flush_ms(self, managed: ManagedLog) -> None:
         """Whoever flushes by time sleeps as long as the policies allow that it knows of."""
-        if managed.log.flush_policy.flush_ms is not None and self._flush_nap is not None:
-            self._flush_nap.end()
+        if managed.log.flush_policy.flush_ms is not None and self._flush_interval is not None:
+            self._flush_interval.end()
 
     def stats(self) -> list[MetricFamily]:
         """Metrics of the logs and their dirs."""
@@ -473,7 +473,7 @@ class LogManager:
         clock = self._runtime.clock
         while not self._housekeeping.is_stopping:
             # Before the logs are looked at: a policy that comes meanwhile ends it too.
-            nap = self._flush_nap = Nap()
+            interval = self._flush_interval = Interval()
             now_ms = clock.now_ms()
             wake_ms = now_ms + _IDLE_MS
             due: list[Work] = []
@@ -489,7 +489,7 @@ class LogManager:
                 wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
             if due:
                 await self._in_parallel("interval flush", due, CONCURRENCY)
-            await self._housekeeping.pause(wake_ms - clock.now_ms(), nap)
+            await self._housekeeping.pause(wake_ms - clock.now_ms(), interval)
 
     async def _flush(self, managed: ManagedLog) -> None:
         try:
@@ -551,7 +551,7 @@ class LogManager:
             return False
         try:
             logs = {log_dir: self._vouched(log_dir) for log_dir in self._dirs}
-            await self._proofs.give(logs, broker_epoch)
+            await self._clean_shutdown_marks.give(logs, broker_epoch)
         except DiskError as error:
             _log.error("no proof of clean shutdown: %s", error)
             return False

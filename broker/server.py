@@ -21,12 +21,10 @@ from holdfast.broker.core.events import (
     ConfigureLog,
     ControllerChanged,
     DeleteLog,
-    Drop,
     Effect,
+    EndWithoutAnswer,
     Event,
     Flush,
-    KeepEpoch,
-    LeftOut,
     LogsOffline,
     MetadataCommitted,
     OpenLog,
@@ -35,9 +33,11 @@ from holdfast.broker.core.events import (
     RequestReceived,
     Reset,
     Respond,
+    RowsOmitted,
     SendFetch,
     StartEpoch,
     Stop,
+    StoreBrokerEpoch,
     StoreCeilings,
     Tick,
     Truncate,
@@ -123,7 +123,7 @@ class BrokerServer:
             AppendFetched: self._logs.append_fetched,
             SendFetch: self.peers.send_fetch,
             Flush: self._logs.flush,
-            Drop: self._drop,
+            EndWithoutAnswer: self._end_without_answer,
             AnswerOffsets: self._answer_offsets,
             CallController: self.peers.call_controller,
             CloseSource: self.peers.close_source,
@@ -132,7 +132,7 @@ class BrokerServer:
             Truncate: self._logs.truncate,
             Reset: self._logs.reset,
             ConfigureLog: self._logs.configure,
-            KeepEpoch: self._keep_epoch,
+            StoreBrokerEpoch: self._store_broker_epoch,
             OpenLog: self._logs.open,
             DeleteLog: self._logs.delete,
             LogLine: self._note,
@@ -334,7 +334,7 @@ class BrokerServer:
         exchange: Any = effect.reply_to
         exchange.respond(effect.message)
 
-    def _drop(self, effect: Drop) -> None:
+    def _end_without_answer(self, effect: EndWithoutAnswer) -> None:
         exchange: Any = effect.reply_to
         if effect.refusal is None:
             exchange.drop()
@@ -344,15 +344,15 @@ class BrokerServer:
     def _answer_fetch(self, effect: AnswerFetch) -> None:
         exchange: Any = effect.reply_to
         left, is_first = effect.max_bytes, True
-        left_out: list[PartitionId] = []
+        rows_omitted: list[PartitionId] = []
         rows: list[FetchPartitionResponse] = []
         for row in effect.rows:
             records: memoryview | bytes = _NO_RECORDS
             error_code = row.error_code
             if row.max_bytes:
-                read = None if left_out else self._read(row, left, is_first=is_first)
+                read = None if rows_omitted else self._read(row, left, is_first=is_first)
                 if read is None:  # full: who has not had a turn is first in the next answer
-                    left_out.append(PartitionId(row.topic_id, row.partition_index))
+                    rows_omitted.append(PartitionId(row.topic_id, row.partition_index))
                     continue
                 error_code, records = read
                 is_first = is_first and not records
@@ -373,8 +373,8 @@ class BrokerServer:
                 )
             )
         exchange.respond(FetchResponse(0, None, tuple(rows)))
-        if left_out:
-            self.post(LeftOut(effect.session, tuple(left_out)))
+        if rows_omitted:
+            self.post(RowsOmitted(effect.session, tuple(rows_omitted)))
 
     def _read(self, row: ReadRow, left: int, *, is_first: bool) -> tuple[int, memoryview | bytes] | None:
         """(error code, records); None when a follower's row has no room."""
@@ -423,7 +423,7 @@ class BrokerServer:
             )
         exchange.respond(ListOffsetsResponse(0, None, tuple(rows)))
 
-    def _keep_epoch(self, effect: KeepEpoch) -> None:
+    def _store_broker_epoch(self, effect: StoreBrokerEpoch) -> None:
         work = self._log_manager.note_registration(effect.broker_epoch, effect.incarnation_id)
         self._runtime.tasks.start("note registration", work)
 

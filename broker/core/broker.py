@@ -1,8 +1,8 @@
 """The broker's core: one door for events, effects come out; everything that a broker decides is behind it.
 
 Owns the order in which its parts hear of things: requests and their answers, time, the controller's answers.
-Parts: `roles` (metadata, the partitions, their logs), `partition`, `produce_path`, `fetch_path`, `fetcher`,
-`alter_partition`, `lifecycle`, `producer_ids`.
+Parts: `replica_manager` (metadata, the partitions, their logs), `partition`, `produce_path`, `fetch_path`,
+`fetcher`, `alter_partition`, `lifecycle`, `producer_ids`.
 """
 
 from collections.abc import Callable, Collection
@@ -15,6 +15,7 @@ from holdfast.broker.core.events import (
     CallAnswered,
     CallFailed,
     CeilingsStored,
+    CleanShutdownDisproved,
     ControllerChanged,
     Effect,
     EpochStarted,
@@ -24,15 +25,14 @@ from holdfast.broker.core.events import (
     FetchFailed,
     Flush,
     Flushed,
-    LeftOut,
     LogOpened,
     LogsLoaded,
     LogsOffline,
     MetadataCommitted,
-    ProofBelied,
     QueueEmpty,
     RequestReceived,
     Respond,
+    RowsOmitted,
     ShutdownWanted,
     Started,
     Stop,
@@ -47,10 +47,10 @@ from holdfast.broker.core.registration.lifecycle import (
     Lifecycle,
     StopReason,
 )
-from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.leadership import AlterVerdict
 from holdfast.broker.core.replicas.partition import Partition, RoleChange
-from holdfast.broker.core.replicas.replica_manager import Roles, name_of
+from holdfast.broker.core.replicas.replica_manager import ReplicaManager, name_of
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.protocol.errors import ErrorCode
@@ -78,7 +78,7 @@ class Broker:
         config: BrokerConfig,
         identity: Identity,
         now_ms: int,
-        seen: SeenMetadata | None = None,
+        lineage: MetadataLineage | None = None,
     ) -> None:
         self.config = config
         self.broker_id = config.node_id
@@ -94,41 +94,41 @@ class Broker:
         self._link = ControllerLink(config.node_id, self.lifecycle, config.request_timeout_ms)
         self._alter = self._link.alter
         self._effects: list[Effect] = []
-        self._roles = roles = Roles(
+        self._replica_manager = replica_manager = ReplicaManager(
             config,
             self.lifecycle,
             self._alter,
             self.counts,
-            seen=seen or SeenMetadata(config.node_id),
+            lineage=lineage or MetadataLineage(config.node_id),
             purgatory_max=PURGATORY_MAX,
             outbox=self._effects,
         )
-        self.partitions = roles.partitions
-        self.produce_path = roles.produce_path
-        self.fetch_path = roles.fetch_path
-        self.fetchers = roles.fetchers
+        self.partitions = replica_manager.partitions
+        self.produce_path = replica_manager.produce_path
+        self.fetch_path = replica_manager.fetch_path
+        self.fetchers = replica_manager.fetchers
         self._shrink_ms = now_ms
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             RequestReceived: self._on_request,
             Appended: self._on_appended,
             FetchAnswered: self._on_fetch_answered,
-            LeftOut: self._on_left_out,
+            RowsOmitted: self._on_rows_omitted,
             FetchedAppended: self._on_fetched_appended,
             QueueEmpty: self._on_queue_empty,
             Tick: self._on_tick,
             Flushed: self._on_flushed,
             Truncated: self._on_truncated,
             EpochStarted: self._on_epoch_started,
-            CeilingsStored: roles.ceilings_stored,
+            CeilingsStored: replica_manager.ceilings_stored,
             FetchFailed: self._on_fetch_failed,
             MetadataCommitted: self._on_metadata,
             ControllerChanged: self._on_controller,
             CallAnswered: self._on_call_answered,
             CallFailed: self._on_call_failed,
-            LogsLoaded: roles.logs_loaded,
-            LogsOffline: roles.logs_offline,
-            ProofBelied: self._on_proof_belied,
-            LogOpened: roles.log_opened,
+            LogsLoaded: replica_manager.logs_loaded,
+            LogsOffline: replica_manager.logs_offline,
+            CleanShutdownDisproved: self._on_proof_belied,
+            LogOpened: replica_manager.log_opened,
             Started: self._on_started,
             ShutdownWanted: self._on_shutdown_wanted,
         }
@@ -153,7 +153,7 @@ class Broker:
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
             self.fetchers.next_deadline_ms(),
-            self._roles.next_deadline_ms(),
+            self._replica_manager.next_deadline_ms(),
         )
         deadline_ms = min(self._link.next_deadline_ms(), self._shrink_ms)
         for part in parts:
@@ -188,7 +188,7 @@ class Broker:
         if request.replica_id < 0:
             self._effects += self.fetch_path.consumer_request(reply_to, request, now_ms)
             return
-        if request.replica_id not in self._roles.brokers.epochs:
+        if request.replica_id not in self._replica_manager.brokers.epochs:
             # Sessions are kept for registered brokers only, so there are never more of them than brokers.
             text = f"broker {request.replica_id} is not registered as far as this broker knows; try again"
             self._effects.append(
@@ -198,9 +198,9 @@ class Broker:
         effects, moved, proposals = self.fetch_path.follower_request(reply_to, request, now_ms)
         self._effects += effects
         for key, proposal in proposals:
-            self._roles.submit(key, proposal)
+            self._replica_manager.submit(key, proposal)
         for partition in moved:
-            self._roles.advance(partition, now_ms)
+            self._replica_manager.advance(partition, now_ms)
 
     def _on_list_offsets(self, reply_to: object, request: ListOffsetsRequest, now_ms: int) -> None:
         self._effects.append(self.fetch_path.list_offsets(reply_to, request))
@@ -225,7 +225,7 @@ class Broker:
             self._count(self.counts.bytes_in, partition, result.size_bytes)
             if result.must_flush:
                 self._effects.append(Flush(result.key))
-            self._roles.advance(partition, now_ms)
+            self._replica_manager.advance(partition, now_ms)
         self._effects += self.produce_path.appended(event, now_ms)
 
     def _on_flushed(self, event: Flushed, now_ms: int) -> None:
@@ -233,13 +233,13 @@ class Broker:
         partition = self.partitions.get(event.key)
         if partition is not None:
             self._effects += self.produce_path.flushed(partition)
-            self._roles.advance(partition, now_ms)
+            self._replica_manager.advance(partition, now_ms)
 
     def _on_epoch_started(self, event: EpochStarted, now_ms: int) -> None:
         partition = self.partitions.get(event.key)
         if partition is not None and partition.epoch_started(event.leader_epoch, event.start_offset):
             self._effects += self.fetch_path.role_changed(event.key)
-            self._roles.advance(partition, now_ms)
+            self._replica_manager.advance(partition, now_ms)
 
     def _on_truncated(self, event: Truncated, now_ms: int) -> None:
         partition = self.partitions.get(event.key)
@@ -247,8 +247,8 @@ class Broker:
             partition.log_was_cut()
         self.fetchers.cut(event.key)
 
-    def _on_left_out(self, event: LeftOut, now_ms: int) -> None:
-        self.fetch_path.left_out(event)
+    def _on_rows_omitted(self, event: RowsOmitted, now_ms: int) -> None:
+        self.fetch_path.rows_omitted(event)
 
     # --- follower ------------------------------------------------------------------------------------------
 
@@ -270,8 +270,10 @@ class Broker:
     def _on_queue_empty(self, event: QueueEmpty, now_ms: int) -> None:
         self._effects += self.fetch_path.settle(now_ms)
         self._effects += self.fetchers.requests(now_ms)
-        self._roles.store_ceilings(now_ms)
-        self._effects += self._link.requests(self.image.offset, now_ms, self._roles.offline_to_report())
+        self._replica_manager.store_ceilings(now_ms)
+        self._effects += self._link.requests(
+            self.image.offset, now_ms, self._replica_manager.offline_to_report()
+        )
 
     def _on_tick(self, event: Tick, now_ms: int) -> None:
         self._effects += self.produce_path.expire(now_ms)
@@ -282,21 +284,21 @@ class Broker:
             for key, partition in self.partitions.items():
                 proposal = partition.maybe_shrink(now_ms) or partition.retry_expand(now_ms)
                 if proposal is not None:
-                    self._roles.submit(key, proposal)
-                self._roles.advance(
+                    self._replica_manager.submit(key, proposal)
+                self._replica_manager.advance(
                     partition, now_ms
                 )  # whoever is caught up no more holds it up no more (F3)
-            self._roles.lower_ceilings(now_ms)
+            self._replica_manager.lower_ceilings(now_ms)
 
     # --- controller ----------------------------------------------------------------------------------------
 
     def _on_started(self, event: Started, now_ms: int) -> None:
         self._link.is_started = True
 
-    def _on_proof_belied(self, event: ProofBelied, now_ms: int) -> None:
+    def _on_proof_belied(self, event: CleanShutdownDisproved, now_ms: int) -> None:
         assert not self.has_roles, "logs are compared with their mark before anybody is served from them"
         self._note(Level.WARNING, "logs differ from what the last stop left: registering as after a crash")
-        self._link.proof_belied(event.incarnation_id, now_ms)
+        self._link.clean_shutdown_disproved(event.incarnation_id, now_ms)
 
     def _on_shutdown_wanted(self, event: ShutdownWanted, now_ms: int) -> None:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
@@ -304,15 +306,15 @@ class Broker:
     def _on_metadata(self, event: MetadataCommitted, now_ms: int) -> None:
         """Replay it. A broker that reads that it was unregistered has no role from there on (D-2); its next
         heartbeat would tell it so too, but not before it has been answered."""
-        self._roles.metadata_committed(event, now_ms)
-        if self.has_roles and not self._roles.is_registered_here():
+        self._replica_manager.metadata_committed(event, now_ms)
+        if self.has_roles and not self._replica_manager.is_registered_here():
             self._stop_for(self.lifecycle.registration_over(now_ms))
             self._drop_roles("the cluster knows it no more")
 
     def _drop_roles(self, why: str) -> None:
         self._note(Level.WARNING, f"registration is over, roles dropped: {why}")
         self._link.drop_proposals()
-        self._roles.drop_roles()
+        self._replica_manager.drop_roles()
 
     def _on_controller(self, event: ControllerChanged, now_ms: int) -> None:
         self._effects += self._link.changed(event.controller_id, event.raft_epoch, now_ms)
@@ -343,7 +345,7 @@ class Broker:
             self._note(
                 Level.INFO, f"registered with broker epoch {response.broker_epoch}, previous stop was {how}"
             )
-            self._roles.maybe_take_roles(now_ms)
+            self._replica_manager.maybe_take_roles(now_ms)
         else:
             self._note(Level.WARNING, f"registration refused: {response.error_message}")
 
@@ -352,7 +354,9 @@ class Broker:
         self._stop_for(self.lifecycle.heartbeat_answered(response, now_ms))
         if not self.lifecycle.is_registered and self.has_roles:
             self._drop_roles(response.error_message or "the controller says so")
-        if self._roles.offline_to_report():  # told of behind this heartbeat, or not applied here yet
+        if (
+            self._replica_manager.offline_to_report()
+        ):  # told of behind this heartbeat, or not applied here yet
             self.lifecycle.hurry(now_ms + RETRY_MS_MIN)
         after = (self.lifecycle.state, self.lifecycle.is_fenced)
         if after != before:
@@ -381,9 +385,11 @@ class Broker:
                 self._note(
                     Level.WARNING, f"{name_of(partition)}: ISR {proposal.isr} refused with {row.error_code}"
                 )
-            self._roles.state_changed(partition, change, before, now_ms)
+            self._replica_manager.state_changed(partition, change, before, now_ms)
             if change is RoleChange.IGNORED:
-                self._roles.advance(partition, now_ms)  # a proposal that was dropped holds it up no more
+                self._replica_manager.advance(
+                    partition, now_ms
+                )  # a proposal that was dropped holds it up no more
 
     # --- inside --------------------------------------------------------------------------------------------
 
@@ -400,17 +406,17 @@ class Broker:
     @property
     def image(self) -> MetadataImage:
         """Metadata as far as it was applied."""
-        return self._roles.image
+        return self._replica_manager.image
 
     @property
     def has_roles(self) -> bool:
         """Metadata has caught up with our registration: requests can be answered (D-2)."""
-        return self._roles.has_roles
+        return self._replica_manager.has_roles
 
     @property
     def offline_replicas(self) -> Collection[PartitionId]:
         """Partitions whose logs lie in failed dirs of ours (R27)."""
-        return self._roles.offline
+        return self._replica_manager.offline
 
     @property
     def state(self) -> BrokerState:

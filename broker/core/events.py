@@ -128,7 +128,7 @@ class LogsOffline:
 
 
 @dataclass(frozen=True, slots=True)
-class ProofBelied:
+class CleanShutdownDisproved:
     """The proof of a clean stop, told in the registration, does not fit the logs (B25)."""
 
     #: for the registration that takes it back
@@ -251,7 +251,7 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class RowsOmitted:
     """Rows that the answer to a follower had no room for; `session` is that of the AnswerFetch."""
 
     session: object
@@ -286,7 +286,7 @@ class Respond:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class EndWithoutAnswer:
     """Finish a request without an answer (acks 0)."""
 
     reply_to: object
@@ -297,7 +297,7 @@ class Drop:
 @dataclass(frozen=True, slots=True)
 class AnswerFetch:
     """Read the rows' records, at most `max_bytes` in all but always the first batch, and answer. With a
-    `session`, a follower's, rows whose first batch has no room are left out: LeftOut comes back."""
+    `session`, a follower's, rows whose first batch has no room are left out: RowsOmitted comes back."""
 
     reply_to: object
     rows: tuple[ReadRow, ...]
@@ -420,7 +420,7 @@ class CallController:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepEpoch:
+class StoreBrokerEpoch:
     """Store durably that we were registered with this epoch (R36), and that metadata holds it."""
 
     broker_epoch: int
@@ -441,7 +441,7 @@ Event: TypeAlias = (
     | Started
     | LogsLoaded
     | LogsOffline
-    | ProofBelied
+    | CleanShutdownDisproved
     | LogOpened
     | RequestReceived
     | Appended
@@ -455,14 +455,14 @@ Event: TypeAlias = (
     | CallAnswered
     | CallFailed
     | FetchAnswered
-    | LeftOut
+    | RowsOmitted
     | FetchFailed
     | ShutdownWanted
 )
 
 Effect: TypeAlias = (
     Respond
-    | Drop
+    | EndWithoutAnswer
     | AnswerFetch
     | AnswerOffsets
     | Append
@@ -478,7 +478,7 @@ Effect: TypeAlias = (
     | SendFetch
     | CloseSource
     | CallController
-    | KeepEpoch
+    | StoreBrokerEpoch
     | LogLine
     | Stop
 )

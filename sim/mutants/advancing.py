@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.broker.core.broker import Broker
-from holdfast.broker.core.events import ConfigureLog, Drop
+from holdfast.broker.core.events import ConfigureLog, EndWithoutAnswer
 from holdfast.broker.core.registration.controller_link import ControllerLink
 from holdfast.broker.core.replicas import replica_manager
 from holdfast.broker.core.replicas.partition import Partition
-from holdfast.broker.core.replicas.replica_manager import Roles
+from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.produce_path import TIMEOUT_MS_MAX, ProducePath
 from holdfast.protocol.errors import ErrorCode
@@ -49,12 +49,12 @@ BURSTS = Setting(
 
 
 def _without_advancing(original: Any, replica_manager: Any, *given: Any) -> Any:
-    advance = Roles.advance
-    Roles.advance = lambda self, partition, now_ms: None  # type: ignore[method-assign]
+    advance = ReplicaManager.advance
+    ReplicaManager.advance = lambda self, partition, now_ms: None  # type: ignore[method-assign]
     try:
         return original(*given)
     finally:
-        Roles.advance = advance  # type: ignore[method-assign]
+        ReplicaManager.advance = advance  # type: ignore[method-assign]
 
 
 @mutant(Broker, "_on_fetch", breaks="R52", by="R52")
@@ -62,16 +62,16 @@ def fetches_move_no_high_watermark(
     original: Any, self: Any, reply_to: Any, request: Any, now_ms: int
 ) -> None:
     """What a follower's fetch proves is counted with the next write."""
-    _without_advancing(original, self._roles, self, reply_to, request, now_ms)
+    _without_advancing(original, self._replica_manager, self, reply_to, request, now_ms)
 
 
-@mutant(Roles, "_leader_updated", breaks="R52", by="R52", setting=CUT_OFF)
+@mutant(ReplicaManager, "_leader_updated", breaks="R52", by="R52", setting=CUT_OFF)
 def granted_shrinks_move_no_high_watermark(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """Who need not be waited for any more is waited for until the next write (KAFKA-15021)."""
     _without_advancing(original, self, self, partition, now_ms)
 
 
-@mutant(Roles, "ceilings_stored", breaks="R52, R68", by="R52", setting=BURSTS)
+@mutant(ReplicaManager, "ceilings_stored", breaks="R52, R68", by="R52", setting=BURSTS)
 def raised_ceilings_move_no_high_watermark(original: Any, self: Any, event: Any, now_ms: int) -> None:
     """What a ceiling has held back on its leader is committed with the next write, or at the next look."""
     _without_advancing(original, self, self, event, now_ms)
@@ -126,7 +126,7 @@ def waits_for_as_long_as_there_is(original: Any, self: Any, reply_to: Any, reque
     return original(self, reply_to, replace(request, timeout_ms=TIMEOUT_MS_MAX), now_ms)
 
 
-@mutant(Roles, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING)
+@mutant(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING)
 def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> None:
     """Whoever waits for a partition that has gone from here waits until its time is over."""
     state_changed = ProducePath.state_changed
@@ -145,7 +145,7 @@ def tells_of_more_than_it_has_applied(
     return original(self, metadata_offset + 50, now_ms, offline)
 
 
-@mutant(Roles, "_configure", breaks="D6, B-3", by="D6", setting=REFLUSHED)
+@mutant(ReplicaManager, "_configure", breaks="D6, B-3", by="D6", setting=REFLUSHED)
 def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """What counts, in the log or on its disk, is what was configured when the replica was made."""
     counts, effects = partition.counts_flushed, len(self._effects)
@@ -154,7 +154,7 @@ def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int)
     del self._effects[effects : len(self._effects) - 1]
 
 
-@mutant(Roles, "_configure", breaks="D6", by="D6", setting=REFLUSHED)
+@mutant(ReplicaManager, "_configure", breaks="D6", by="D6", setting=REFLUSHED)
 def logs_keep_their_first_settings(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """What is configured of a topic counts for logs that are opened after that."""
     original(self, partition, now_ms)
@@ -170,7 +170,7 @@ def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, stat
 @mutant(produce_path, "_unanswered", breaks="F4, D12", by="F4", setting=UNANSWERED)
 def refusals_of_acks_zero_are_for_nobody(original: Any, context: Any) -> Any:
     """A write with acks=0 that is refused ends like one that was taken."""
-    return Drop(context.reply_to)
+    return EndWithoutAnswer(context.reply_to)
 
 
 def _without_looking(original: Any, *given: Any) -> None:
@@ -182,14 +182,14 @@ def _without_looking(original: Any, *given: Any) -> None:
         Partition.retry_expand = retry_expand  # type: ignore[method-assign]
 
 
-@mutant(Roles, "_brokers_changed", breaks="R50", by="R50", setting=QUIET)
+@mutant(ReplicaManager, "_brokers_changed", breaks="R50", by="R50", setting=QUIET)
 def unfenced_wait_for_the_next_look(original: Any, self: Any, broker_ids: Any, now_ms: int) -> None:
     """A follower that was complete when its broker was unfenced is let in at the next look (15 s), or with
     the next write."""
     _without_looking(original, self, broker_ids, now_ms)
 
 
-@mutant(Roles, "_leader_updated", breaks="R50", by="R50", setting=QUIET)
+@mutant(ReplicaManager, "_leader_updated", breaks="R50", by="R50", setting=QUIET)
 def one_joiner_a_look(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """Who could not be proposed since another proposal was open waits for the next look, or write."""
     _without_looking(original, self, partition, now_ms)

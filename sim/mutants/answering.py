@@ -75,14 +75,14 @@ def brokers_answer_before_they_know(original: Any, self: Any, exchange: Any) -> 
 @mutant(BrokerServer, "_question", breaks="R113", by="R113", setting=BROKERS_ASKED)
 def brokers_tell_of_what_was(original: Any, self: Any, exchange: Any) -> Any:
     """A broker answers now and then from the metadata that it had when it was first asked."""
-    roles, kept = self.core._roles, vars(self.core)
-    now = roles.image
+    replica_manager, kept = self.core._replica_manager, vars(self.core)
+    now = replica_manager.image
     first = kept.setdefault("_first_image", now)
     kept["_asked"] = kept.get("_asked", 0) + 1
     if self.core.has_roles and kept["_asked"] % 5 == 0:
-        roles.image = first
+        replica_manager.image = first
     original(self, exchange)
-    roles.image = now
+    replica_manager.image = now
 
 
 @mutant(

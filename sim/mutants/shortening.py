@@ -5,7 +5,7 @@ Owns wrong functions only; each docstring says which rule is gone.
 
 from typing import Any
 
-from holdfast.broker.core.replicas.replica_manager import Roles
+from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.metadata.delta import MetadataDelta
 from holdfast.sim.mutants.mutant import Patch, Setting, mutant
 from holdfast.storage import epoch_file, log, snapshots
@@ -122,7 +122,7 @@ def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
     self._configs = kept
 
 
-@mutant(Roles, "maybe_take_roles", breaks="R107", by="L-7", setting=AWAY_MEANWHILE)
+@mutant(ReplicaManager, "maybe_take_roles", breaks="R107", by="L-7", setting=AWAY_MEANWHILE)
 def keeps_what_went_while_it_was_away(original: Any, self: Any, now_ms: int) -> None:
     """A broker that returns keeps the logs of topics that were deleted, and of partitions that were moved."""
     self._delete = lambda key: None

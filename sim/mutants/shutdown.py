@@ -12,7 +12,7 @@ from holdfast.broker.core.config import log_config
 from holdfast.broker.core.events import OpenLog
 from holdfast.broker.core.registration.lifecycle import Lifecycle
 from holdfast.broker.core.replicas.partition import Partition
-from holdfast.broker.core.replicas.replica_manager import Roles
+from holdfast.broker.core.replicas.replica_manager import ReplicaManager
 from holdfast.broker.core.requests import produce_path
 from holdfast.broker.core.requests.produce_path import ProducePath
 from holdfast.broker.log_manager import LogManager
@@ -209,7 +209,7 @@ def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
 # --- roles -------------------------------------------------------------------------------------------------
 
 
-@mutant(Roles, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5")
+@mutant(ReplicaManager, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
     if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
@@ -223,7 +223,7 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
 
 
 @mutant(
-    Roles,
+    ReplicaManager,
     "drop_roles",
     breaks="D-2",
     by="I-2 I-5",
@@ -234,7 +234,7 @@ def keeps_roles_without_registration(original: Any, self: Any) -> Any:
     self.has_roles = False
 
 
-@mutant(Roles, "_open_log", breaks="R107", by="R27", setting=TOPICS)
+@mutant(ReplicaManager, "_open_log", breaks="R107", by="R27", setting=TOPICS)
 def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -> Any:
     """The log of a topic is asked for while that of a deleted one of its name is being made."""
     if self._opening.get(place, key) == key:
@@ -306,7 +306,7 @@ def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> 
 # --- log dirs that fail ------------------------------------------------------------------------------------
 
 
-@mutant(Roles, "offline_to_report", breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL)
+@mutant(ReplicaManager, "offline_to_report", breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL)
 def hides_failed_dirs(original: Any, self: Any) -> Any:
     """A broker does not tell that a log dir of it has failed."""
     return ()

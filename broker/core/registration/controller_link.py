@@ -111,10 +111,10 @@ class ControllerLink:
         self.alter.clear()
         self._forget(Purpose.ALTER_PARTITION)
 
-    def proof_belied(self, incarnation_id: bytes, now_ms: int) -> None:
+    def clean_shutdown_disproved(self, incarnation_id: bytes, now_ms: int) -> None:
         """Register again, without the proof; an answer to what was sent before is not waited for."""
         self._forget(Purpose.LIFECYCLE)
-        self.lifecycle.proof_belied(incarnation_id, now_ms)
+        self.lifecycle.clean_shutdown_disproved(incarnation_id, now_ms)
 
     def _forget(self, purpose: Purpose) -> None:
         for call_id in [number for number, known in self._calls.items() if known is purpose]:

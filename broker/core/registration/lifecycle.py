@@ -161,7 +161,7 @@ class Lifecycle:
         period."""
         self._next_ms = min(self._next_ms, now_ms)
 
-    def proof_belied(self, incarnation_id: bytes, now_ms: int) -> None:
+    def clean_shutdown_disproved(self, incarnation_id: bytes, now_ms: int) -> None:
         """The last stop was not clean after all: register again, as another incarnation, without a proof.
 
         What was sent before counts for nothing. Nobody was served by the registration that it takes back.

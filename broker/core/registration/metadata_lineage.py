@@ -25,7 +25,7 @@ _ADVICE = (
 )
 
 
-class SeenMetadata:
+class MetadataLineage:
     """What this broker, in this process and in those before it, has seen of the metadata."""
 
     def __init__(self, broker_id: int, broker_epoch: int = -1, incarnation_id: bytes = b"") -> None:

@@ -52,16 +52,16 @@ def check_read(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Refu
 
 
 def check_copy(
-    log: LogView, fetch_offset: int, last_fetched_epoch: int, *, is_seated: bool
+    log: LogView, fetch_offset: int, last_fetched_epoch: int, *, is_isr_or_elr_member: bool
 ) -> Refusal | None:
-    """Whether a follower's log is a prefix of the leader's `log` (R80); None when it is. `is_seated`: it is
-    in the ISR or the ELR."""
+    """Whether a follower's log is a prefix of the leader's `log` (R80); None when it is.
+    `is_isr_or_elr_member`: it is in the ISR or the ELR."""
     if fetch_offset < log.log_start_offset:
         return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
     if last_fetched_epoch >= 0:
         found = log.end_offset_for_epoch(last_fetched_epoch)
         if found is None:
-            if fetch_offset == log.log_start_offset and is_seated:
+            if fetch_offset == log.log_start_offset and is_isr_or_elr_member:
                 return None  # retention has taken what both had up to here
             return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
         if _parts_at(found, fetch_offset, last_fetched_epoch):
@@ -77,7 +77,7 @@ def _parts_at(found: tuple[int, int], fetch_offset: int, last_fetched_epoch: int
 
 
 def truncation_offset(
-    log: LogView, diverging_epoch: int, leader_end_offset: int, *, is_seated: bool
+    log: LogView, diverging_epoch: int, leader_end_offset: int, *, is_isr_or_elr_member: bool
 ) -> int | None:
     """Where a follower cuts its `log` after a diverging answer (R81, A-16): own end of that epoch, never
     above the leader's of the same epoch; where we do not have it own end of the next lower one. 0 when no
@@ -90,7 +90,7 @@ def truncation_offset(
     if found is None:
         start = log.log_start_offset
         has_more = start < log.log_end_offset  # else that has been tried
-        keeps_start = has_more and start <= leader_end_offset and is_seated
+        keeps_start = has_more and start <= leader_end_offset and is_isr_or_elr_member
         return start if keeps_start or not start else None
     epoch, end_offset = found
     if epoch == diverging_epoch:

@@ -17,7 +17,6 @@ from holdfast.broker.core.events import (
     DeleteLog,
     Effect,
     Flush,
-    KeepEpoch,
     LogOpened,
     LogsLoaded,
     LogsOffline,
@@ -25,11 +24,12 @@ from holdfast.broker.core.events import (
     OpenLog,
     StartEpoch,
     Stop,
+    StoreBrokerEpoch,
     StoreCeilings,
 )
 from holdfast.broker.core.registration.known_brokers import KnownBrokers
 from holdfast.broker.core.registration.lifecycle import Lifecycle
-from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.broker.core.replicas.alter_partition import AlterPartitionQueue
 from holdfast.broker.core.replicas.ceiling import Ceiling, Urgency
 from holdfast.broker.core.replicas.divergence import LogView
@@ -52,7 +52,7 @@ Place = tuple[str, int]
 CEILINGS_WAIT_MS = 500
 
 
-class Roles:
+class ReplicaManager:
     """The partitions of one broker."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Roles:
         alter: AlterPartitionQueue,
         counts: BrokerCounts,
         *,
-        seen: SeenMetadata,
+        lineage: MetadataLineage,
         purgatory_max: int,
         outbox: list[Effect],
     ) -> None:
@@ -87,7 +87,7 @@ class Roles:
         #: roles are taken from metadata: the image holds our own registration (D-2)
         self.has_roles = False
         self._lifecycle = lifecycle
-        self._seen = seen
+        self._lineage = lineage
         self._alter = alter
         self._counts = counts
         #: open logs, with a role or without one yet; None until all are loaded
@@ -115,7 +115,7 @@ class Roles:
         delta = MetadataDelta(self.image)
         for offset, raft_epoch, value in event.entries:
             record = decode_record(value)
-            self._seen.replayed(offset, record)
+            self._lineage.replayed(offset, record)
             delta.replay(record, offset, raft_epoch)
         self.image = delta.apply(event.end_offset)
         for sentence in delta.violations:
@@ -160,16 +160,16 @@ class Roles:
     def _is_own_metadata(self, logs: Collection[PartitionId]) -> bool:
         """The image, which holds our registration, comes from the log that this broker has always followed.
         Else this broker ends before it deletes what that image does not name."""
-        seen, lifecycle = self._seen, self._lifecycle
+        lineage, lifecycle = self._lineage, self._lifecycle
         own = (lifecycle.broker_epoch, lifecycle.identity.incarnation_id)
-        problem = seen.problem_with(*own) or seen.problem_with_logs(logs)
+        problem = lineage.problem_with(*own) or lineage.problem_with_logs(logs)
         if problem is not None:
             reason = lifecycle.give_up(problem)
             self._effects.append(Stop(reason.text, reason.is_failure))
             return False
         # Not before: with the true metadata back, this broker must not look for a registration in the other.
-        if seen.followed(*own):
-            self._effects.append(KeepEpoch(*own))
+        if lineage.followed(*own):
+            self._effects.append(StoreBrokerEpoch(*own))
         return True
 
     def _logs_missing(self, view: LocalChanges) -> None:

@@ -13,10 +13,10 @@ from holdfast.broker.core.events import (
     AnswerFetch,
     AnswerOffsets,
     Effect,
-    LeftOut,
     OffsetRow,
     ReadRow,
     Respond,
+    RowsOmitted,
 )
 from holdfast.broker.core.replicas.divergence import Refusal
 from holdfast.broker.core.replicas.leadership import Proposal
@@ -44,7 +44,7 @@ WAIT_MS_MAX = 60_000
 #: Batches whose sizes are remembered of each partition, to know how much a reader would get.
 SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
-PLENTY_BYTES = 1 << 40
+UNKNOWN_SIZE_BYTES = 1 << 40
 
 _NAMED_TWICE = "name each partition once a request"
 _NEW_SESSION = "start a new session with session_epoch 0 and all partitions"
@@ -75,7 +75,7 @@ class RecentSizes:
             return 0
         first = bisect_right(self._ends, fetch_offset)
         if first == 0:
-            return PLENTY_BYTES
+            return UNKNOWN_SIZE_BYTES
         return self._sizes[bisect_right(self._ends, end_offset) - 1] - self._sizes[first - 1]
 
 
@@ -122,7 +122,7 @@ class FetchPath:
                     return True
                 sizes = self._sizes.get(key)
                 size = (
-                    PLENTY_BYTES
+                    UNKNOWN_SIZE_BYTES
                     if sizes is None
                     else sizes.between(row.fetch_offset, partition.high_watermark)
                 )
@@ -250,7 +250,7 @@ class FetchPath:
 
     def _answer_session(self, session: FollowerSession[PartitionId], now_ms: int) -> Effect:
         """Everything due, as far as the answer has room; what has none stays due for the next request. The
-        sizes are estimates: what is too large when it is read comes back to `left_out`."""
+        sizes are estimates: what is too large when it is read comes back to `rows_omitted`."""
         reply_to, session.parked = session.parked, None
         assert reply_to is not None
         rows: list[ReadRow] = []
@@ -265,7 +265,9 @@ class FetchPath:
             rows.append(row)
             if row.max_bytes:
                 sizes = self._sizes.get(due.key)
-                size = PLENTY_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
+                size = (
+                    UNKNOWN_SIZE_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
+                )
                 left -= min(size, row.max_bytes)
             # The follower takes none from a diverging answer (R82).
             due.sent_high_watermark = row.high_watermark if row.diverging is None else -1
@@ -282,10 +284,10 @@ class FetchPath:
         session.watermark_rows.clear()
         return AnswerFetch(reply_to, tuple(rows), session.max_bytes, session)
 
-    def left_out(self, event: LeftOut) -> None:
+    def rows_omitted(self, event: RowsOmitted) -> None:
         """These rows were not answered after all."""
         assert isinstance(event.session, FollowerSession)
-        self._sessions.left_out(event.session, event.keys)
+        self._sessions.rows_omitted(event.session, event.keys)
 
     def _follower_row(self, due: SessionRow[PartitionId]) -> ReadRow | None:
         partition = self._partitions.get(due.key)

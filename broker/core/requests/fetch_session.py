@@ -172,7 +172,7 @@ class FollowerSessions(Generic[T]):
         if session.parked is not None:
             self.woken[session] = None
 
-    def left_out(self, session: FollowerSession[T], keys: Iterable[T]) -> None:
+    def rows_omitted(self, session: FollowerSession[T], keys: Iterable[T]) -> None:
         """The answer had no room for these: they come first in the next one, so that each has its turn."""
         if self._sessions.get(session.replica_id) is not session:
             return

@@ -8,7 +8,15 @@ changes.
 
 from collections.abc import Mapping
 
-from holdfast.broker.core.events import Append, Appended, AppendResult, BatchToAppend, Drop, Effect, Respond
+from holdfast.broker.core.events import (
+    Append,
+    Appended,
+    AppendResult,
+    BatchToAppend,
+    Effect,
+    EndWithoutAnswer,
+    Respond,
+)
 from holdfast.broker.core.replicas.partition import Partition
 from holdfast.broker.core.requests.purgatory import DelayedProduce, ProducePurgatory, WaitingRow
 from holdfast.metadata.ids import PartitionId
@@ -305,14 +313,16 @@ class ProducePath:
         )
 
 
-def _unanswered(context: ProduceContext) -> Drop:
+def _unanswered(context: ProduceContext) -> EndWithoutAnswer:
     """The end of a request that nobody waits for. What was refused, at once or behind the wait for its log,
     ends the connection."""
     for row in (*context.rows, *context.results):
         if row is not None and row.error_code != ErrorCode.NONE:
             code = ErrorCode(row.error_code).name
-            return Drop(context.reply_to, f"a write with acks 0 was refused with {code}: {row.error_message}")
-    return Drop(context.reply_to)
+            return EndWithoutAnswer(
+                context.reply_to, f"a write with acks 0 was refused with {code}: {row.error_message}"
+            )
+    return EndWithoutAnswer(context.reply_to)
 
 
 def _reached(partition: Partition, acks: int) -> int:

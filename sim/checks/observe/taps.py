@@ -18,7 +18,7 @@ from holdfast.broker.core.events import (
     CallController,
     CeilingRow,
     CeilingsStored,
-    Drop,
+    EndWithoutAnswer,
     RequestReceived,
     Respond,
     Truncate,
@@ -230,7 +230,7 @@ def listen_to_broker(core: Broker, heard: TapRecord) -> None:
                     heard.missed_turns += turns.missed(effect)
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
-            elif type(effect) is Drop:
+            elif type(effect) is EndWithoutAnswer:
                 heard.dropped += _wrongly_dropped(effect, unanswered.pop(effect.reply_to, None))
             elif type(effect) is Append:
                 context: Any = effect.context
@@ -286,7 +286,7 @@ def _late(core: Broker, context: Any, response: ProduceResponse) -> list[Late]:
     return found
 
 
-def _wrongly_dropped(effect: Drop, context: Any) -> list[str]:
+def _wrongly_dropped(effect: EndWithoutAnswer, context: Any) -> list[str]:
     """F4: who waits for no answer hears of a refusal by the end of its connection, and of nothing else."""
     rows = () if context is None else (*context.rows, *context.results)
     is_refused = context is None or any(one is not None and one.error_code != ErrorCode.NONE for one in rows)

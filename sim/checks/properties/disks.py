@@ -217,7 +217,7 @@ class CleanStopsCount(Property):
         has_seen_all = lifecycle.is_ready or lifecycle.identity.previous_broker_epoch >= 0
         if lifecycle.is_registered and has_seen_all:
             self._proven[broker.node_id] = lifecycle.broker_epoch
-        elif lifecycle.was_clean is None and not node.log_manager.is_proof_belied:
+        elif lifecycle.was_clean is None and not node.log_manager.is_clean_shutdown_disproved:
             self._proven[broker.node_id] = proven
 
     def record_committed(
@@ -236,7 +236,12 @@ class CleanStopsCount(Property):
             and hasattr(node, "core")
             and node.core.lifecycle.identity.incarnation_id == record.incarnation_id
         )
-        if not is_ours or node is None or not node.log_manager.is_whole or node.log_manager.is_proof_belied:
+        if (
+            not is_ours
+            or node is None
+            or not node.log_manager.is_whole
+            or node.log_manager.is_clean_shutdown_disproved
+        ):
             return
         if not broker.machine.platter.broken:
             story = f"{broker.name} stopped in order in epoch {old.broker_epoch}, and that counts for nothing"

@@ -18,7 +18,7 @@ USUAL: dict[str, Any] = {
     "is_ready": True,
     "known_epoch": 7,
     "is_whole": True,
-    "is_belied": False,
+    "is_disproved": False,
     "is_clean": False,
 }
 FIRST, NEXT = b"1" * 16, b"2" * 16
@@ -35,7 +35,7 @@ def node(incarnation_id: bytes, *, epoch: int = -1, was_clean: bool | None = Non
         is_ready=given.get("is_ready", True),
     )
     log_manager = SimpleNamespace(
-        is_whole=given.get("is_whole", True), is_proof_belied=given.get("is_belied", False)
+        is_whole=given.get("is_whole", True), is_clean_shutdown_disproved=given.get("is_disproved", False)
     )
     return SimpleNamespace(core=SimpleNamespace(lifecycle=lifecycle), log_manager=log_manager)
 
@@ -53,7 +53,7 @@ def register(*, is_clean: bool = False) -> RegisterBrokerRecord:
         ({"exit_code": None}, False),
         ({"known_epoch": 6}, False),
         ({"is_whole": False}, False),
-        ({"is_belied": True}, False),
+        ({"is_disproved": True}, False),
         ({"is_ready": False}, False),
         ({"registered_in": -1, "was_clean": False}, False),
     ],
@@ -72,7 +72,7 @@ def test_who_stopped_in_order_registers_cleanly_r33(differs: dict[str, Any], exp
     )
     scene.property.broker_ends(scene.seen, broker)
     broker.state, broker.exit_code = State.RUNNING, None
-    broker.node = node(NEXT, is_whole=story["is_whole"], is_belied=story["is_belied"])
+    broker.node = node(NEXT, is_whole=story["is_whole"], is_disproved=story["is_disproved"])
     before = image(epochs={1: story["known_epoch"]})
     record = register(is_clean=story["is_clean"])
     said = scene.violation(lambda: scene.property.record_committed(scene.seen, 20, record, before))

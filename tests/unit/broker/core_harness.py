@@ -20,8 +20,8 @@ from holdfast.broker.core.events import (
     CeilingsStored,
     ControllerChanged,
     DeleteLog,
-    Drop,
     Effect,
+    EndWithoutAnswer,
     EpochStarted,
     Event,
     FetchedAppended,
@@ -383,7 +383,7 @@ class CoreHarness:
                 case AnswerFetch(reply_to):
                     assert reply_to not in self.answers, "answered twice"
                     self.answers[reply_to] = effect
-                case Drop(reply_to, refusal):
+                case EndWithoutAnswer(reply_to, refusal):
                     self.dropped.append(reply_to)
                     if refusal is not None:
                         self.refusals[reply_to] = refusal

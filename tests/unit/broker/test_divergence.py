@@ -41,19 +41,19 @@ def test_a_reader_and_a_follower_are_told_alike_where_their_log_parts(
 ) -> None:
     """R80, R88: by the last epoch that they have read and how far."""
     assert check_read(a_log(), fetch_offset, last_epoch) == answer
-    assert check_copy(a_log(), fetch_offset, last_epoch, is_seated=True) == answer
-    assert check_copy(a_log(), fetch_offset, last_epoch, is_seated=False) == answer
+    assert check_copy(a_log(), fetch_offset, last_epoch, is_isr_or_elr_member=True) == answer
+    assert check_copy(a_log(), fetch_offset, last_epoch, is_isr_or_elr_member=False) == answer
 
 
 @pytest.mark.parametrize(
-    ("fetch_offset", "is_seated", "answer"),
+    ("fetch_offset", "is_isr_or_elr_member", "answer"),
     [(10, True, None), (10, False, OUT_OF_RANGE), (11, True, OUT_OF_RANGE), (9, True, OUT_OF_RANGE)],
 )
 def test_a_follower_of_lower_epochs_than_the_leader_knows_goes_on_at_its_start_when_it_is_seated(
-    fetch_offset: int, is_seated: bool, answer: Refusal | None
+    fetch_offset: int, is_isr_or_elr_member: bool, answer: Refusal | None
 ) -> None:
     """R80: what both had up to there, retention has taken. Of anybody else nobody knows that."""
-    assert check_copy(a_log(), fetch_offset, 2, is_seated=is_seated) == answer
+    assert check_copy(a_log(), fetch_offset, 2, is_isr_or_elr_member=is_isr_or_elr_member) == answer
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,17 @@ def test_a_follower_cuts_to_the_common_end_of_the_leaders_epoch_or_of_its_own_ne
 ) -> None:
     """R81, A-16. The leader's end of an epoch that we do not have says nothing about ours: that is kept for
     the next answer, which is about that one. Where both were equal it may lie below our start."""
-    for is_seated in (True, False):
-        assert truncation_offset(a_log(), epoch, leader_end, is_seated=is_seated) == offset
+    for is_isr_or_elr_member in (True, False):
+        assert (
+            truncation_offset(a_log(), epoch, leader_end, is_isr_or_elr_member=is_isr_or_elr_member) == offset
+        )
 
 
 @pytest.mark.parametrize("leader_end", [5, 15])
 @pytest.mark.parametrize(("log", "offset"), [(MemoryLog(20, 3), 0), (MemoryLog(20, 3, 10), None)])
 def test_a_log_of_later_epochs_only_is_dropped(log: MemoryLog, offset: int | None, leader_end: int) -> None:
     """D8: where its beginning is deleted, it begins where the leader's does."""
-    assert truncation_offset(log, 2, leader_end, is_seated=False) == offset
+    assert truncation_offset(log, 2, leader_end, is_isr_or_elr_member=False) == offset
 
 
 @pytest.mark.parametrize(
@@ -108,4 +110,4 @@ def test_who_is_seated_keeps_its_start_while_there_is_something_above_it(
     end: int, leader_end: int, offset: int | None
 ) -> None:
     """I-8: below it was all that is committed. Once nothing is left above it, that was not so."""
-    assert truncation_offset(MemoryLog(end, 3, 10), 2, leader_end, is_seated=True) == offset
+    assert truncation_offset(MemoryLog(end, 3, 10), 2, leader_end, is_isr_or_elr_member=True) == offset

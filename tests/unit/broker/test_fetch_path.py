@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LeftOut, LogsOffline, RequestReceived
-from holdfast.broker.core.requests.fetch_path import PLENTY_BYTES, SIZES_KEPT, RecentSizes
+from holdfast.broker.core.events import AnswerFetch, AnswerOffsets, LogsOffline, RequestReceived, RowsOmitted
+from holdfast.broker.core.requests.fetch_path import SIZES_KEPT, UNKNOWN_SIZE_BYTES, RecentSizes
 from holdfast.broker.core.requests.fetch_session import HIGH_WATERMARK_LINGER_MS
 from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.errors import ErrorCode
@@ -242,7 +242,7 @@ def test_rows_that_had_no_room_come_first_in_the_next_answer() -> None:
     harness.fetch(2, None, session=5, number=1)
     listed = FetchRequest(None, 2, 0, 500, 1, 1 << 20, (_row(2),), 5, 2)
     harness.core.handle(RequestReceived("next", listed), harness.now_ms)
-    harness.post(LeftOut(answer.session, (PartitionId(TOPIC, 1),)))
+    harness.post(RowsOmitted(answer.session, (PartitionId(TOPIC, 1),)))
     assert [row.partition_index for row in harness.answers["next"].rows] == [1, 2]
 
 
@@ -251,7 +251,7 @@ def test_a_row_without_room_is_forgotten_with_its_session() -> None:
     harness.produce(batch(3), acks=1)
     answer = harness.answers[harness.fetch(2, 0, session=7)]
     name = harness.fetch(2, None, session=8)
-    harness.post(LeftOut(answer.session, (KEY,)))
+    harness.post(RowsOmitted(answer.session, (KEY,)))
     assert name not in harness.answers
 
 
@@ -382,14 +382,14 @@ def test_recent_sizes_tell_what_a_reader_would_get() -> None:
     assert sizes.between(100, 110) == 120
     assert sizes.between(105, 110) == 70
     assert sizes.between(110, 110) == 0
-    assert sizes.between(99, 110) == PLENTY_BYTES
+    assert sizes.between(99, 110) == UNKNOWN_SIZE_BYTES
 
 
 def test_recent_sizes_are_bounded() -> None:
     sizes = RecentSizes(0)
     for end_offset in range(1, 5 * SIZES_KEPT):
         sizes.appended(end_offset, 10)
-    assert sizes.between(0, 10) == PLENTY_BYTES
+    assert sizes.between(0, 10) == UNKNOWN_SIZE_BYTES
     assert sizes.between(5 * SIZES_KEPT - 11, 5 * SIZES_KEPT - 1) == 100
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.broker.housekeeping import Housekeeping, Nap
+from holdfast.broker.housekeeping import Housekeeping, Interval
 from holdfast.runtime.memory.machine import memory_runtime, settle
 
 
@@ -51,7 +51,7 @@ async def test_stop_ends_pauses_and_waits_for_what_is_being_done() -> None:
 async def test_a_nap_that_was_ended_before_it_began_is_no_pause() -> None:
     """Who is told of something new while it looks around must not sleep over it."""
     runtime, _ = memory_runtime()
-    housekeeping, nap = Housekeeping(runtime), Nap()
-    nap.end()
-    nap.end()
-    await housekeeping.pause(1_000_000, nap)
+    housekeeping, interval = Housekeeping(runtime), Interval()
+    interval.end()
+    interval.end()
+    await housekeeping.pause(1_000_000, interval)

@@ -223,7 +223,7 @@ async def test_a_vouched_log_whose_files_are_gone_takes_the_proof_along() -> Non
         await disk.unlink(f"/a/topic-0/{name}")
     process = Process(disk)
     await process.start()
-    assert process.manager.is_proof_belied
+    assert process.manager.is_clean_shutdown_disproved
 
 
 # --- whose dirs ----------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 import pytest
 
-from holdfast.broker.core.registration.metadata_lineage import SeenMetadata
+from holdfast.broker.core.registration.metadata_lineage import MetadataLineage
 from holdfast.metadata.records import MetadataRecord, TopicRecord
 from tests.unit.broker.core_harness import KEY, change, partition, register
 
 MINE, LATER, OTHER = bytes([1]) * 16, b"l" * 16, b"o" * 16
 
 
-def replayed(seen: SeenMetadata, *epochs: int) -> SeenMetadata:
+def replayed(seen: MetadataLineage, *epochs: int) -> MetadataLineage:
     """Registrations of broker 1 (incarnation `MINE`) at these offsets."""
     for epoch in epochs:
         seen.replayed(epoch, register(1, epoch))
@@ -17,16 +17,16 @@ def replayed(seen: SeenMetadata, *epochs: int) -> SeenMetadata:
 
 
 def test_metadata_that_holds_the_last_registration_is_followed() -> None:
-    assert replayed(SeenMetadata(1, 5, MINE), 2, 5, 9).problem_with(9, LATER) is None
+    assert replayed(MetadataLineage(1, 5, MINE), 2, 5, 9).problem_with(9, LATER) is None
 
 
 def test_a_broker_that_was_never_registered_follows_any() -> None:
-    assert SeenMetadata(1).problem_with(0, MINE) is None
+    assert MetadataLineage(1).problem_with(0, MINE) is None
 
 
 def test_metadata_that_is_too_short_for_the_last_registration_is_refused() -> None:
     """The controllers began anew, or with an older copy."""
-    text = replayed(SeenMetadata(1, 5, MINE), 3).problem_with(3, LATER)
+    text = replayed(MetadataLineage(1, 5, MINE), 3).problem_with(3, LATER)
     assert text is not None
     for part in (
         "epoch 5",
@@ -39,29 +39,29 @@ def test_metadata_that_is_too_short_for_the_last_registration_is_refused() -> No
 
 def test_metadata_that_has_grown_past_the_last_registration_is_refused_too() -> None:
     """Every attempt to register makes it longer."""
-    seen = SeenMetadata(1, 5, MINE)
+    seen = MetadataLineage(1, 5, MINE)
     seen.replayed(5, TopicRecord("t", b"t" * 16))
     assert replayed(seen, 9).problem_with(9, LATER) is not None
 
 
 def test_another_registration_in_its_place_is_not_the_last_one() -> None:
     """Of another broker, or ours but of an attempt at metadata that began anew: young clusters look alike."""
-    seen = SeenMetadata(1, 5, MINE)
+    seen = MetadataLineage(1, 5, MINE)
     seen.replayed(5, register(2, 5))
     assert seen.problem_with(9, LATER) is not None
-    assert replayed(SeenMetadata(1, 5, OTHER), 5).problem_with(9, LATER) is not None
+    assert replayed(MetadataLineage(1, 5, OTHER), 5).problem_with(9, LATER) is not None
 
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_without_a_noted_incarnation_epochs_must_rise(epoch: int) -> None:
     """What an older version stored."""
-    assert replayed(SeenMetadata(1, 5), 5).problem_with(epoch, LATER) is not None
-    assert replayed(SeenMetadata(1, 5), 5).problem_with(9, LATER) is None
+    assert replayed(MetadataLineage(1, 5), 5).problem_with(epoch, LATER) is not None
+    assert replayed(MetadataLineage(1, 5), 5).problem_with(9, LATER) is None
 
 
 def test_the_same_registration_again_is_no_problem_and_needs_no_note() -> None:
     """A heartbeat was told that it was over, by a controller that was deposed before that was committed."""
-    seen = SeenMetadata(1)
+    seen = MetadataLineage(1)
     assert seen.followed(5, MINE)
     assert seen.problem_with(5, MINE) is None
     assert not seen.followed(5, MINE)
@@ -69,7 +69,7 @@ def test_the_same_registration_again_is_no_problem_and_needs_no_note() -> None:
 
 def test_each_new_registration_is_noted_and_is_the_one_to_be_found() -> None:
     """Also of the same process, which was unregistered meanwhile (D-2)."""
-    seen = SeenMetadata(1)
+    seen = MetadataLineage(1)
     assert seen.followed(5, MINE)
     assert seen.problem_with(9, MINE) is None
     assert seen.followed(9, MINE)
@@ -79,7 +79,7 @@ def test_each_new_registration_is_noted_and_is_the_one_to_be_found() -> None:
 
 def test_a_log_that_was_never_given_to_this_broker_is_of_other_metadata() -> None:
     """An older copy may hold the last registration, and not the topics that were made after it."""
-    seen = replayed(SeenMetadata(1, 5, MINE), 5, 9)
+    seen = replayed(MetadataLineage(1, 5, MINE), 5, 9)
     text = seen.problem_with_logs([KEY])
     assert text is not None
     assert "1 of its 1 partitions" in text
@@ -92,7 +92,7 @@ def test_a_log_that_was_never_given_to_this_broker_is_of_other_metadata() -> Non
 def test_a_log_that_was_given_to_this_broker_may_have_been_taken_away() -> None:
     """From its beginning, or by a reassignment."""
     for first in (partition(1), partition(2, replicas=(2, 3))):
-        seen = SeenMetadata(1)
+        seen = MetadataLineage(1)
         records: list[MetadataRecord] = [first, change(replicas=(2, 1)), change(replicas=(2, 3))]
         for offset, record in enumerate(records):
             seen.replayed(offset, record)
@@ -101,6 +101,6 @@ def test_a_log_that_was_given_to_this_broker_may_have_been_taken_away() -> None:
 
 def test_logs_are_compared_once_in_a_process() -> None:
     """From then on they are made as metadata says."""
-    seen = SeenMetadata(1)
+    seen = MetadataLineage(1)
     seen.followed(5, MINE)
     assert seen.problem_with_logs([KEY]) is None

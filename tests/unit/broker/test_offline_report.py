@@ -2,14 +2,14 @@
 
 from holdfast.broker.core.events import (
     CallAnswered,
+    CleanShutdownDisproved,
     ControllerChanged,
-    KeepEpoch,
     LogOpened,
     LogsLoaded,
     LogsOffline,
     OpenLog,
-    ProofBelied,
     Started,
+    StoreBrokerEpoch,
 )
 from holdfast.broker.core.replicas.partition import Role
 from holdfast.metadata.ids import PartitionId
@@ -106,10 +106,10 @@ def test_epoch_of_a_registration_is_kept_once_metadata_holds_it() -> None:
     harness = CoreHarness()
     harness.post(Started(), ControllerChanged(101, 1))
     harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 9, True))
-    assert not [effect for effect in harness.others if isinstance(effect, KeepEpoch)]
+    assert not [effect for effect in harness.others if isinstance(effect, StoreBrokerEpoch)]
     harness.metadata(*(register(2, offset) for offset in range(9)), register(1, 9))
     harness.post(LogsLoaded({}, {}, {}))
-    assert KeepEpoch(9, b"i" * 16) in harness.others
+    assert StoreBrokerEpoch(9, b"i" * 16) in harness.others
 
 
 def test_proof_that_does_not_hold_is_taken_back_by_another_incarnation() -> None:
@@ -119,7 +119,7 @@ def test_proof_that_does_not_hold_is_taken_back_by_another_incarnation() -> None
         harness.post(Started(), ControllerChanged(101, 1))
         if is_answered:
             harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 9, True))
-        harness.post(ProofBelied(b"n" * 16))
+        harness.post(CleanShutdownDisproved(b"n" * 16))
         request = harness.calls[-1].request
         assert isinstance(request, BrokerRegistrationRequest)
         assert (request.incarnation_id, request.previous_broker_epoch) == (b"n" * 16, -1)

@@ -222,8 +222,8 @@ def test_settings_of_many_topics_are_given_in_their_order_in_one_walk() -> None:
     others = {name: name.encode() * 16 for name in "czab"}
     records = [(TopicRecord(name, id), replace(partition(2), topic_id=id)) for name, id in others.items()]
     harness = CoreHarness().join(partition(1), *(record for pair in records for record in pair))
-    roles = harness.core._roles
-    counted = roles.partitions = CountedWalks(roles.partitions)
+    replica_manager = harness.core._replica_manager
+    counted = replica_manager.partitions = CountedWalks(replica_manager.partitions)
     assert len(counted) == 5
     harness.others.clear()
     harness.metadata(*(ConfigRecord(RESOURCE_TOPIC, name, "retention.ms", "5") for name in "zbta"))
