@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.client.core.errors import RowError
-from holdfast.controller.core.brokers.what_if import registration_of, situation_of, trial
+from holdfast.controller.core.brokers.what_if import context_of, registration_of, trial
 from holdfast.controller.core.partitions.election import ElectionMode
 from holdfast.controller.core.partitions.partition_change import RequestedChange
 from holdfast.metadata.partition import PartitionRegistration
@@ -52,9 +52,9 @@ def try_election(
             return Trial(None, RowError(ErrorCode.INVALID_REQUEST, text))
         return Trial(_comparison(kind, before, is_active_replica), None)
     mode = {ElectionKind.PREFERRED: ElectionMode.PREFERRED, ElectionKind.UNCLEAN: ElectionMode.UNCLEAN}
-    situation = replace(situation_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
+    context = replace(context_of(described, is_active), mode=mode.get(kind, ElectionMode.ONLINE))
     designated = designated_leader if kind is ElectionKind.DESIGNATION else None
-    change = trial(before, RequestedChange(designated=designated), situation)
+    change = trial(before, RequestedChange(designated=designated), context)
     if change is None or change.after.leader is None or change.reason is None:
         return Trial("would change nothing", None)
     text = f"would elect {change.after.leader} ({change.reason.value})"

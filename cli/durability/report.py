@@ -12,7 +12,7 @@ from holdfast.cli.tables import table_lines
 from holdfast.cli.topic_view import Moves, is_under_replicated, topic_as_json
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.replica_log import ReplicaLog
-from holdfast.controller.core.brokers.what_if import NextLeader, next_leader, registration_of, situation_of
+from holdfast.controller.core.brokers.what_if import NextLeader, context_of, next_leader, registration_of
 from holdfast.metadata.headroom import Headroom, headroom
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
@@ -70,13 +70,13 @@ class Outlook:
 
 def outlook(topic: str, partition: DescribedPartition, around: Surroundings) -> Outlook:
     """What the partition survives, and who is next."""
-    situation = situation_of(
+    context = context_of(
         partition,
         around.is_active,
         elects_uncleanly=topic in around.unclean_topics,
         compares_logs=around.compares_logs and partition.eligible_leader_replicas is not None,
     )
-    following = next_leader(registration_of(partition), situation)
+    following = next_leader(registration_of(partition), context)
     key = TopicPartition(topic, partition.partition_index)
     logs = around.replica_logs.get(key, {})
     high_watermark = around.high_watermarks.get(key)

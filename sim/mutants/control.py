@@ -63,7 +63,7 @@ OLD_DISKS = Setting(
 )
 
 
-def _nothing_broken(original: Any, change: Any, meant: Any, requested: Any, situation: Any) -> None:
+def _nothing_broken(original: Any, change: Any, meant: Any, requested: Any, context: Any) -> None:
     return None
 
 
@@ -106,10 +106,10 @@ def elr_above_min_isr(
 
 @mutant(partition_change, "_eligible", breaks="R2, R5", by="R2", setting=BELOW_MIN_ISR)
 def explains_by_the_other_rule(
-    original: Any, before: Any, isr: Any, min_isr: Any, replicas: Any, requested: Any, situation: Any
+    original: Any, before: Any, isr: Any, min_isr: Any, replicas: Any, requested: Any, context: Any
 ) -> Any:
     """The sets of the ELR are right, and the record says that another rule has made them."""
-    sets, rule = original(before, isr, min_isr, replicas, requested, situation)
+    sets, rule = original(before, isr, min_isr, replicas, requested, context)
     below = SetsRule.KEPT_BELOW_MIN_ISR
     return sets, SetsRule.CLEARED_AT_MIN_ISR if rule is below else below
 

@@ -91,8 +91,8 @@ class _OnlyIsr:
     def __init__(self, replication: Any, broker_id: int) -> None:
         self._replication, self._broker_id = replication, broker_id
 
-    def situation(self, *given: Any) -> Any:
-        return self._replication.situation(*given)
+    def context(self, *given: Any) -> Any:
+        return self._replication.context(*given)
 
     def change(self, draft: Any, topic: Any, index: int, partition: Any, *more: Any) -> None:
         if self._broker_id in partition.isr:

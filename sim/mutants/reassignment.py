@@ -97,9 +97,9 @@ def _final(assignment: Assignment) -> tuple[int, ...]:
 
 
 @mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=MOVES)
-def move_ends_without_the_added(original: Any, before: Any, requested: Any, situation: Any) -> Any:
+def move_ends_without_the_added(original: Any, before: Any, requested: Any, context: Any) -> Any:
     """A reassignment is complete though those that were added are not in sync."""
-    assignment, isr = original(before, requested, situation)
+    assignment, isr = original(before, requested, context)
     if assignment.original is None:
         return assignment, isr
     staying = tuple(r for r in isr if r in _final(assignment))
@@ -107,9 +107,9 @@ def move_ends_without_the_added(original: Any, before: Any, requested: Any, situ
 
 
 @mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES)
-def move_ends_below_min_isr(original: Any, before: Any, requested: Any, situation: Any) -> Any:
+def move_ends_below_min_isr(original: Any, before: Any, requested: Any, context: Any) -> Any:
     """A reassignment is complete once the added are in sync, however few stay in the ISR."""
-    assignment, isr = original(before, requested, situation)
+    assignment, isr = original(before, requested, context)
     staying = tuple(r for r in isr if r in _final(assignment))
     if assignment.original is None or not set(staying).issuperset(assignment.adding) or not staying:
         return assignment, isr
@@ -117,9 +117,9 @@ def move_ends_below_min_isr(original: Any, before: Any, requested: Any, situatio
 
 
 @mutant(partition_change, "_assignment_and_isr", breaks="R102", by="I-6 OwnBug", setting=MOVES)
-def leavers_stay_in_isr(original: Any, before: Any, requested: Any, situation: Any) -> Any:
+def leavers_stay_in_isr(original: Any, before: Any, requested: Any, context: Any) -> Any:
     """A reassignment that is complete leaves those who leave in the ISR."""
-    assignment, isr = original(before, requested, situation)
+    assignment, isr = original(before, requested, context)
     if before.original_replicas is not None and assignment.original is None and requested.assignment is None:
         return assignment, before.isr if requested.isr is None else tuple(sorted(requested.isr))
     return assignment, isr
@@ -189,8 +189,8 @@ def _begin(request: Any, draft: Any, replication: Any) -> Any:
     requested = RequestedChange(
         tuple(r for r in partition.isr if r in assignment.replicas), assignment=assignment
     )
-    situation = replication.situation(image, topic.name, image.is_active)
-    replication.change(draft, topic, request.partition_index, partition, requested, situation, Cause(kind))
+    context = replication.context(image, topic.name, image.is_active)
+    replication.change(draft, topic, request.partition_index, partition, requested, context, Cause(kind))
     return DONE
 
 
@@ -230,10 +230,10 @@ def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> 
 
 @mutant(partition_change, "_eligible", breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS)
 def min_isr_change_forgets_elr(
-    original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, requested: Any, situation: Any
+    original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, requested: Any, context: Any
 ) -> Any:
     """A change of min ISR clears both sets, whatever the ISR (as Kafka does)."""
-    sets, rule = original(before, isr, min_isr, replicas, requested, situation)
+    sets, rule = original(before, isr, min_isr, replicas, requested, context)
     return (EligibleSets(), rule) if min_isr != before.min_isr else (sets, rule)
 
 
@@ -292,10 +292,10 @@ def designates_another(original: Any, candidates: Any, replica: int, reason: Any
 
 @mutant(partition_change, "_after_unclean_election", breaks="R10", by="A-9 I-6 Refinement", setting=BY_HAND)
 def unclean_election_keeps_elr(
-    original: Any, isr: Any, sets: Any, leader: int, min_isr: int, situation: Any
+    original: Any, isr: Any, sets: Any, leader: int, min_isr: int, context: Any
 ) -> Any:
     """After an unclean election the ELR is what it was: its members may hold other records."""
-    forgotten, rule = original(isr, sets, leader, min_isr, situation)
+    forgotten, rule = original(isr, sets, leader, min_isr, context)
     kept = tuple(r for r in sets.elr if r != leader)
     known = tuple(r for r in forgotten.last_known_elr if r not in kept)
     return EligibleSets(kept, known), rule
@@ -323,12 +323,12 @@ def prefers_whoever_is_first(
     original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
 ) -> Any:
     """The preferred replica leads once it is asked for, in sync or not."""
-    situation = replication.situation(draft.image, topic.name, draft.image.is_active)
+    context = replication.context(draft.image, topic.name, draft.image.is_active)
     preferred = partition.replicas[0]
     if partition.leader == preferred or not draft.image.is_active(preferred):
         return original(draft, topic, index, partition, replication)
     requested = RequestedChange(designated=preferred, designation=ElectionReason.PREFERRED)
-    replication.change(draft, topic, index, partition, requested, situation, Cause(CauseKind.PREFERRED_ASKED))
+    replication.change(draft, topic, index, partition, requested, context, Cause(CauseKind.PREFERRED_ASKED))
     return DONE
 
 
@@ -355,7 +355,7 @@ def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, r
 
 @mutant(partition_change, "_needs_leaver", breaks="R101, F7", by="K20 Refinement OwnBug", setting=STRANDED)
 def move_drops_who_is_elected(
-    original: Any, removing: Any, staying: Any, requested: Any, situation: Any
+    original: Any, removing: Any, staying: Any, requested: Any, context: Any
 ) -> bool:
     """A reassignment ends by the very record that elects one of those who leave."""
     return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from holdfast.controller.core.brokers.what_if import after_stops, registration_of, situation_of
+from holdfast.controller.core.brokers.what_if import after_stops, context_of, registration_of
 from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 
 
@@ -51,7 +51,7 @@ def can_stop(
             if not _matters(broker_id, row):
                 continue
             before = registration_of(row)
-            after = after_stops(before, (broker_id,), situation_of(row, is_active))
+            after = after_stops(before, (broker_id,), context_of(row, is_active))
             if before.leader is not None and after.leader is None:
                 offline.append(name)
             elif before.leader is None or len(before.isr) < before.min_isr:

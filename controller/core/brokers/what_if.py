@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from holdfast.controller.core.partitions.election import ElectionMode, ElectionReason
 from holdfast.controller.core.partitions.partition_change import (
+    ElectionContext,
     PartitionChange,
     RequestedChange,
-    Situation,
     change_partition,
 )
 from holdfast.metadata.partition import PartitionRegistration
@@ -48,15 +48,15 @@ def registration_of(described: DescribedPartition) -> PartitionRegistration:
     )
 
 
-def situation_of(
+def context_of(
     described: DescribedPartition,
     is_active: Callable[[int], bool],
     *,
     elects_uncleanly: bool = False,
     compares_logs: bool = False,
-) -> Situation:
+) -> ElectionContext:
     """The cluster around a described partition; the flags are what is configured for its topic."""
-    return Situation(
+    return ElectionContext(
         is_active=lambda broker_id: is_active(broker_id) and broker_id not in described.offline_replicas,
         elr_enabled=described.eligible_leader_replicas is not None,
         min_insync_replicas=described.min_isr,
@@ -66,19 +66,19 @@ def situation_of(
 
 
 def after_stops(
-    partition: PartitionRegistration, stopped: Collection[int], situation: Situation
+    partition: PartitionRegistration, stopped: Collection[int], context: ElectionContext
 ) -> PartitionRegistration:
     """The partition once these brokers have stopped cleanly, all at the same time (R20)."""
     changed = trial(
-        partition, RequestedChange(_without(partition.isr, stopped)), _without_brokers(situation, stopped)
+        partition, RequestedChange(_without(partition.isr, stopped)), _without_brokers(context, stopped)
     )
     return partition if changed is None else changed.after
 
 
-def next_leader(partition: PartitionRegistration, situation: Situation) -> NextLeader:
+def next_leader(partition: PartitionRegistration, context: ElectionContext) -> NextLeader:
     """Who would lead next (R11-R13)."""
     gone = () if partition.leader is None else (partition.leader,)
-    around = _without_brokers(situation, gone)
+    around = _without_brokers(context, gone)
     changed = trial(partition, RequestedChange(_without(partition.isr, gone)), around)
     after = partition if changed is None else changed.after
     if after.leader is not None:
@@ -90,16 +90,16 @@ def next_leader(partition: PartitionRegistration, situation: Situation) -> NextL
 
 
 def trial(
-    partition: PartitionRegistration, requested: RequestedChange, situation: Situation
+    partition: PartitionRegistration, requested: RequestedChange, context: ElectionContext
 ) -> PartitionChange | None:
     """What the controller would change if that was wished now, None when nothing."""
-    return change_partition(_ANY_TOPIC, 0, partition, requested, situation)
+    return change_partition(_ANY_TOPIC, 0, partition, requested, context)
 
 
 def _without(ids: tuple[int, ...], gone: Collection[int]) -> tuple[int, ...]:
     return tuple(replica for replica in ids if replica not in gone)
 
 
-def _without_brokers(situation: Situation, gone: Collection[int]) -> Situation:
-    is_active = situation.is_active
-    return replace(situation, is_active=lambda broker_id: broker_id not in gone and is_active(broker_id))
+def _without_brokers(context: ElectionContext, gone: Collection[int]) -> ElectionContext:
+    is_active = context.is_active
+    return replace(context, is_active=lambda broker_id: broker_id not in gone and is_active(broker_id))

@@ -57,11 +57,11 @@ class LeaderBalance:
             pause_ms = min(pause_ms, NEXT_PART_AFTER_MS)
         self._next_pass_ms = now_ms + pause_ms
         for topic, index, partition in wanted[:PASS_MAX]:
-            situation = self._replication.situation(
+            context = self._replication.context(
                 image, topic.name, image.is_active, mode=ElectionMode.PREFERRED
             )
             cause = Cause(CauseKind.LEADER_BALANCE)
-            self._replication.change(draft, topic, index, partition, RequestedChange(), situation, cause)
+            self._replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
 
     def _wanted(self, image: MetadataImage) -> list[_Row]:
         """Partitions whose preferred replica shall lead now, by that replica, topic name and index."""

@@ -77,11 +77,9 @@ def _elect_preferred(
     if not draft.image.is_active_replica(preferred, key) or preferred not in partition.electable:
         text = f"the preferred replica {preferred} is not in sync; try again once it is in the ISR"
         return OperationResult(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
-    situation = replication.situation(
-        draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED
-    )
+    context = replication.context(draft.image, topic.name, draft.image.is_active, mode=ElectionMode.PREFERRED)
     cause = Cause(CauseKind.PREFERRED_ASKED)
-    replication.change(draft, topic, index, partition, RequestedChange(), situation, cause)
+    replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
     return DONE
 
 
@@ -96,11 +94,9 @@ def _elect_unclean(
     if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
         text = "no replica is on a broker that is ready; start one of them"
         return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
-    situation = replication.situation(
-        draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN
-    )
+    context = replication.context(draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN)
     cause = Cause(CauseKind.UNCLEAN_ASKED)
-    replication.change(draft, topic, index, partition, RequestedChange(), situation, cause)
+    replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
     return DONE
 
 
@@ -119,8 +115,8 @@ def _elect_designated(
     ):
         text = f"the replica on {request.leader} is not ready; start that broker, or name another replica"
         return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
-    situation = replication.situation(draft.image, topic.name, draft.image.is_active)
+    context = replication.context(draft.image, topic.name, draft.image.is_active)
     requested = RequestedChange(designated=request.leader)
     cause = Cause(CauseKind.DESIGNATED, request.leader)
-    replication.change(draft, topic, request.partition_index, partition, requested, situation, cause)
+    replication.change(draft, topic, request.partition_index, partition, requested, context, cause)
     return DONE

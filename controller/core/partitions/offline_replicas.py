@@ -48,14 +48,14 @@ def take_offline(
         if not new:
             continue
         # its own record follows, as when a whole broker leaves (F26)
-        situation = replication.situation(image, topic.name, image.is_active).without((broker_id,))
+        context = replication.context(image, topic.name, image.is_active).without((broker_id,))
         for index in new:
             partition = topic.partitions[index]
             if broker_id in partition.isr + partition.elr:
                 requested = RequestedChange(
                     tuple(r for r in partition.isr if r != broker_id), unclean=(broker_id,)
                 )
-                replication.change(draft, topic, index, partition, requested, situation, cause)
+                replication.change(draft, topic, index, partition, requested, context, cause)
         draft.write(ReplicasOfflineRecord(broker_id, broker.broker_epoch, topic_id, new))
         text = f"broker {broker_id} lost {len(new)} replicas of {topic.name} with a log dir"
         draft.note(text, Level.WARNING)

@@ -28,7 +28,7 @@ class InvariantBroken(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ElectionContext:
     """What a change must know of the rest of the cluster."""
 
     #: registered, unfenced, not in controlled shutdown, seen from after the event
@@ -43,7 +43,7 @@ class Situation:
     #: what is the matter with a broker that is not active
     why_inactive: Callable[[int], Rejection] = lambda broker_id: Rejection.FENCED
 
-    def without(self, offline: tuple[int, ...]) -> "Situation":
+    def without(self, offline: tuple[int, ...]) -> "ElectionContext":
         """As seen by a partition of which these brokers' replicas lie in failed log dirs (R27)."""
         is_active, why_inactive = self.is_active, self.why_inactive
 
@@ -110,15 +110,15 @@ def change_partition(
     partition_index: int,
     before: PartitionRegistration,
     requested: RequestedChange,
-    situation: Situation,
+    context: ElectionContext,
     cause: Cause = UNSTATED,
 ) -> PartitionChange | None:
     """The change that grants the wish, or None when nothing changes (R3). Raises: InvariantBroken."""
-    assignment, isr = _assignment_and_isr(before, requested, situation)
+    assignment, isr = _assignment_and_isr(before, requested, context)
     replicas = assignment.replicas
     counted = replicas if assignment.original is None else assignment.original
-    min_isr = effective_min_isr(situation.min_insync_replicas, len(counted))
-    sets, sets_rule = _eligible(before, isr, min_isr, replicas, requested, situation)
+    min_isr = effective_min_isr(context.min_insync_replicas, len(counted))
+    sets, sets_rule = _eligible(before, isr, min_isr, replicas, requested, context)
     known = before.last_known_leader if before.last_known_leader in replicas else None
     candidates = Candidates(
         replicas,
@@ -126,13 +126,13 @@ def change_partition(
         sets.elr,
         before.leader,
         known,
-        situation.is_active,
-        situation.why_inactive,
-        trusts_last_known_leader=situation.elr_enabled and not situation.compares_logs,
+        context.is_active,
+        context.why_inactive,
+        trusts_last_known_leader=context.elr_enabled and not context.compares_logs,
         designated=None if requested.designated is None else (requested.designated, requested.designation),
         last_known_elr=sets.last_known_elr,
     )
-    election = elect(candidates, situation.mode)
+    election = elect(candidates, context.mode)
     recovery_state = before.leader_recovery_state
     if requested.leader_recovery_state is not None:
         recovery_state = requested.leader_recovery_state
@@ -144,19 +144,19 @@ def change_partition(
         takes_over = leader not in isr
         if takes_over and election.reason.is_unclean:
             dropped = tuple(r for r in sorted(sets.elr + sets.last_known_elr) if r != leader)
-            sets, sets_rule = _after_unclean_election(isr, sets, leader, min_isr, situation)
+            sets, sets_rule = _after_unclean_election(isr, sets, leader, min_isr, context)
             isr, recovery_state = (leader,), RECOVERING
         elif takes_over:
             isr = (leader,)
-            sets, sets_rule = _eligible(before, isr, min_isr, replicas, requested, situation)
+            sets, sets_rule = _eligible(before, isr, min_isr, replicas, requested, context)
         known = None
     else:
-        if not situation.elr_enabled and not isr:
+        if not context.elr_enabled and not isr:
             # without ELR the last member stays, though it is fenced (F7)
             isr = tuple(r for r in before.isr if r in replicas)
-        if before.leader is not None and situation.elr_enabled:
+        if before.leader is not None and context.elr_enabled:
             known = before.leader if before.leader in replicas else None
-        if not situation.elr_enabled:
+        if not context.elr_enabled:
             known = None
     lost_replica = not set(before.replicas).issubset(replicas)
     # R2: any decision about the leader counts, also the one for nobody; R4 step 4: a lost replica forces one
@@ -182,15 +182,15 @@ def change_partition(
     decision = Decision(cause, reason, election.rejected, sets_rule)
     record = _difference(topic_id, partition_index, before, after, decision)
     change = PartitionChange(before, before.merge(record), record, decision, dropped)
-    _check(change, after, requested, situation)
+    _check(change, after, requested, context)
     return change
 
 
 def _after_unclean_election(
-    isr: tuple[int, ...], sets: EligibleSets, leader: int, min_isr: int, situation: Situation
+    isr: tuple[int, ...], sets: EligibleSets, leader: int, min_isr: int, context: ElectionContext
 ) -> tuple[EligibleSets, SetsRule]:
     """R10: all is forgotten, as in Kafka; where logs are compared the seats are kept for another time."""
-    if not situation.compares_logs or min_isr <= 1:
+    if not context.compares_logs or min_isr <= 1:
         return EligibleSets(), SetsRule.FORGOTTEN_BY_UNCLEAN_ELECTION
     seats = set(isr).union(sets.elr, sets.last_known_elr).difference((leader,))
     return EligibleSets((), tuple(sorted(seats))), SetsRule.SEATS_AFTER_UNCLEAN_ELECTION
@@ -202,9 +202,9 @@ def _eligible(
     min_isr: int,
     replicas: tuple[int, ...],
     requested: RequestedChange,
-    situation: Situation,
+    context: ElectionContext,
 ) -> tuple[EligibleSets, SetsRule]:
-    if not situation.elr_enabled:
+    if not context.elr_enabled:
         return EligibleSets(), SetsRule.ELR_OFF
     rule = SetsRule.CLEARED_AT_MIN_ISR if len(isr) >= min_isr else SetsRule.KEPT_BELOW_MIN_ISR
     sets = next_eligible(
@@ -220,7 +220,7 @@ def _eligible(
 
 
 def _assignment_and_isr(
-    before: PartitionRegistration, requested: RequestedChange, situation: Situation
+    before: PartitionRegistration, requested: RequestedChange, context: ElectionContext
 ) -> tuple[Assignment, tuple[int, ...]]:
     """Step 1 of R4: replica lists and ISR, with a reassignment completed if it can be (R101, R102)."""
     assignment = requested.assignment or Assignment(
@@ -232,24 +232,24 @@ def _assignment_and_isr(
         staying = tuple(r for r in isr if r in final)
         if (
             set(staying).issuperset(assignment.adding)
-            and len(staying) >= effective_min_isr(situation.min_insync_replicas, len(final))
-            and not _needs_leaver(assignment.removing, staying, requested, situation)
+            and len(staying) >= effective_min_isr(context.min_insync_replicas, len(final))
+            and not _needs_leaver(assignment.removing, staying, requested, context)
         ):
             return Assignment(final), staying
     return assignment, isr
 
 
 def _needs_leaver(
-    removing: tuple[int, ...], staying: tuple[int, ...], requested: RequestedChange, situation: Situation
+    removing: tuple[int, ...], staying: tuple[int, ...], requested: RequestedChange, context: ElectionContext
 ) -> bool:
     """Without ELR the last member of the ISR stays though it is fenced (F7): a reassignment may be complete
     while only replicas that leave are there. Who is elected now must not be dropped by the same record."""
     if requested.designated is not None:
         return requested.designated in removing
     return (
-        situation.mode is ElectionMode.UNCLEAN
-        and not any(map(situation.is_active, staying))
-        and any(map(situation.is_active, removing))
+        context.mode is ElectionMode.UNCLEAN
+        and not any(map(context.is_active, staying))
+        and any(map(context.is_active, removing))
     )
 
 
@@ -293,7 +293,10 @@ def _difference(
 
 
 def _check(
-    change: PartitionChange, meant: PartitionRegistration, requested: RequestedChange, situation: Situation
+    change: PartitionChange,
+    meant: PartitionRegistration,
+    requested: RequestedChange,
+    context: ElectionContext,
 ) -> None:
     """Raise InvariantBroken when the record does not do what is meant, or must not be made (R9).
 
@@ -309,11 +312,11 @@ def _check(
         meant.leader_epoch,
     ):
         broken.append(f"{change.record} does not lead to {meant}")
-    if after.leader is not None and after.leader != before.leader and not situation.is_active(after.leader):
+    if after.leader is not None and after.leader != before.leader and not context.is_active(after.leader):
         broken.append(f"elected {after.leader}, which is not active")
     counts_candidates = (
         requested.keeps_candidates
-        and situation.elr_enabled
+        and context.elr_enabled
         and len(after.isr) < after.min_isr == before.min_isr
         and (change.reason is None or not change.reason.is_unclean)
     )

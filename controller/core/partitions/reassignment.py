@@ -51,9 +51,9 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
             "more of the original replicas are in sync"
         )
         return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    situation = replication.situation(image, topic.name, image.is_active)
+    context = replication.context(image, topic.name, image.is_active)
     requested = RequestedChange(staying, assignment=assignment)
-    replication.change(draft, topic, request.partition_index, partition, requested, situation, cause)
+    replication.change(draft, topic, request.partition_index, partition, requested, context, cause)
     return DONE
 
 

@@ -12,9 +12,9 @@ from holdfast.controller.core.decisions import Cause, CauseKind, DecisionEntry
 from holdfast.controller.core.draft import Draft
 from holdfast.controller.core.partitions.election import ElectionMode, Rejection
 from holdfast.controller.core.partitions.partition_change import (
+    ElectionContext,
     PartitionChange,
     RequestedChange,
-    Situation,
     change_partition,
 )
 from holdfast.metadata.ids import PartitionId
@@ -69,7 +69,7 @@ class ReplicationControl:
         def why_inactive(other: int) -> Rejection:
             return _why_inactive(image, other) if other != broker_id else _state_after(departure, cause)
 
-        situations: dict[str, Situation] = {}
+        contexts: dict[str, ElectionContext] = {}
         for topic, index, partition in image.partitions_of(broker_id):
             seats = partition.isr
             if departure is not Departure.CLEAN:
@@ -78,10 +78,8 @@ class ReplicationControl:
                 seats += partition.last_known_elr
             if broker_id not in seats:
                 continue
-            if topic.name not in situations:
-                situations[topic.name] = self.situation(
-                    image, topic.name, is_active, why_inactive=why_inactive
-                )
+            if topic.name not in contexts:
+                contexts[topic.name] = self.context(image, topic.name, is_active, why_inactive=why_inactive)
             # without ELR the last member has stayed, its dir failed or not (F7)
             is_offline = bool(image.offline_among((broker_id,), PartitionId(topic.topic_id, index)))
             requested = RequestedChange(
@@ -90,23 +88,23 @@ class ReplicationControl:
                 forgotten=(broker_id,) if departure is Departure.UNREGISTERED else (),
                 keeps_candidates=departure is Departure.CLEAN and not is_offline,
             )
-            self.change(draft, topic, index, partition, requested, situations[topic.name], cause)
+            self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
 
     def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
         """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
         image = draft.image
-        situations: dict[str, Situation] = {}
+        contexts: dict[str, ElectionContext] = {}
         for topic, index, partition in image.leaderless_partitions():
             # a reassignment may be complete though nobody of it is there (R101)
             if not partition.is_reassigning and not any(map(image.is_active, partition.replicas)):
                 continue
-            if topic.name not in situations:
-                situations[topic.name] = self.situation(image, topic.name, image.is_active, mode=mode)
-            situation = situations[topic.name]
-            if situation.compares_logs and not partition.electable and not partition.is_reassigning:
+            if topic.name not in contexts:
+                contexts[topic.name] = self.context(image, topic.name, image.is_active, mode=mode)
+            context = contexts[topic.name]
+            if context.compares_logs and not partition.electable and not partition.is_reassigning:
                 continue  # a comparison of logs decides; ten thousand of these are no reason to stand still
             self.change(
-                draft, topic, index, partition, RequestedChange(keeps_candidates=True), situation, cause
+                draft, topic, index, partition, RequestedChange(keeps_candidates=True), context, cause
             )
 
     def take_over(self, draft: Draft) -> None:
@@ -117,18 +115,18 @@ class ReplicationControl:
         """
         image = draft.image
         cause = Cause(CauseKind.TAKEOVER)
-        situations: dict[str, Situation] = {}
+        contexts: dict[str, ElectionContext] = {}
         for topic, index, partition in image.leaderless_partitions():
             key = PartitionId(topic.topic_id, index)
             candidates = partition.electable or self._trusted(image, partition)
             if not any(image.is_active_replica(replica, key) for replica in candidates):
                 continue
-            if topic.name not in situations:
-                situations[topic.name] = self.situation(
+            if topic.name not in contexts:
+                contexts[topic.name] = self.context(
                     image, topic.name, image.is_active, mode=ElectionMode.ONLINE
                 )
             requested = RequestedChange(keeps_candidates=True)
-            self.change(draft, topic, index, partition, requested, situations[topic.name], cause)
+            self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
 
     def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
         """The last known leader, where it may lead with nobody eligible left (D8 Q8)."""
@@ -142,11 +140,11 @@ class ReplicationControl:
         image = draft.image
         elected = 0
         for topic, index, partition in image.leaderless_partitions():
-            situation = self.situation(image, topic.name, image.is_active)
-            if situation.mode is not ElectionMode.UNCLEAN:
+            context = self.context(image, topic.name, image.is_active)
+            if context.mode is not ElectionMode.UNCLEAN:
                 continue
             cause = Cause(CauseKind.UNCLEAN_PASS)
-            if self.change(draft, topic, index, partition, RequestedChange(), situation, cause):
+            if self.change(draft, topic, index, partition, RequestedChange(), context, cause):
                 elected += 1
             if elected == UNCLEAN_PASS_MAX:
                 return
@@ -160,9 +158,9 @@ class ReplicationControl:
         named = None if topic_name is None else image.topic(topic_name)
         topics = image.sorted_topics() if topic_name is None else [] if named is None else [named]
         for topic in topics:
-            situation = self.situation(image, topic.name, image.is_active, mode=ElectionMode.ONLINE)
+            context = self.context(image, topic.name, image.is_active, mode=ElectionMode.ONLINE)
             for index, partition in topic.sorted_partitions():
-                self.change(draft, topic, index, partition, RequestedChange(), situation, cause)
+                self.change(draft, topic, index, partition, RequestedChange(), context, cause)
 
     def forget_unregistered(self, draft: Draft) -> None:
         """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8 Q9)."""
@@ -171,11 +169,11 @@ class ReplicationControl:
             gone = tuple(replica for replica in partition.isr if replica not in image.brokers)
             if gone:
                 requested = RequestedChange(tuple(r for r in partition.isr if r not in gone), forgotten=gone)
-                situation = self.situation(image, topic.name, image.is_active)
+                context = self.context(image, topic.name, image.is_active)
                 cause = Cause(CauseKind.UNREGISTRATION, gone[0])
-                self.change(draft, topic, index, partition, requested, situation, cause)
+                self.change(draft, topic, index, partition, requested, context, cause)
 
-    def situation(
+    def context(
         self,
         image: MetadataImage,
         topic_name: str,
@@ -183,14 +181,14 @@ class ReplicationControl:
         *,
         mode: ElectionMode | None = None,
         why_inactive: Callable[[int], Rejection] | None = None,
-    ) -> Situation:
+    ) -> ElectionContext:
         """What a change of the topic's partitions must know; `mode` is the topic's own unless given."""
         static = self._config.static
         compares_logs = self.compares_logs(image)
         if mode is None:
             unclean = image.topic_config(topic_name, "unclean.leader.election.enable", static)
             mode = ElectionMode.UNCLEAN if unclean and not compares_logs else ElectionMode.ONLINE
-        return Situation(
+        return ElectionContext(
             is_active=is_active,
             elr_enabled=image.elr_enabled,
             min_insync_replicas=image.topic_config(topic_name, "min.insync.replicas", static),
@@ -205,11 +203,11 @@ class ReplicationControl:
         """No replica that returns is elected by itself, unless by a comparison of logs."""
         if partition.leader is not None or partition.electable:
             return False
-        situation = self.situation(image, topic_name, image.is_active)
-        if situation.compares_logs:
+        context = self.context(image, topic_name, image.is_active)
+        if context.compares_logs:
             return True
-        trusts = situation.elr_enabled and partition.last_known_leader in partition.replicas
-        return situation.mode is not ElectionMode.UNCLEAN and not trusts
+        trusts = context.elr_enabled and partition.last_known_leader in partition.replicas
+        return context.mode is not ElectionMode.UNCLEAN and not trusts
 
     def compares_logs(self, image: MetadataImage) -> bool:
         """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69).
@@ -229,15 +227,15 @@ class ReplicationControl:
         index: int,
         before: PartitionRegistration,
         requested: RequestedChange,
-        situation: Situation,
+        context: ElectionContext,
         cause: Cause,
     ) -> PartitionChange | None:
         """Write the record that grants the wish, and tell why; None when nothing changes."""
         replicas = before.replicas if requested.assignment is None else requested.assignment.replicas
         offline = draft.image.offline_among(replicas, PartitionId(topic.topic_id, index))
         if offline:  # R27: whatever asks, a replica in a failed log dir is not active
-            situation = situation.without(offline)
-        change = change_partition(topic.topic_id, index, before, requested, situation, cause)
+            context = context.without(offline)
+        change = change_partition(topic.topic_id, index, before, requested, context, cause)
         if change is None:
             return None
         draft.decisions.append(
@@ -292,7 +290,7 @@ class ReplicationControl:
             proposal.partition_index,
             partition,
             requested,
-            self.situation(image, topic.name, image.is_active),
+            self.context(image, topic.name, image.is_active),
             Cause(CauseKind.ALTER_PARTITION, sender_id),
         )
         after = partition if change is None else change.after

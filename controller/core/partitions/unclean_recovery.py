@@ -21,7 +21,7 @@ from holdfast.controller.core.events import (
     WaitForReplicas,
 )
 from holdfast.controller.core.partitions.election import ElectionReason
-from holdfast.controller.core.partitions.partition_change import RequestedChange, Situation
+from holdfast.controller.core.partitions.partition_change import ElectionContext, RequestedChange
 from holdfast.controller.core.partitions.replication_control import ReplicationControl
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage, TopicImage
@@ -117,7 +117,7 @@ class _Look:
     now_ms: int
     #: configured, while logs are compared; by topic name
     strategies: dict[str, Strategy] = field(default_factory=dict)
-    situations: dict[str, Situation] = field(default_factory=dict)
+    contexts: dict[str, ElectionContext] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,12 +367,12 @@ class UncleanRecovery:
         cause: Cause,
         chosen: int,
     ) -> RecoveryElected:
-        situation = look.situations.get(topic.name)
-        if situation is None:
-            situation = self._replication.situation(look.image, topic.name, look.image.is_active)
-            look.situations[topic.name] = situation
+        context = look.contexts.get(topic.name)
+        if context is None:
+            context = self._replication.context(look.image, topic.name, look.image.is_active)
+            look.contexts[topic.name] = context
         requested = RequestedChange(designated=chosen, designation=ElectionReason.LONGEST_LOG)
-        change = self._replication.change(look.draft, topic, index, partition, requested, situation, cause)
+        change = self._replication.change(look.draft, topic, index, partition, requested, context, cause)
         assert change is not None and change.after.leader == chosen, f"{chosen} is active and assigned"
         return RecoveryElected(chosen)
 

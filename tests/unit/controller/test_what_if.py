@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from holdfast.controller.core.brokers.what_if import (
     NextLeader,
     after_stops,
+    context_of,
     next_leader,
     registration_of,
-    situation_of,
 )
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.metadata.headroom import headroom
@@ -24,8 +24,8 @@ ALL = frozenset((1, 2, 3))
 def ask(
     described: DescribedPartition, active: frozenset[int] = ALL, *, unclean: bool = False, logs: bool = False
 ) -> NextLeader:
-    situation = situation_of(described, active.__contains__, elects_uncleanly=unclean, compares_logs=logs)
-    return next_leader(registration_of(described), situation)
+    context = context_of(described, active.__contains__, elects_uncleanly=unclean, compares_logs=logs)
+    return next_leader(registration_of(described), context)
 
 
 def test_the_next_leader_is_the_first_active_isr_member_in_order_of_assignment() -> None:
@@ -66,15 +66,15 @@ def test_unclean_elections_take_any_active_replica_unless_logs_are_compared(
 def test_clean_stops_leave_the_leavers_eligible_below_min_isr() -> None:
     """R5."""
     row = led(1, (1, 2, 3))
-    situation = situation_of(row, ALL.__contains__)
-    after = after_stops(registration_of(row), (1, 2), situation)
+    context = context_of(row, ALL.__contains__)
+    after = after_stops(registration_of(row), (1, 2), context)
     assert (after.leader, after.isr, after.elr) == (3, (3,), (1, 2))
 
 
 def test_a_broker_that_is_not_in_the_isr_takes_nothing_away() -> None:
     row = led(1, (1, 2))
     before = registration_of(row)
-    assert after_stops(before, (3,), situation_of(row, ALL.__contains__)) == before
+    assert after_stops(before, (3,), context_of(row, ALL.__contains__)) == before
 
 
 @st.composite
@@ -99,19 +99,19 @@ def test_the_formulas_of_headroom_are_what_the_rules_of_the_controller_lead_to(
     """`online` brokers may stop in any order and somebody leads, `writes` ISR members and min ISR is kept."""
     row, unfenced = drawn
     numbers = headroom(row.isr, row.eligible_leader_replicas or (), row.min_isr, unfenced.__contains__)
-    situation = situation_of(row, unfenced.__contains__)
+    context = context_of(row, unfenced.__contains__)
     complete = [r for r in (*row.isr, *(row.eligible_leader_replicas or ())) if r in unfenced]
     chance.shuffle(complete)
     partition = registration_of(row)
     stopped: list[int] = []
     for replica in complete:
         stopped.append(replica)
-        partition = after_stops(partition, stopped, situation)
+        partition = after_stops(partition, stopped, context)
         assert (partition.leader is not None) == (len(stopped) <= numbers.online)
     members = list(row.isr)
     chance.shuffle(members)
     for count in range(1, len(members) + 1):
-        after = after_stops(registration_of(row), members[:count], situation)
+        after = after_stops(registration_of(row), members[:count], context)
         # an ELR member that takes over is a new member of the ISR
         if not set(after.isr) - set(row.isr):
             assert (len(after.isr) >= row.min_isr) == (count <= numbers.writes)
