@@ -14,19 +14,19 @@ from holdfast.client.core.sender_effects import Complete, Effect, SenderConfig
 from holdfast.protocol.errors import ErrorCode
 
 
-class Outbox:
+class RecordAccumulator:
     """Of one producer."""
 
     __slots__ = (
         "_config",
         "_identity",
         "buffered_bytes",
-        "dirty",
+        "ready",
         "held",
         "incomplete",
         "newest_serial",
         "queues",
-        "stuck",
+        "waiting_for_leader",
     )
 
     def __init__(self, config: SenderConfig, identity: ProducerIdentity) -> None:
@@ -41,11 +41,11 @@ class Outbox:
         #: batches without outcome, oldest first
         self.incomplete: dict[Batch, None] = {}
         #: queues that may have something to send
-        self.dirty: dict[PartitionQueue, None] = {}
+        self.ready: dict[PartitionQueue, None] = {}
         #: queues that wait for a pause to end
         self.held: dict[PartitionQueue, None] = {}
         #: queues whose leader failed or is missing: metadata must bring news
-        self.stuck: dict[PartitionQueue, None] = {}
+        self.waiting_for_leader: dict[PartitionQueue, None] = {}
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made on first use."""
@@ -81,7 +81,7 @@ class Outbox:
             now_ms + config.delivery_timeout_ms,
         )
         if queue.open is not None:
-            self.dirty[queue] = None
+            self.ready[queue] = None
         queue.roll(batch)
         self.incomplete[batch] = None
         return batch
@@ -129,11 +129,11 @@ class Outbox:
         """It waits for no pause and no identity any more, and may have something to send."""
         self.held.pop(queue, None)
         self._identity.waiting.pop(queue, None)
-        self.dirty[queue] = None
+        self.ready[queue] = None
 
     def stick(self, queue: PartitionQueue, effects: list[Effect]) -> None:
         """Only news of its leader let it go on."""
-        self.stuck[queue] = None
+        self.waiting_for_leader[queue] = None
         effects.append(RefreshMetadata())
 
     def returned(self, queue: PartitionQueue, effects: list[Effect]) -> None:

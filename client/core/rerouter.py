@@ -10,19 +10,21 @@ from collections.abc import Iterable
 from holdfast.client.core.metadata_cache import MetadataCache
 from holdfast.client.core.produce_packing import Request
 from holdfast.client.core.producer_identity import ProducerIdentity
-from holdfast.client.core.record_accumulator import Outbox
+from holdfast.client.core.record_accumulator import RecordAccumulator
 from holdfast.client.core.sender_effects import Effect
 from holdfast.protocol.errors import ErrorCode
 
 
-class Relocation:
+class Rerouter:
     """Of one producer."""
 
-    __slots__ = ("_cache", "_cluster_id", "_identity", "_outbox")
+    __slots__ = ("_cache", "_cluster_id", "_identity", "_accumulator")
 
-    def __init__(self, cache: MetadataCache, outbox: Outbox, identity: ProducerIdentity) -> None:
+    def __init__(
+        self, cache: MetadataCache, accumulator: RecordAccumulator, identity: ProducerIdentity
+    ) -> None:
         self._cache = cache
-        self._outbox = outbox
+        self._accumulator = accumulator
         self._identity = identity
         #: whose ids of producers these are; empty before the first answer
         self._cluster_id = cache.cluster_id
@@ -40,42 +42,42 @@ class Relocation:
     def _leave_cluster(self, effects: list[Effect]) -> None:
         # Another one at the same addresses: it gives the ids of the former one to others.
         self._identity.forget()
-        for queue in self._outbox.queues.values():
+        for queue in self._accumulator.queues.values():
             if queue.leave_identity():
-                self._outbox.settle(queue, effects)
-                self._outbox.look_again(queue)
+                self._accumulator.settle(queue, effects)
+                self._accumulator.look_again(queue)
 
     def _end_homeless(self, effects: list[Effect]) -> None:
         # Partitions only ever vanish with their topic: it was made again with fewer, and no leader will come.
-        for batch in list(self._outbox.incomplete):
+        for batch in list(self._accumulator.incomplete):
             view = self._cache.topic(batch.topic)
             if batch.is_done or view is None or batch.partition < len(view.leaders):
                 continue
-            queue = self._outbox.queue_of(batch)
+            queue = self._accumulator.queue_of(batch)
             text = (
                 f"{queue.topic} was made again with {len(view.leaders)} partitions, without {queue.partition}"
             )
-            self._outbox.give_up(queue, batch, effects, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-            self._outbox.settle(queue, effects)
-            self._outbox.look_again(queue)
+            self._accumulator.give_up(queue, batch, effects, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            self._accumulator.settle(queue, effects)
+            self._accumulator.look_again(queue)
 
     def _find_leaders(self) -> bool:
-        outbox = self._outbox
+        accumulator = self._accumulator
         is_waiting = False
-        for queue in list(outbox.stuck):
+        for queue in list(accumulator.waiting_for_leader):
             if queue.is_idle:
-                del outbox.stuck[queue]
+                del accumulator.waiting_for_leader[queue]
                 continue
             leader = self._cache.leader(queue.topic, queue.partition)
             if leader.broker_id >= 0 and leader.leader_epoch > queue.stale_epoch:
-                del outbox.stuck[queue]
+                del accumulator.waiting_for_leader[queue]
                 queue.stale_epoch = -1
                 queue.hold_until_ms = 0
-                outbox.look_again(queue)
+                accumulator.look_again(queue)
             else:
                 # Also when the old leader is all there is: it may have come back.
                 if leader.broker_id >= 0:
-                    outbox.dirty[queue] = None
+                    accumulator.ready[queue] = None
                 is_waiting = True
         return is_waiting
 
@@ -96,4 +98,4 @@ class Relocation:
                     and leader.broker_id not in (-1, request.broker_id)
                     and queue.returned(batch, attempt, refused=False)
                 ):
-                    self._outbox.returned(queue, effects)
+                    self._accumulator.returned(queue, effects)

@@ -19,8 +19,8 @@ from holdfast.client.core.outcomes import DeliveryOutcome, Reaction, reaction_to
 from holdfast.client.core.partition_queue import IN_FLIGHT_MAX, PartitionQueue
 from holdfast.client.core.produce_packing import Packing, Request
 from holdfast.client.core.producer_identity import ProducerIdentity
-from holdfast.client.core.record_accumulator import Outbox
-from holdfast.client.core.rerouter import Relocation
+from holdfast.client.core.record_accumulator import RecordAccumulator
+from holdfast.client.core.rerouter import Rerouter
 from holdfast.client.core.sender_effects import Effect, SendBatches, SenderConfig
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.produce import ProducePartitionResponse, ProduceResponse
@@ -45,8 +45,8 @@ class Sender:
         self._config = config
         self._cache = cache
         self._identity = ProducerIdentity(config.retry)
-        self._outbox = Outbox(config, self._identity)
-        self._relocation = Relocation(cache, self._outbox, self._identity)
+        self._accumulator = RecordAccumulator(config, self._identity)
+        self._rerouter = Rerouter(cache, self._accumulator, self._identity)
         self._brokers: dict[int, _Broker] = {}
         #: open batches in order of their linger deadline
         self._lingering: deque[tuple[int, PartitionQueue, Batch]] = deque()
@@ -59,12 +59,12 @@ class Sender:
     @property
     def has_work(self) -> bool:
         """True when `drain` could find something new."""
-        return bool(self._outbox.dirty)
+        return bool(self._accumulator.ready)
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes of all records without outcome, before compression."""
-        return self._outbox.buffered_bytes
+        return self._accumulator.buffered_bytes
 
     @property
     def identity(self) -> ProducerIdAndEpoch | None:
@@ -74,28 +74,28 @@ class Sender:
     @property
     def newest_serial(self) -> int:
         """Serial of the youngest batch."""
-        return self._outbox.newest_serial
+        return self._accumulator.newest_serial
 
     @property
     def oldest_incomplete_serial(self) -> int:
         """Serial of the oldest batch without outcome; above `newest_serial` when there is none."""
-        for batch in self._outbox.incomplete:
+        for batch in self._accumulator.incomplete:
             return batch.serial
-        return self._outbox.newest_serial + 1
+        return self._accumulator.newest_serial + 1
 
     @property
     def busy_topics(self) -> frozenset[str]:
         """Topics with records that have no outcome yet."""
-        return frozenset(batch.topic for batch in self._outbox.incomplete)
+        return frozenset(batch.topic for batch in self._accumulator.incomplete)
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """The queue of a partition, made on first use."""
-        return self._outbox.queue(topic, partition)
+        return self._accumulator.queue(topic, partition)
 
     def is_available(self, queue: PartitionQueue) -> bool:
         """False while the partition has no leader that answers."""
         return (
-            queue not in self._outbox.stuck
+            queue not in self._accumulator.waiting_for_leader
             and self._cache.leader(queue.topic, queue.partition).broker_id >= 0
         )
 
@@ -117,40 +117,40 @@ class Sender:
         size = batch.append(timestamp_ms, key, value, headers)
         if size == 0:
             return None
-        self._outbox.buffered_bytes += size
+        self._accumulator.buffered_bytes += size
         if tag is not None:
             batch.tags.append(tag)
         return batch
 
     def open_batch(self, queue: PartitionQueue, now_ms: int) -> None:
         """Close the open batch of the partition, if any, and open another."""
-        batch = self._outbox.open_batch(queue, now_ms)
+        batch = self._accumulator.open_batch(queue, now_ms)
         if self._config.linger_ms > 0:
             self._lingering.append((now_ms + self._config.linger_ms, queue, batch))
         else:
             queue.due = True
-            self._outbox.dirty[queue] = None
+            self._accumulator.ready[queue] = None
 
     def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of the partition, if any: it is full."""
         if queue.open is not None:
             queue.close()
-            self._outbox.dirty[queue] = None
+            self._accumulator.ready[queue] = None
 
     def hurry(self) -> None:
         """Send what is there without waiting for the linger time."""
         for _, queue, batch in self._lingering:
             if queue.open is batch:
                 queue.due = True
-                self._outbox.dirty[queue] = None
+                self._accumulator.ready[queue] = None
         self._lingering.clear()
 
     def give_up_all(self, text: str) -> list[Effect]:
         """End every batch without acknowledgement: the producer closes."""
         effects: list[Effect] = []
-        for batch in list(self._outbox.incomplete):
+        for batch in list(self._accumulator.incomplete):
             code = batch.error or ErrorCode.REQUEST_TIMED_OUT
-            self._outbox.give_up(self._outbox.queue_of(batch), batch, effects, code, text)
+            self._accumulator.give_up(self._accumulator.queue_of(batch), batch, effects, code, text)
         return effects
 
     def want_identity(self) -> None:
@@ -166,7 +166,7 @@ class Sender:
         self._expire(now_ms, effects)
         self._end_linger(now_ms)
         self._end_holds(now_ms)
-        if self._outbox.dirty:
+        if self._accumulator.ready:
             self._send(now_ms, effects)
         question = self._identity.question(now_ms)
         if question is not None:
@@ -183,10 +183,10 @@ class Sender:
             self._lingering.popleft()
         if self._lingering:
             deadlines.append(self._lingering[0][0])
-        for batch in self._outbox.incomplete:
+        for batch in self._accumulator.incomplete:
             deadlines.append(batch.deadline_ms)
             break
-        deadlines.extend(queue.hold_until_ms for queue in self._outbox.held)
+        deadlines.extend(queue.hold_until_ms for queue in self._accumulator.held)
         question_ms = self._identity.next_deadline_ms()
         if question_ms is not None:
             deadlines.append(question_ms)
@@ -197,20 +197,20 @@ class Sender:
 
     def _expire(self, now_ms: int, effects: list[Effect]) -> None:
         # All batches have the same time to live, so the oldest expires first.
-        while self._outbox.incomplete:
-            batch = next(iter(self._outbox.incomplete))
+        while self._accumulator.incomplete:
+            batch = next(iter(self._accumulator.incomplete))
             if batch.deadline_ms > now_ms:
                 return
-            queue = self._outbox.queue_of(batch)
+            queue = self._accumulator.queue_of(batch)
             error, trouble = batch.error, batch.error_text or queue.trouble
             if queue.needs_identity and self._identity.trouble:
                 error, trouble = self._identity.error, self._identity.trouble
             reason = trouble or "no broker took it"
             patience_ms = self._config.delivery_timeout_ms
             text = f"{queue.topic}-{queue.partition}: not acknowledged within {patience_ms} ms ({reason})"
-            self._outbox.give_up(queue, batch, effects, error or ErrorCode.REQUEST_TIMED_OUT, text)
-            self._outbox.settle(queue, effects)
-            self._outbox.look_again(queue)
+            self._accumulator.give_up(queue, batch, effects, error or ErrorCode.REQUEST_TIMED_OUT, text)
+            self._accumulator.settle(queue, effects)
+            self._accumulator.look_again(queue)
 
     def _end_linger(self, now_ms: int) -> None:
         lingering = self._lingering
@@ -218,12 +218,12 @@ class Sender:
             _, queue, batch = lingering.popleft()
             if queue.open is batch:
                 queue.due = True
-                self._outbox.dirty[queue] = None
+                self._accumulator.ready[queue] = None
 
     def _end_holds(self, now_ms: int) -> None:
-        if self._outbox.held:
-            for queue in [queue for queue in self._outbox.held if queue.hold_until_ms <= now_ms]:
-                self._outbox.look_again(queue)
+        if self._accumulator.held:
+            for queue in [queue for queue in self._accumulator.held if queue.hold_until_ms <= now_ms]:
+                self._accumulator.look_again(queue)
 
     def _is_stalled(self, now_ms: int) -> bool:
         for request in self._requests.values():
@@ -233,17 +233,17 @@ class Sender:
     def _send(self, now_ms: int, effects: list[Effect]) -> None:
         #: by broker, in the order in which they were met
         packings: dict[int, Packing] = {}
-        queues = list(self._outbox.dirty)
-        self._outbox.dirty.clear()
+        queues = list(self._accumulator.ready)
+        self._accumulator.ready.clear()
         for queue in queues:
             if queue.is_idle:
                 continue
             if queue.hold_until_ms > now_ms:
-                self._outbox.held[queue] = None
+                self._accumulator.held[queue] = None
                 continue
             leader = self._cache.leader(queue.topic, queue.partition)
             if leader.broker_id < 0:
-                self._outbox.stick(queue, effects)
+                self._accumulator.stick(queue, effects)
                 continue
             broker = self._broker(leader.broker_id)
             if not broker.is_up:
@@ -274,8 +274,8 @@ class Sender:
             # Known to be dead: news of another leader must end this wait, too.
             queue.hold_until_ms = max(queue.hold_until_ms, broker.retry_ms)
             queue.stale_epoch = self._cache.leader(queue.topic, queue.partition).leader_epoch
-            self._outbox.held[queue] = None
-            self._outbox.stick(queue, effects)
+            self._accumulator.held[queue] = None
+            self._accumulator.stick(queue, effects)
             return
         broker.waiting[queue] = None
 
@@ -292,7 +292,7 @@ class Sender:
         broker = self._broker(broker_id)
         broker.connected()
         for queue in broker.waiting:
-            self._outbox.dirty[queue] = None
+            self._accumulator.ready[queue] = None
         broker.waiting.clear()
 
     def connect_failed(self, broker_id: int, now_ms: int, text: str) -> list[Effect]:
@@ -313,7 +313,7 @@ class Sender:
             for queue in list(broker.waiting):
                 if self._cache.leader(queue.topic, queue.partition).broker_id != broker_id:
                     del broker.waiting[queue]
-                    self._outbox.dirty[queue] = None
+                    self._accumulator.ready[queue] = None
 
     def disconnected(self, broker_id: int) -> None:
         """The connection is gone; its requests are reported one by one with `request_failed`."""
@@ -322,17 +322,17 @@ class Sender:
     def metadata_changed(self, now_ms: int) -> list[Effect]:
         """A metadata answer was merged into the cache, or none could be had."""
         effects: list[Effect] = []
-        if self._relocation.follow(effects):
+        if self._rerouter.follow(effects):
             effects.append(RefreshMetadata())
         self._leave_dead_links()
         if self._config.idempotent or self._config.acks == 0:
-            self._relocation.take_back(self._requests.values(), effects)
+            self._rerouter.take_back(self._requests.values(), effects)
         return effects
 
     def identity_given(self, identity: ProducerIdAndEpoch) -> None:
         """A fresh id or a new epoch."""
         for queue in self._identity.given(identity):
-            self._outbox.look_again(queue)
+            self._accumulator.look_again(queue)
 
     def identity_failed(self, now_ms: int, code: ErrorCode | None, text: str) -> list[Effect]:
         """No broker gave one: try again after a pause. What waits for it fails when the refusal is final."""
@@ -342,8 +342,8 @@ class Sender:
             for queue in list(self._identity.waiting):
                 for batch in queue.waiting_for_identity():
                     reason = f"{queue.topic}-{queue.partition}: {self._identity.trouble}"
-                    self._outbox.give_up(queue, batch, effects, code, reason)
-                self._outbox.look_again(queue)  # it waits no more, until there is another record
+                    self._accumulator.give_up(queue, batch, effects, code, reason)
+                self._accumulator.look_again(queue)  # it waits no more, until there is another record
         return effects
 
     # --- events: answers ------------------------------------------------------------------------------
@@ -356,8 +356,8 @@ class Sender:
             if batch.is_done or batch.attempt != attempt:
                 continue  # a slow connection: its time was over, or another leader's had come
             queue.acknowledged(batch)
-            self._outbox.finish(batch, DeliveryOutcome.OK1, effects)
-            self._outbox.dirty[queue] = None
+            self._accumulator.finish(batch, DeliveryOutcome.OK1, effects)
+            self._accumulator.ready[queue] = None
         return effects
 
     def answered(self, request_id: int, response: ProduceResponse, now_ms: int) -> list[Effect]:
@@ -386,7 +386,7 @@ class Sender:
             elif queue.returned(batch, attempt, refused=True):
                 batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
                 self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
-                self._outbox.returned(queue, effects)
+                self._accumulator.returned(queue, effects)
         return effects
 
     def request_refused(self, request_id: int, now_ms: int, code: ErrorCode, text: str) -> list[Effect]:
@@ -413,7 +413,7 @@ class Sender:
             return
         batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
         self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
-        self._outbox.returned(queue, effects)
+        self._accumulator.returned(queue, effects)
 
     def _judge(
         self,
@@ -427,13 +427,13 @@ class Sender:
         code = code_of(row.error_code)
         reaction = reaction_to(code)
         if reaction is Reaction.APPENDED:
-            self._outbox.stuck.pop(queue, None)
+            self._accumulator.waiting_for_leader.pop(queue, None)
             queue.acknowledged(batch)
             outcome = DeliveryOutcome.OK if self._config.acks == -1 else DeliveryOutcome.OK1
-            self._outbox.finish(
+            self._accumulator.finish(
                 batch, outcome, effects, base_offset=row.base_offset, leader_epoch=row.leader_epoch
             )
-            self._outbox.returned(queue, effects)
+            self._accumulator.returned(queue, effects)
             return
         as_head = batch.sent_as_head
         was_last = queue.returned(batch, attempt, refused=refused_before_append(reaction))
@@ -441,9 +441,9 @@ class Sender:
         if not was_last:
             return
         if reaction is Reaction.TOO_LARGE and batch.count > 1 and batch.unanswered == 0:
-            self._outbox.split(queue, batch)
+            self._accumulator.split(queue, batch)
         elif reaction in (Reaction.TOO_LARGE, Reaction.HOPELESS):
-            self._outbox.give_up(queue, batch, effects, code, batch.error_text)
+            self._accumulator.give_up(queue, batch, effects, code, batch.error_text)
         elif reaction is Reaction.FENCED:
             self._identity.fenced(queue.identity)
             queue.broken = True
@@ -460,7 +460,7 @@ class Sender:
                 self._trouble(queue, now_ms, effects, stale_epoch=batch.sent_epoch)
         else:
             self._trouble(queue, now_ms, effects, stale_epoch=-1)
-        self._outbox.returned(queue, effects)
+        self._accumulator.returned(queue, effects)
 
     def _trouble(
         self, queue: PartitionQueue, now_ms: int, effects: list[Effect], *, stale_epoch: int
@@ -469,11 +469,11 @@ class Sender:
         if queue.hold_until_ms <= now_ms:
             queue.failures += 1
             queue.hold_until_ms = now_ms + self._config.retry.pause_ms(queue.failures)
-        self._outbox.held[queue] = None
+        self._accumulator.held[queue] = None
         leader = self._cache.leader(queue.topic, queue.partition)
         if stale_epoch >= 0 and leader.leader_epoch <= stale_epoch:
             queue.stale_epoch = stale_epoch
-            self._outbox.stuck[queue] = None
+            self._accumulator.waiting_for_leader[queue] = None
             effects.append(RefreshMetadata())
         elif stale_epoch >= 0:
             queue.hold_until_ms = 0  # the news are here already

@@ -14,7 +14,7 @@ from holdfast.client.core.fetcher_effects import ResetPolicy
 from holdfast.client.core.outcomes import DeliveryOutcome, Reaction
 from holdfast.client.core.partition_fetch import PartitionFetch
 from holdfast.client.core.partition_queue import PartitionQueue
-from holdfast.client.core.record_accumulator import Outbox
+from holdfast.client.core.record_accumulator import RecordAccumulator
 from holdfast.client.core.sender import Sender
 from holdfast.client.delivery import Delivery
 from holdfast.client.producer import Producer
@@ -78,10 +78,10 @@ def takes_silence_for_stored(
 ) -> Any:
     """A request whose connection broke counts as acknowledged."""
     queue.acknowledged(batch)
-    self._outbox.finish(
+    self._accumulator.finish(
         batch, DeliveryOutcome.OK if self._config.acks == -1 else DeliveryOutcome.OK1, effects
     )
-    self._outbox.returned(queue, effects)
+    self._accumulator.returned(queue, effects)
 
 
 @mutant(PartitionQueue, "__init__", breaks="D12, R90", by="doubled reordered", setting=RETRIES)
@@ -303,7 +303,7 @@ def nobody_looks_again_after_silence(
         batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
 
 
-@mutant(Outbox, "finish", breaks="L-5", by="L-5", setting=SILENCE)
+@mutant(RecordAccumulator, "finish", breaks="L-5", by="L-5", setting=SILENCE)
 def bytes_of_failures_stay_in_the_buffer(
     original: Any,
     self: Any,

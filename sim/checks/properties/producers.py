@@ -21,7 +21,7 @@ class QueuesAreLookedAtAgain(Property):
 
     def producer_stepped(self, seen: Observer, producer: Producer) -> None:
         sender = producer._sender
-        for queue in sender._outbox.queues.values():
+        for queue in sender._accumulator.queues.values():
             if not queue.is_idle and not queue.in_flight and _is_forgotten(sender, queue):
                 story = (
                     f"{producer.identity} has {len(queue.sent)} batches of {queue.topic}-{queue.partition}"
@@ -35,8 +35,8 @@ def _is_forgotten(sender: Sender, queue: PartitionQueue) -> bool:
     is_due = queue.open is not None and queue.due
     if queue.broken or not (queue.sent or queue.ready or is_due):
         return False
-    outbox = sender._outbox
-    waits = (outbox.dirty, outbox.held, outbox.stuck, sender._identity.waiting)
+    accumulator = sender._accumulator
+    waits = (accumulator.ready, accumulator.held, accumulator.waiting_for_leader, sender._identity.waiting)
     links = (broker.waiting for broker in sender._brokers.values())
     return not any(queue in one for one in (*waits, *links))
 
@@ -48,8 +48,10 @@ class BufferedIsIncomplete(Property):
     name = "L-5 BufferedIsIncomplete"
 
     def producer_stepped(self, seen: Observer, producer: Producer) -> None:
-        outbox = producer._sender._outbox
-        kept = sum(batch.size_bytes - _HEADER_BYTES for batch in outbox.incomplete)
-        if kept != outbox.buffered_bytes:
-            story = f"{producer.identity} counts {outbox.buffered_bytes} bytes as buffered, there are {kept}"
+        accumulator = producer._sender._accumulator
+        kept = sum(batch.size_bytes - _HEADER_BYTES for batch in accumulator.incomplete)
+        if kept != accumulator.buffered_bytes:
+            story = (
+                f"{producer.identity} counts {accumulator.buffered_bytes} bytes as buffered, there are {kept}"
+            )
             seen.broken(self, None, story)

@@ -26,7 +26,11 @@ def test_what_a_producer_has_to_send_is_looked_at_again_l5(state: str, expected:
         if state != "in flight":
             bench.sender.request_failed(sent.request_id, bench.now_ms, "silence", was_sent=True)
         if state == "forgotten":
-            for waits in (bench.sender._outbox.held, bench.sender._outbox.stuck, bench.sender._outbox.dirty):
+            for waits in (
+                bench.sender._accumulator.held,
+                bench.sender._accumulator.waiting_for_leader,
+                bench.sender._accumulator.ready,
+            ):
                 waits.pop(queue, None)
     scene = Scene(producers.QueuesAreLookedAtAgain())
     said = scene.violation(lambda: scene.property.producer_stepped(scene.seen, producer_of(bench)))
@@ -40,7 +44,7 @@ def test_what_has_ended_is_not_buffered_l5(kept_bytes: int) -> None:
     bench.put(1)
     bench.sender.give_up_all("over")
     bench.put(2)
-    bench.sender._outbox.buffered_bytes += kept_bytes
+    bench.sender._accumulator.buffered_bytes += kept_bytes
     scene = Scene(producers.BufferedIsIncomplete())
     said = scene.violation(lambda: scene.property.producer_stepped(scene.seen, producer_of(bench)))
     assert (said is not None) is bool(kept_bytes), said

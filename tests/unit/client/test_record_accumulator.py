@@ -6,7 +6,7 @@ from holdfast.client.core.effects import RefreshMetadata
 from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.producer_identity import ProducerIdentity
-from holdfast.client.core.record_accumulator import Outbox
+from holdfast.client.core.record_accumulator import RecordAccumulator
 from holdfast.client.core.sender_effects import Complete, Effect, SenderConfig
 from holdfast.protocol.errors import ErrorCode
 
@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.identity = ProducerIdentity(CONFIG.retry)
-        self.box = Outbox(CONFIG, self.identity)
+        self.box = RecordAccumulator(CONFIG, self.identity)
         self.effects: list[Effect] = []
 
     def open(self, partition: int, records: int = 1, now_ms: int = 0) -> tuple[PartitionQueue, Batch]:
@@ -62,7 +62,7 @@ def test_batches_are_numbered_by_age_and_the_one_before_is_closed_for_good() -> 
     assert (first.deadline_ms, second.deadline_ms) == (10_003, 10_004)
     assert (list(queue.ready), queue.open) == ([first], second)
     assert list(bench.box.incomplete) == [first, second]
-    assert list(bench.box.dirty) == [queue]
+    assert list(bench.box.ready) == [queue]
     assert bench.box.queue_of(first) is queue
 
 
@@ -100,14 +100,14 @@ def test_a_queue_that_is_looked_at_again_waits_for_no_pause_and_no_identity() ->
     queue, _ = bench.open(0)
     bench.box.held[queue] = bench.identity.waiting[queue] = None
     bench.box.look_again(queue)
-    assert (bench.box.held, bench.identity.waiting, list(bench.box.dirty)) == ({}, {}, [queue])
+    assert (bench.box.held, bench.identity.waiting, list(bench.box.ready)) == ({}, {}, [queue])
 
 
 def test_who_is_stuck_asks_for_metadata() -> None:
     bench = Bench()
     queue, _ = bench.open(0)
     bench.box.stick(queue, bench.effects)
-    assert list(bench.box.stuck) == [queue]
+    assert list(bench.box.waiting_for_leader) == [queue]
     assert bench.effects == [RefreshMetadata()]
 
 
@@ -117,10 +117,10 @@ def test_after_a_batch_has_come_back_its_queue_goes_on_unless_a_pause_holds_it()
     queue.hold_until_ms = 50
     bench.box.held[queue] = None
     bench.box.returned(queue, bench.effects)
-    assert (list(bench.box.held), list(bench.box.dirty)) == ([queue], [])
+    assert (list(bench.box.held), list(bench.box.ready)) == ([queue], [])
     queue.hold_until_ms = 0
     bench.box.returned(queue, bench.effects)
-    assert (list(bench.box.held), list(bench.box.dirty)) == ([], [queue])
+    assert (list(bench.box.held), list(bench.box.ready)) == ([], [queue])
 
 
 def test_behind_a_gap_nothing_is_settled_while_a_batch_is_in_flight() -> None:

@@ -6,8 +6,8 @@ from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.core.partition_queue import PartitionQueue
 from holdfast.client.core.produce_packing import Part, Request
 from holdfast.client.core.producer_identity import ProducerIdentity
-from holdfast.client.core.record_accumulator import Outbox
-from holdfast.client.core.rerouter import Relocation
+from holdfast.client.core.record_accumulator import RecordAccumulator
+from holdfast.client.core.rerouter import Rerouter
 from holdfast.client.core.sender_effects import Complete, Effect
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.metadata import (
@@ -29,8 +29,8 @@ class Bench:
         self.offset = 0
         self.identity = ProducerIdentity(CONFIG.retry)
         self.identity.newest = ProducerIdAndEpoch(7, 0)
-        self.box = Outbox(CONFIG, self.identity)
-        self.relocation = Relocation(self.cache, self.box, self.identity)
+        self.box = RecordAccumulator(CONFIG, self.identity)
+        self.rerouter = Rerouter(self.cache, self.box, self.identity)
         self.tell((1, 1), (2, 1))
         self.effects: list[Effect] = []
         self.queues = [self.box.queue("t", 0), self.box.queue("t", 1)]
@@ -59,11 +59,11 @@ class Bench:
         return Request(leader.broker_id, 0, (Part(queue, batch, batch.attempt),))
 
     def follow(self) -> bool:
-        return self.relocation.follow(self.effects)
+        return self.rerouter.follow(self.effects)
 
     def take_back(self, request: Request) -> bool:
         """True when the batch waits to be sent again."""
-        self.relocation.take_back([request], self.effects)
+        self.rerouter.take_back([request], self.effects)
         return request.parts[0].queue.in_flight == 0
 
     def ended(self) -> list[Batch]:
@@ -73,31 +73,31 @@ class Bench:
 def test_who_waited_for_a_leader_goes_on_with_a_later_one() -> None:
     bench = Bench()
     queue = bench.queues[0]
-    bench.box.stuck[queue] = None
+    bench.box.waiting_for_leader[queue] = None
     queue.stale_epoch, queue.hold_until_ms = 1, 99
     bench.tell((3, 2), (2, 1))
     assert not bench.follow()
-    assert (bench.box.stuck, list(bench.box.dirty)) == ({}, [queue])
+    assert (bench.box.waiting_for_leader, list(bench.box.ready)) == ({}, [queue])
     assert (queue.stale_epoch, queue.hold_until_ms) == (-1, 0)
 
 
 def test_without_news_it_goes_on_waiting_and_tries_the_old_leader_which_may_be_back() -> None:
     bench = Bench()
     for queue in bench.queues:
-        bench.box.stuck[queue] = None
+        bench.box.waiting_for_leader[queue] = None
         queue.stale_epoch = 1
     bench.tell((1, 1), (-1, 2))
     assert bench.follow()
-    assert list(bench.box.stuck) == bench.queues
-    assert list(bench.box.dirty) == bench.queues[:1]
+    assert list(bench.box.waiting_for_leader) == bench.queues
+    assert list(bench.box.ready) == bench.queues[:1]
 
 
 def test_who_has_nothing_to_send_waits_for_no_leader() -> None:
     bench = Bench()
     idle = bench.box.queue("t", 9)
-    bench.box.stuck[idle] = None
+    bench.box.waiting_for_leader[idle] = None
     assert not bench.follow()
-    assert bench.box.stuck == {}
+    assert bench.box.waiting_for_leader == {}
 
 
 def test_what_is_for_a_partition_that_is_gone_ends() -> None:
@@ -145,7 +145,7 @@ def test_what_is_on_its_way_to_a_former_leader_is_taken_back_once_there_is_anoth
     assert not bench.take_back(request)  # it leads again, and will answer
     bench.tell((3, 4), (2, 1))
     assert bench.take_back(request)
-    assert list(bench.box.dirty) == bench.queues[:1]
+    assert list(bench.box.ready) == bench.queues[:1]
 
 
 def test_what_is_on_its_way_to_the_former_topic_is_taken_back_whatever_its_leaders_epochs() -> None:
