@@ -39,7 +39,7 @@ from holdfast.raft.core.effects import (
     Truncated,
 )
 from holdfast.raft.core.log_shape import LogShape
-from holdfast.raft.core.log_throttle import Notes
+from holdfast.raft.core.log_throttle import LogThrottle
 from holdfast.raft.core.member import Snapshot
 from holdfast.raft.core.metrics import RaftMetrics
 from holdfast.raft.core.node import RaftNode
@@ -130,7 +130,7 @@ class RaftDriver:
         self._failure: Exception | None = None
         #: the listener was once given all that the leader knew to be committed
         self.has_caught_up = False
-        self._notes = Notes()
+        self._throttle = LogThrottle()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -314,16 +314,16 @@ class RaftDriver:
                     must_be_durable = True
                 case Send() | Reply():
                     if must_be_durable:
-                        self._state_file.when_durable(partial(self._speak, effect))
+                        self._state_file.when_durable(partial(self._send_or_reply, effect))
                     else:
-                        self._speak(effect)
+                        self._send_or_reply(effect)
                 case Committed() | LeaderChanged():
                     self._notices.append(effect)
                 case LogLine(_, text):
-                    self._say(text)
+                    self._log_line(text)
         self._notify()
 
-    def _speak(self, effect: Send | Reply) -> None:
+    def _send_or_reply(self, effect: Send | Reply) -> None:
         if self._is_stopped:
             return
         if isinstance(effect, Send):
@@ -356,8 +356,8 @@ class RaftDriver:
             response = replace(response, partitions=(row,))
         self._respond(Reply(reply.token, response))
 
-    def _say(self, text: str) -> None:
-        if self._notes.is_due(text, self._clock.now_ms()):
+    def _log_line(self, text: str) -> None:
+        if self._throttle.is_due(text, self._clock.now_ms()):
             _log.warning("node %d: %s", self._config.node_id, text)
 
     # --- the listener ----------------------------------------------------------------------------------

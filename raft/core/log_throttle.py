@@ -10,7 +10,7 @@ REPEAT_MS = 60_000
 TEXTS_MAX = 64
 
 
-class Notes:
+class LogThrottle:
     """Texts and when each was told last."""
 
     __slots__ = ("_told_ms",)

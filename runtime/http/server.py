@@ -30,7 +30,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class DoorLimits:
+class HttpLimits:
     """What visitors may take of the node."""
 
     connection_max: int = 64
@@ -40,10 +40,10 @@ class DoorLimits:
     answer_max_s: float = 60.0
 
 
-class Door(web.Server):
+class HttpServer(web.Server):
     """Makes the protocol of each new connection."""
 
-    def __init__(self, handler: Handler, limits: DoorLimits) -> None:
+    def __init__(self, handler: Handler, limits: HttpLimits) -> None:
         # Nobody works for a visitor who has gone.
         super().__init__(handler, handler_cancellation=True)
         self.limits = limits
@@ -78,13 +78,13 @@ class Door(web.Server):
 class Visitor(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_deadline", "_door", "is_at_work")
+    __slots__ = ("_deadline", "_server", "is_at_work")
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, server: HttpServer) -> None:
         super().__init__(
-            door,
+            server,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=door.limits.idle_max_s,
+            keepalive_timeout=server.limits.idle_max_s,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             max_headers=HEADERS_MAX,
@@ -93,25 +93,25 @@ class Visitor(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]  # as web.AppRunner has it
             logger=_log,
         )
-        self._door = door
+        self._server = server
         self._deadline: asyncio.TimerHandle | None = None
         #: a request is being answered
         self.is_at_work = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._door.has(self):
+        if not self._server.has(self):
             self.leave()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._door.gone(self)
+        self._server.gone(self)
         self.finished()
         super().connection_lost(exc)
 
     def begun(self) -> None:
         """A whole request is here."""
         self.is_at_work = True
-        self._deadline = asyncio.get_running_loop().call_later(self._door.limits.answer_max_s, self.leave)
+        self._deadline = asyncio.get_running_loop().call_later(self._server.limits.answer_max_s, self.leave)
 
     def finished(self) -> None:
         """Its answer has left, or never will."""
@@ -122,7 +122,7 @@ class Visitor(web.RequestHandler):
 
     def leave(self) -> None:
         """End the connection now, whatever is on its way."""
-        self._door.gone(self)
+        self._server.gone(self)
         if self.transport is not None:
             self.transport.abort()
 
@@ -132,7 +132,7 @@ class Visitor(web.RequestHandler):
         result = await super().finish_response(request, resp, start_time)
         self.finished()
         if self.transport is not None:
-            self._door.come(self)
+            self._server.come(self)
         return result
 
     def handle_error(

@@ -20,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from holdfast.runtime.api import NetworkError
-from holdfast.runtime.http.server import Door, DoorLimits, Visitor, error_response, json_response
+from holdfast.runtime.http.server import HttpLimits, HttpServer, Visitor, error_response, json_response
 from holdfast.runtime.stats import (
     Histogram,
     HistogramValue,
@@ -46,8 +46,8 @@ _LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 class AdminServer:
     """Serves one node. `port` 0 takes any free one."""
 
-    def __init__(self, host: str, port: int, node: NodeTelemetry, limits: DoorLimits | None = None) -> None:
-        self._limits = limits or DoorLimits()
+    def __init__(self, host: str, port: int, node: NodeTelemetry, limits: HttpLimits | None = None) -> None:
+        self._limits = limits or HttpLimits()
         self._host = host
         self._port = port
         self._node = node
@@ -67,7 +67,7 @@ class AdminServer:
 
     async def start(self) -> int:
         """Listen; returns the bound port. Raises: NetworkError when it is taken."""
-        self._runner = web.ServerRunner(Door(self._handle, self._limits), shutdown_timeout=1.0)
+        self._runner = web.ServerRunner(HttpServer(self._handle, self._limits), shutdown_timeout=1.0)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host or None, self._port).start()

@@ -16,7 +16,7 @@ from holdfast.sim.checks.observe.views import About
 
 def listen_to_speech(driver: RaftDriver, heard: TapRecord) -> None:
     """Note what the driver says too early."""
-    speak = driver._speak
+    speak = driver._send_or_reply
 
     def listen(effect: Send | Reply) -> None:
         durable = driver._state_file._durable
@@ -27,7 +27,7 @@ def listen_to_speech(driver: RaftDriver, heard: TapRecord) -> None:
                 heard.differs.append((About.SPEAKING, why))
         speak(effect)
 
-    driver._speak = listen  # type: ignore[method-assign]
+    driver._send_or_reply = listen  # type: ignore[method-assign]
 
 
 def why_too_early(effect: Send | Reply, asked: object, durable: QuorumState) -> str | None:

@@ -27,12 +27,12 @@ class Driver:
         self.heard = TapRecord()
         listen_to_speech(self, self.heard)  # type: ignore[arg-type]
 
-    def _speak(self, effect: object) -> None:
+    def _send_or_reply(self, effect: object) -> None:
         self.said.append(effect)
 
     def is_wrong(self, effect: Send | Reply) -> bool:
         """Whether something is wrong with it; it is said in any case."""
-        self._speak(effect)
+        self._send_or_reply(effect)
         assert self.said == [effect]
         assert all(about is About.SPEAKING for about, _ in self.heard.differs)
         return bool(self.heard.differs)

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.runtime.http.server import HEADERS_MAX, LINE_BYTES_MAX, DoorLimits
+from holdfast.runtime.http.server import HEADERS_MAX, LINE_BYTES_MAX, HttpLimits
 from holdfast.runtime.http.telemetry import AdminServer
 from holdfast.runtime.stats import HttpReply, MetricFamily, Steps
 
 ASK = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 ASK_FOREVER = ASK.replace(b"/livez", b"/v1/forever")
 #: nobody is shown out for being slow, but where a test waits for just that
-LIMITS = DoorLimits(connection_max=3, idle_max_s=60.0, answer_max_s=60.0)
+LIMITS = HttpLimits(connection_max=3, idle_max_s=60.0, answer_max_s=60.0)
 
 
 class Node:
@@ -54,12 +54,12 @@ async def node() -> Node:
 
 
 @pytest.fixture
-def limits() -> DoorLimits:
+def limits() -> HttpLimits:
     return LIMITS
 
 
 @pytest.fixture
-async def port(node: Node, limits: DoorLimits) -> AsyncIterator[int]:
+async def port(node: Node, limits: HttpLimits) -> AsyncIterator[int]:
     server = AdminServer("127.0.0.1", 0, node, limits)
     yield await server.start()
     await server.close()
