@@ -15,7 +15,7 @@ from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import Clock, NetworkError, Runtime, Tasks
 
 
-class Asking(NamedTuple):
+class AdminSession(NamedTuple):
     """What a command has in hand while it asks."""
 
     admin: Admin
@@ -25,14 +25,16 @@ class Asking(NamedTuple):
     tasks: Tasks
 
 
-def ask(given: Mapping[str, Any], answer: CommandAnswer, act: Callable[[Asking], Awaitable[None]]) -> None:
+def ask(
+    given: Mapping[str, Any], answer: CommandAnswer, act: Callable[[AdminSession], Awaitable[None]]
+) -> None:
     """Run `act`; what is refused or does not answer goes into the answer. Raises: SystemExit on a signal."""
     client_properties(given["command_config"], given["command_property"], frozenset())
 
     async def work(runtime: Runtime) -> int:
         admin = Admin(runtime, given["bootstrap_server"])
         try:
-            await act(Asking(admin, answer, given["timeout_ms"], runtime.clock, runtime.tasks))
+            await act(AdminSession(admin, answer, given["timeout_ms"], runtime.clock, runtime.tasks))
         except ClientError as error:
             answer.refused(error)
         except NetworkError as error:
@@ -63,19 +65,19 @@ def row_refused(answer: CommandAnswer, error: RowError, partition: TopicPartitio
 
 
 async def described(
-    asking: Asking,
+    session: AdminSession,
     names: list[str] | None,
     *,
     none_is_fine: bool = False,
     partitions_per_answer: int = 2_000,
 ) -> list[DescribedTopic]:
     """The topics that exist among `names`, or all; the others become errors unless `none_is_fine`."""
-    found = await asking.admin.describe_topics(
-        names, partitions_per_answer=partitions_per_answer, timeout_ms=asking.timeout_ms
+    found = await session.admin.describe_topics(
+        names, partitions_per_answer=partitions_per_answer, timeout_ms=session.timeout_ms
     )
     for missing in (topic for topic in found if topic.error_code != ErrorCode.NONE):
         if not none_is_fine:
-            unknown_topic(asking.answer, missing.name, ErrorCode(missing.error_code))
+            unknown_topic(session.answer, missing.name, ErrorCode(missing.error_code))
     return [topic for topic in found if topic.error_code == ErrorCode.NONE]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask
-from holdfast.cli.durability.report import Surroundings
-from holdfast.cli.fresh_metadata import present_cluster
+from holdfast.cli.admin_session import AdminSession, ask
+from holdfast.cli.durability.report import ClusterContext
+from holdfast.cli.fresh_metadata import fresh_cluster
 from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap
 from holdfast.controller.core.brokers.can_stop import Severity, StopAdvice, can_stop
 from holdfast.protocol.errors import ErrorCode
@@ -72,16 +72,16 @@ def can_stop_command(broker_id: int, form: str, **given: Any) -> None:
     answer = CommandAnswer("check-can-stop")
     verdict = StopAdvice(Severity.UNKNOWN, 0)
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         nonlocal verdict
-        cluster = await present_cluster(asking)
+        cluster = await fresh_cluster(session)
         if all(row.broker_id != broker_id for row in cluster.brokers):
             code = ErrorCode.BROKER_ID_NOT_REGISTERED.name
             message = f"broker {broker_id} is not registered"
             answer.errors.append({"code": code, "message": message})
             return
-        topics = await asking.admin.describe_topics(timeout_ms=asking.timeout_ms)
-        verdict = can_stop(broker_id, topics, Surroundings(cluster, {}).is_active)
+        topics = await session.admin.describe_topics(timeout_ms=session.timeout_ms)
+        verdict = can_stop(broker_id, topics, ClusterContext(cluster, {}).is_active)
 
     ask(given, answer, act)
     click.echo(_FORMS[form](broker_id, verdict, [error["message"] for error in answer.errors]))

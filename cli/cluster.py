@@ -113,13 +113,13 @@ def down(folder: Path, delete: bool, timeout_ms: int, output: str) -> None:
 @output
 def unregister(broker_id: int, **given: Any) -> None:
     """Take a broker out of the metadata (R28): move its replicas away first, and stop it."""
-    from holdfast.cli.admin_session import Asking, ask
+    from holdfast.cli.admin_session import AdminSession, ask
 
     answer = CommandAnswer("cluster-unregister", {"broker": broker_id})
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
-        await asking.admin.unregister_broker(broker_id, timeout_ms=asking.timeout_ms)
+    async def act(session: AdminSession) -> None:
+        await session.admin.unregister_broker(broker_id, timeout_ms=session.timeout_ms)
         text.append(f"Broker {broker_id} is no longer registered.")
 
     ask(given, answer, act)

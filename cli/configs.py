@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask
+from holdfast.cli.admin_session import AdminSession, ask
 from holdfast.cli.options import (
     INT32_MAX,
     CommandAnswer,
@@ -69,12 +69,12 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
     answer = CommandAnswer(f"configs-{action}")
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         if action == "describe":
-            text.extend(await _describe(asking, resource, everything=given["all"]))
+            text.extend(await _describe(session, resource, everything=given["all"]))
         else:
             assert resource is not None
-            text.extend(await _alter(asking, resource, changes))
+            text.extend(await _alter(session, resource, changes))
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))
@@ -144,24 +144,24 @@ def added_configs(text: str) -> dict[str, str]:
 # --- describe --------------------------------------------------------------------------------------------
 
 
-async def _describe(asking: Asking, resource: Resource | None, *, everything: bool) -> list[str]:
+async def _describe(session: AdminSession, resource: Resource | None, *, everything: bool) -> list[str]:
     if resource is None:
-        names = await asking.admin.list_topics(timeout_ms=asking.timeout_ms)
+        names = await session.admin.list_topics(timeout_ms=session.timeout_ms)
         resources = [Resource.topic(name) for name in names]
     else:
         resources = [resource]
     if not resources:
-        asking.answer.data = []
+        session.answer.data = []
         return []
-    found = await asking.admin.describe_configs(resources, timeout_ms=asking.timeout_ms)
-    asking.answer.data = []
+    found = await session.admin.describe_configs(resources, timeout_ms=session.timeout_ms)
+    session.answer.data = []
     lines: list[str] = []
     for one, entries in found.items():
         if isinstance(entries, RowError):
-            _refused(asking.answer, one, entries)
+            _refused(session.answer, one, entries)
             continue
         shown = [entry for entry in entries if everything or _is_set_for(one, entry)]
-        asking.answer.data.append(_resource_json(one, shown))
+        session.answer.data.append(_resource_json(one, shown))
         lines += [_head(one, everything=everything), *map(entry_line, shown)]
     return lines
 
@@ -206,32 +206,32 @@ def _resource_json(resource: Resource, entries: list[ConfigEntry]) -> dict[str, 
 # --- alter -----------------------------------------------------------------------------------------------
 
 
-async def _alter(asking: Asking, resource: Resource, changes: dict[str, str | None]) -> list[str]:
+async def _alter(session: AdminSession, resource: Resource, changes: dict[str, str | None]) -> list[str]:
     if resource.kind == RESOURCE_BROKER and resource.name and _MIN_ISR in changes:
-        features = await asking.admin.describe_features(timeout_ms=asking.timeout_ms)
+        features = await session.admin.describe_features(timeout_ms=session.timeout_ms)
         if any(row.name == ELR_FEATURE and row.finalized_level >= 1 for row in features.features):
             text = f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled; use --entity-default"
-            _refused(asking.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
+            _refused(session.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
             return []
     deleted = sorted(key for key, value in changes.items() if value is None)
     if deleted:
-        rows = (await asking.admin.describe_configs([resource], timeout_ms=asking.timeout_ms))[resource]
+        rows = (await session.admin.describe_configs([resource], timeout_ms=session.timeout_ms))[resource]
         if isinstance(rows, RowError):
-            _refused(asking.answer, resource, rows)
+            _refused(session.answer, resource, rows)
             return []
         there = {entry.name for entry in rows if _is_set_for(resource, entry)}
         missing = [key for key in deleted if key not in there]
         if missing:
             text = f"Invalid config(s): {','.join(missing)}; only what `--describe` shows can be deleted"
-            _refused(asking.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
+            _refused(session.answer, resource, RowError(ErrorCode.INVALID_CONFIG, text))
             return []
-    outcome = await asking.admin.alter_configs({resource: changes}, timeout_ms=asking.timeout_ms)
+    outcome = await session.admin.alter_configs({resource: changes}, timeout_ms=session.timeout_ms)
     for one, error in outcome.items():
         if error is not None:
-            _refused(asking.answer, one, error)
-    if asking.answer.errors:
+            _refused(session.answer, one, error)
+    if session.answer.errors:
         return []
-    asking.answer.data = {**_resource_name(resource), "changes": changes}
+    session.answer.data = {**_resource_name(resource), "changes": changes}
     if resource == Resource.cluster():
         return ["Completed updating default config for brokers in the cluster."]
     return [f"Completed updating config for {_name(resource)}."]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask
+from holdfast.cli.admin_session import AdminSession, ask
 from holdfast.cli.options import CommandAnswer, bootstrap, output, whole_number
 from holdfast.client.admin_configs import FeatureUpdate
 from holdfast.client.core.errors import ClientError
@@ -38,8 +38,8 @@ def describe(**given: Any) -> None:
     answer = CommandAnswer("features-describe")
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
-        found = await asking.admin.describe_features(timeout_ms=asking.timeout_ms)
+    async def act(session: AdminSession) -> None:
+        found = await session.admin.describe_features(timeout_ms=session.timeout_ms)
         answer.data = {
             "metadata_offset": found.metadata_offset,
             "features": [
@@ -108,9 +108,9 @@ def _finalize(verb: str, levels: dict[str, int], dry_run: bool, given: dict[str,
     answer = CommandAnswer(f"features-{verb}")
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         try:
-            found = await asking.admin.describe_features(timeout_ms=asking.timeout_ms)
+            found = await session.admin.describe_features(timeout_ms=session.timeout_ms)
             present = {row.name: row.finalized_level for row in found.features}
             for name, level in levels.items():
                 wrong = (
@@ -132,7 +132,7 @@ def _finalize(verb: str, levels: dict[str, int], dry_run: bool, given: dict[str,
                     name: FeatureUpdate(level, allow_downgrade=verb == "downgrade")
                     for name, level in levels.items()
                 }
-                await asking.admin.update_features(updates, dry_run, timeout_ms=asking.timeout_ms)
+                await session.admin.update_features(updates, dry_run, timeout_ms=session.timeout_ms)
         except ClientError as error:
             answer.refused(error)
 

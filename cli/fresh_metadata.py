@@ -5,7 +5,7 @@ Owns the wait for a node that has not heard of everything yet, and what is said 
 
 import click
 
-from holdfast.cli.admin_session import Asking
+from holdfast.cli.admin_session import AdminSession
 from holdfast.client.core.errors import ClientError, TimedOut
 from holdfast.protocol.messages.metadata import DescribeClusterResponse
 
@@ -15,30 +15,30 @@ _POLL_MS = 100
 _WARN_MS = 3_000
 
 
-async def present_cluster(asking: Asking) -> DescribeClusterResponse:
+async def fresh_cluster(session: AdminSession) -> DescribeClusterResponse:
     """The cluster as of all that the controllers had committed when this began. Raises: ClientError.
 
     A node that was paused or cut off answers all the same, and from before it may well be that all is well.
     """
-    deadline_ms = asking.clock.now_ms() + asking.timeout_ms
-    committed = (await asking.admin.describe_quorum(timeout_ms=asking.timeout_ms)).high_watermark
+    deadline_ms = session.clock.now_ms() + session.timeout_ms
+    committed = (await session.admin.describe_quorum(timeout_ms=session.timeout_ms)).high_watermark
     while True:
-        cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
+        cluster = await session.admin.describe_cluster(timeout_ms=session.timeout_ms)
         if cluster.metadata_offset >= committed:
             return cluster
-        if asking.clock.now_ms() + _POLL_MS >= deadline_ms:
+        if session.clock.now_ms() + _POLL_MS >= deadline_ms:
             raise TimedOut(
                 f"the node that was asked knows metadata up to offset {cluster.metadata_offset} only, "
                 f"{committed} is committed: ask another one"
             )
-        await asking.clock.sleep(_POLL_MS)
+        await session.clock.sleep(_POLL_MS)
 
 
-async def warn_of_old(asking: Asking) -> None:
-    """Wait as `present_cluster`, but for a short time only, and warn of what may be old then: there may be no
+async def warn_of_old(session: AdminSession) -> None:
+    """Wait as `fresh_cluster`, but for a short time only, and warn of what may be old then: there may be no
     quorum, and what one node knows is all there is. Raises: ClientError when nobody answers at all."""
-    await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
+    await session.admin.describe_cluster(timeout_ms=session.timeout_ms)
     try:
-        await present_cluster(asking._replace(timeout_ms=min(asking.timeout_ms, _WARN_MS)))
+        await fresh_cluster(session._replace(timeout_ms=min(session.timeout_ms, _WARN_MS)))
     except ClientError as error:
         click.echo(f"warning: what is told here may be old: {error}", err=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask, described, partition_name, row_refused
-from holdfast.cli.durability.report import Surroundings
+from holdfast.cli.admin_session import AdminSession, ask, described, partition_name, row_refused
+from holdfast.cli.durability.report import ClusterContext
 from holdfast.cli.durability.view import compares_logs as is_comparing_logs
 from holdfast.cli.election_dry_run import LOG_COMPARISONS, Trial, try_election
 from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
@@ -67,22 +67,22 @@ def command(kind: ElectionKind, **given: Any) -> None:
     answer = CommandAnswer("leader-election", {"election_type": kind.name, "dry_run": given["dry_run"]})
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         if given["dry_run"]:
-            text.extend(await _try(asking, kind, wanted))
+            text.extend(await _try(session, kind, wanted))
             return
-        deadline_ms = asking.clock.now_ms() + asking.timeout_ms
+        deadline_ms = session.clock.now_ms() + session.timeout_ms
         desired = {partition: leader for partition, leader in (wanted or {}).items() if leader is not None}
-        outcome = await asking.admin.elect_leaders(
+        outcome = await session.admin.elect_leaders(
             kind,
             None if wanted is None else list(wanted),
             desired if kind is ElectionKind.DESIGNATION else {},
-            timeout_ms=asking.timeout_ms,
+            timeout_ms=session.timeout_ms,
         )
         if kind in LOG_COMPARISONS:
             begun = [partition for partition, error in outcome.items() if error is None]
-            outcome = {**outcome, **await _without_leader(asking, begun, deadline_ms)}
-        text.extend(outcome_lines(asking.answer, kind, outcome))
+            outcome = {**outcome, **await _without_leader(session, begun, deadline_ms)}
+        text.extend(outcome_lines(session.answer, kind, outcome))
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))
@@ -158,15 +158,15 @@ def outcome_lines(
 
 
 async def _without_leader(
-    asking: Asking, begun: list[TopicPartition], deadline_ms: int
+    session: AdminSession, begun: list[TopicPartition], deadline_ms: int
 ) -> dict[TopicPartition, RowError]:
     """Wait for leaders of these partitions; which of them have none when the time is over, and why."""
     waiting = begun
     repetitions = 0
     while waiting:
         names = list(dict.fromkeys(partition.topic for partition in waiting))
-        left_ms = max(1, deadline_ms - asking.clock.now_ms())
-        topics = await asking.admin.describe_topics(names, timeout_ms=left_ms)
+        left_ms = max(1, deadline_ms - session.clock.now_ms())
+        topics = await session.admin.describe_topics(names, timeout_ms=left_ms)
         rows = {
             TopicPartition(topic.name, row.partition_index): row
             for topic in topics
@@ -176,10 +176,10 @@ async def _without_leader(
         waiting = [one for one in waiting if one not in rows or rows[one].leader_id < 0]
         repetitions += 1
         pause_ms = _LEADER_BACKOFF.pause_ms(repetitions)
-        if asking.clock.now_ms() + pause_ms >= deadline_ms:
+        if session.clock.now_ms() + pause_ms >= deadline_ms:
             return {one: _no_leader_yet(rows.get(one)) for one in waiting}
         if waiting:
-            await asking.clock.sleep(pause_ms)
+            await session.clock.sleep(pause_ms)
     return {}
 
 
@@ -198,15 +198,15 @@ def _no_leader_yet(row: DescribedPartition | None) -> RowError:
 
 
 async def _try(
-    asking: Asking, kind: ElectionKind, wanted: dict[TopicPartition, int | None] | None
+    session: AdminSession, kind: ElectionKind, wanted: dict[TopicPartition, int | None] | None
 ) -> list[str]:
     names = None if wanted is None else list(dict.fromkeys(partition.topic for partition in wanted))
-    topics = await described(asking, names, none_is_fine=True)
+    topics = await described(session, names, none_is_fine=True)
     there: dict[TopicPartition, DescribedPartition] = {
         TopicPartition(topic.name, row.partition_index): row for topic in topics for row in topic.partitions
     }
-    around = Surroundings(await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms), {})
-    compares_logs = kind not in LOG_COMPARISONS or await is_comparing_logs(asking)
+    around = ClusterContext(await session.admin.describe_cluster(timeout_ms=session.timeout_ms), {})
+    compares_logs = kind not in LOG_COMPARISONS or await is_comparing_logs(session)
     trials = {}
     for partition in sorted(there if wanted is None else wanted):
         row = there.get(partition)
@@ -216,7 +216,7 @@ async def _try(
         else:
             leader = None if wanted is None else wanted[partition]
             trials[partition] = try_election(kind, row, around.is_active, leader, compares_logs=compares_logs)
-    return _trial_lines(asking.answer, trials, hides_not_needed=wanted is None)
+    return _trial_lines(session.answer, trials, hides_not_needed=wanted is None)
 
 
 def _trial_lines(

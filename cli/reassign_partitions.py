@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask, described, partition_name, row_refused
+from holdfast.cli.admin_session import AdminSession, ask, described, partition_name, row_refused
 from holdfast.cli.options import (
     INT32_MAX,
     CommandAnswer,
@@ -100,19 +100,19 @@ def command(actions: tuple[str, ...], **given: Any) -> None:
     answer = CommandAnswer(f"reassign-partitions-{action}")
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         if action == "generate":
             is_rack_aware = not given["disable_rack_aware"]
-            text.extend(await _generate(asking, topics, broker_ids, is_rack_aware=is_rack_aware))
+            text.extend(await _generate(session, topics, broker_ids, is_rack_aware=is_rack_aware))
         elif action == "execute":
-            await _execute(asking, wanted, given, text)
+            await _execute(session, wanted, given, text)
         elif action == "verify":
-            await _verify(asking, wanted, text, waits=given["wait"])
+            await _verify(session, wanted, text, waits=given["wait"])
         elif action == "cancel":
-            await _cancel(asking, wanted, text)
+            await _cancel(session, wanted, text)
         else:
-            moving = await asking.admin.list_partition_reassignments(timeout_ms=asking.timeout_ms)
-            asking.answer.data = [_moving_json(*move) for move in sorted(moving.items())]
+            moving = await session.admin.list_partition_reassignments(timeout_ms=session.timeout_ms)
+            session.answer.data = [_moving_json(*move) for move in sorted(moving.items())]
             text.extend(moving_lines(moving))
 
     ask(given, answer, act)
@@ -136,16 +136,16 @@ def _checked(actions: tuple[str, ...], given: Mapping[str, Any]) -> str:
 
 
 async def _generate(
-    asking: Asking, topics: list[str], wanted: list[int], *, is_rack_aware: bool
+    session: AdminSession, topics: list[str], wanted: list[int], *, is_rack_aware: bool
 ) -> list[str]:
-    current = await _current(asking, topics)
-    cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
+    current = await _current(session, topics)
+    cluster = await session.admin.describe_cluster(timeout_ms=session.timeout_ms)
     racks = {row.broker_id: row.rack for row in cluster.brokers}
     unknown = [broker_id for broker_id in wanted if broker_id not in racks]
     if unknown:
         text = f"broker {unknown[0]} is not registered; `holdfast cluster status` shows who is"
-        asking.answer.errors.append({"code": ErrorCode.BROKER_ID_NOT_REGISTERED.name, "message": text})
-    if asking.answer.errors:
+        session.answer.errors.append({"code": ErrorCode.BROKER_ID_NOT_REGISTERED.name, "message": text})
+    if session.answer.errors:
         return []
     try:
         proposed = propose(
@@ -154,11 +154,11 @@ async def _generate(
             rack_aware=is_rack_aware,
         )
     except CannotPropose as error:
-        asking.answer.errors.append(
+        session.answer.errors.append(
             {"code": ErrorCode.INVALID_REPLICATION_FACTOR.name, "message": str(error)}
         )
         return []
-    asking.answer.data = {"current": _rows(current), "proposed": _rows(proposed)}
+    session.answer.data = {"current": _rows(current), "proposed": _rows(proposed)}
     return [
         "Current partition replica assignment",
         reassignment_text(sorted(current.items())),
@@ -182,16 +182,18 @@ def _broker_ids(text: str) -> list[int]:
 # --- execute, verify, cancel -----------------------------------------------------------------------------
 
 
-async def _execute(asking: Asking, wanted: Assignment, given: Mapping[str, Any], text: list[str]) -> None:
-    moving = await asking.admin.list_partition_reassignments(timeout_ms=asking.timeout_ms)
+async def _execute(
+    session: AdminSession, wanted: Assignment, given: Mapping[str, Any], text: list[str]
+) -> None:
+    moving = await session.admin.list_partition_reassignments(timeout_ms=session.timeout_ms)
     if moving and not given["additional"]:
-        asking.answer.errors.append({"code": ErrorCode.REASSIGNMENT_IN_PROGRESS.name, "message": _EXISTING})
+        session.answer.errors.append({"code": ErrorCode.REASSIGNMENT_IN_PROGRESS.name, "message": _EXISTING})
         return
-    current = await _current(asking, _topics(wanted), none_is_fine=True)
+    current = await _current(session, _topics(wanted), none_is_fine=True)
     for partition in wanted:
         if partition not in current:
-            _unknown_partition(asking.answer, partition)
-    if asking.answer.errors:
+            _unknown_partition(session.answer, partition)
+    if session.answer.errors:
         return
     before = {
         # what a move that is to be redirected has added is no place to go back to
@@ -205,29 +207,29 @@ async def _execute(asking: Asking, wanted: Assignment, given: Mapping[str, Any],
         "",
         "Save this to use as the --reassignment-json-file option during rollback",
     ]
-    rows = await asking.admin.alter_partition_reassignments(
+    rows = await session.admin.alter_partition_reassignments(
         wanted,
         allow_replication_factor_change=not given["disallow_replication_factor_change"],
-        timeout_ms=asking.timeout_ms,
+        timeout_ms=session.timeout_ms,
     )
-    begun = _sorted_out(asking.answer, rows)
-    asking.answer.data = {"before": _rows(before), "started": [partition._asdict() for partition in begun]}
+    begun = _sorted_out(session.answer, rows)
+    session.answer.data = {"before": _rows(before), "started": [partition._asdict() for partition in begun]}
     if begun:
         plural = "" if len(begun) == 1 else "s"
         names = ",".join(map(partition_name, begun))
         text.append(f"Successfully started partition reassignment{plural} for {names}")
     if given["wait"]:
-        await wait_for_moves(asking, {partition: wanted[partition] for partition in begun}, text)
+        await wait_for_moves(session, {partition: wanted[partition] for partition in begun}, text)
 
 
-async def _verify(asking: Asking, wanted: Assignment, text: list[str], *, waits: bool) -> None:
-    asking.answer.data = {}
+async def _verify(session: AdminSession, wanted: Assignment, text: list[str], *, waits: bool) -> None:
+    session.answer.data = {}
     if waits:
-        await wait_for_moves(asking, wanted, text)
+        await wait_for_moves(session, wanted, text)
         return
-    current = await _current(asking, _topics(wanted), none_is_fine=True)
-    moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
-    _tell_steps(asking.answer, wanted, current, moving, text)
+    current = await _current(session, _topics(wanted), none_is_fine=True)
+    moving = await session.admin.list_partition_reassignments(list(wanted), timeout_ms=session.timeout_ms)
+    _tell_steps(session.answer, wanted, current, moving, text)
 
 
 def _tell_steps(
@@ -251,43 +253,43 @@ def _tell_steps(
             row_refused(answer, RowError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, text_of), step.partition)
 
 
-async def wait_for_moves(asking: Asking, wanted: Assignment, text: list[str]) -> None:
+async def wait_for_moves(session: AdminSession, wanted: Assignment, text: list[str]) -> None:
     """Ask until all is where it should be, and tell how it ended.
 
     Brokers answer from their own metadata, which may be older than the move: what neither moves nor is
     complete gets some time to be seen. Errors: those of --verify, REQUEST_TIMED_OUT for what still moves.
     """
-    deadline_ms = asking.clock.now_ms() + asking.timeout_ms
+    deadline_ms = session.clock.now_ms() + session.timeout_ms
     still_ms = 0
     while wanted:
         # in this order: of a move that begins in between, `moving` tells, or `current` is still the old one
-        current = await _current(asking, _topics(wanted), none_is_fine=True)
-        moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
+        current = await _current(session, _topics(wanted), none_is_fine=True)
+        moving = await session.admin.list_partition_reassignments(list(wanted), timeout_ms=session.timeout_ms)
         is_complete = all(current.get(partition) == target for partition, target in wanted.items())
         still_ms = 0 if moving else still_ms + _POLL_MS
-        is_late = asking.clock.now_ms() + _POLL_MS >= deadline_ms
+        is_late = session.clock.now_ms() + _POLL_MS >= deadline_ms
         if (is_complete and not moving) or still_ms > _STANDSTILL_MS or is_late:
-            _tell_steps(asking.answer, wanted, current, moving, text)
+            _tell_steps(session.answer, wanted, current, moving, text)
             for partition in sorted(moving):
-                patience = f"still in progress after {asking.timeout_ms} ms; `--verify` shows how far it is"
-                row_refused(asking.answer, RowError(ErrorCode.REQUEST_TIMED_OUT, patience), partition)
+                patience = f"still in progress after {session.timeout_ms} ms; `--verify` shows how far it is"
+                row_refused(session.answer, RowError(ErrorCode.REQUEST_TIMED_OUT, patience), partition)
             return
-        await asking.clock.sleep(_POLL_MS)
+        await session.clock.sleep(_POLL_MS)
 
 
-async def _cancel(asking: Asking, wanted: Assignment, text: list[str]) -> None:
+async def _cancel(session: AdminSession, wanted: Assignment, text: list[str]) -> None:
     """End the moves of the partitions that the file names, wherever they go."""
-    moving = await asking.admin.list_partition_reassignments(list(wanted), timeout_ms=asking.timeout_ms)
+    moving = await session.admin.list_partition_reassignments(list(wanted), timeout_ms=session.timeout_ms)
     chosen = [partition for partition in sorted(wanted) if partition in moving]
-    asking.answer.data = {"cancelled": []}
+    session.answer.data = {"cancelled": []}
     if not chosen:
         text.append("None of the specified partition moves are active.")
         return
-    rows = await asking.admin.alter_partition_reassignments(
-        dict.fromkeys(chosen), timeout_ms=asking.timeout_ms
+    rows = await session.admin.alter_partition_reassignments(
+        dict.fromkeys(chosen), timeout_ms=session.timeout_ms
     )
-    ended = _sorted_out(asking.answer, rows)
-    asking.answer.data = {"cancelled": [partition._asdict() for partition in ended]}
+    ended = _sorted_out(session.answer, rows)
+    session.answer.data = {"cancelled": [partition._asdict() for partition in ended]}
     if ended:
         plural = "" if len(ended) == 1 else "s"
         names = ",".join(map(partition_name, ended))
@@ -308,10 +310,10 @@ def _sorted_out(
 
 
 async def _current(
-    asking: Asking, topics: list[str], *, none_is_fine: bool = False
+    session: AdminSession, topics: list[str], *, none_is_fine: bool = False
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Replicas of all partitions of these topics."""
-    found = await described(asking, topics, none_is_fine=none_is_fine)
+    found = await described(session, topics, none_is_fine=none_is_fine)
     return {
         TopicPartition(topic.name, row.partition_index): row.replicas
         for topic in found

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask, described, unknown_topic
-from holdfast.cli.durability.report import outlook, outlook_as_json, outlook_lines
+from holdfast.cli.admin_session import AdminSession, ask, described, unknown_topic
+from holdfast.cli.durability.report import outlook_as_json, outlook_lines, report
 from holdfast.cli.durability.view import surroundings
 from holdfast.cli.fresh_metadata import warn_of_old
 from holdfast.cli.options import (
@@ -97,10 +97,10 @@ def command(actions: tuple[str, ...], topic: str | None, **given: Any) -> None:
     answer = CommandAnswer(f"topics-{action}")
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         if given["watch"] is not None:
-            await _watch(asking, action, topic, given)
-        text.extend(await _act(asking, action, topic, given))
+            await _watch(session, action, topic, given)
+        text.extend(await _act(session, action, topic, given))
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))
@@ -163,54 +163,54 @@ def _pattern(topic: str | None) -> re.Pattern[str] | None:
         raise click.UsageError(f"--topic {topic}: no regular expression: {error}") from error
 
 
-async def _names(asking: Asking, topic: str | None) -> list[str] | None:
+async def _names(session: AdminSession, topic: str | None) -> list[str] | None:
     """The names that --topic stands for, known or not; None for all."""
     pattern = _pattern(topic)
     if pattern is not None:
-        every = await asking.admin.list_topics(timeout_ms=asking.timeout_ms)
+        every = await session.admin.list_topics(timeout_ms=session.timeout_ms)
         return [name for name in every if pattern.fullmatch(name)]
     return None if topic is None else list(dict.fromkeys(name.strip() for name in topic.split(",")))
 
 
-async def _chosen_names(asking: Asking, topic: str | None, if_exists: bool) -> list[str]:
+async def _chosen_names(session: AdminSession, topic: str | None, if_exists: bool) -> list[str]:
     """As `_names`; an expression that nothing matches is an error unless `if_exists`."""
-    names = await _names(asking, topic)
+    names = await _names(session, topic)
     if names == [] and not if_exists:
-        unknown_topic(asking.answer, topic or "")
+        unknown_topic(session.answer, topic or "")
     return names or []
 
 
 # --- actions ---------------------------------------------------------------------------------------------
 
 
-async def _act(asking: Asking, action: str, topic: str | None, given: dict[str, Any]) -> list[str]:
+async def _act(session: AdminSession, action: str, topic: str | None, given: dict[str, Any]) -> list[str]:
     """Do it, put data and errors into the answer; returns the lines of text."""
     if action == "create":
-        return await _create(asking, topic or "", given)
+        return await _create(session, topic or "", given)
     if action == "delete":
-        return await _delete(asking, topic, given)
+        return await _delete(session, topic, given)
     if action == "alter":
-        return await _alter(asking, topic, given)
-    return await (_list if action == "list" else _describe)(asking, topic, given)
+        return await _alter(session, topic, given)
+    return await (_list if action == "list" else _describe)(session, topic, given)
 
 
-async def _create(asking: Asking, topic: str, given: dict[str, Any]) -> list[str]:
+async def _create(session: AdminSession, topic: str, given: dict[str, Any]) -> list[str]:
     lists = _assignments(given["replica_assignment"])
     try:
-        created = await asking.admin.create_topic(
+        created = await session.admin.create_topic(
             topic,
             given["partitions"] or -1,
             given["replication_factor"] or -1,
             configs=pairs(given["config"], "--config"),
             assignments=None if lists is None else dict(enumerate(lists)),
-            timeout_ms=asking.timeout_ms,
+            timeout_ms=session.timeout_ms,
         )
     except ClientError as error:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not given["if_not_exists"]:
-            asking.answer.refused(error, topic)
+            session.answer.refused(error, topic)
         return []
     _warn_if_unsafe(topic, created)
-    asking.answer.data = {"topic": topic}
+    session.answer.data = {"topic": topic}
     return [f"Created topic {topic}."]
 
 
@@ -230,44 +230,44 @@ def _warn_if_unsafe(topic: str, created: CreatedTopic) -> None:
         )
 
 
-async def _delete(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+async def _delete(session: AdminSession, topic: str | None, given: dict[str, Any]) -> list[str]:
     deleted = []
-    for name in await _chosen_names(asking, topic, given["if_exists"]):
+    for name in await _chosen_names(session, topic, given["if_exists"]):
         try:
-            await asking.admin.delete_topic(name, timeout_ms=asking.timeout_ms)
+            await session.admin.delete_topic(name, timeout_ms=session.timeout_ms)
         except ClientError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not given["if_exists"]:
-                asking.answer.refused(error, name)
+                session.answer.refused(error, name)
             continue
         deleted.append(name)
-    asking.answer.data = {"topics": deleted}
+    session.answer.data = {"topics": deleted}
     return []
 
 
-async def _alter(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+async def _alter(session: AdminSession, topic: str | None, given: dict[str, Any]) -> list[str]:
     """Add partitions. Lists of --replica-assignment are those of all partitions, as in Kafka."""
-    names = await _chosen_names(asking, topic, given["if_exists"])
+    names = await _chosen_names(session, topic, given["if_exists"])
     if not names:
         return []
     lists = _assignments(given["replica_assignment"])
     wanted = {}
-    for found in await described(asking, names, none_is_fine=given["if_exists"]):
+    for found in await described(session, names, none_is_fine=given["if_exists"]):
         size = len(found.partitions)
         if lists is not None and [row.replicas for row in found.partitions] != lists[:size]:
             message = (
                 f"the first {size} lists of --replica-assignment must be those of the partitions there are; "
                 "`holdfast reassign-partitions` moves them"
             )
-            asking.answer.errors.append(
+            session.answer.errors.append(
                 {"code": ErrorCode.INVALID_REPLICA_ASSIGNMENT.name, "topic": found.name, "message": message}
             )
             continue
         assignments = None if lists is None else tuple(lists[size:])
         wanted[found.name] = NewPartitions(given["partitions"] or len(lists or ()), assignments)
     if wanted:
-        rows = await asking.admin.create_partitions(wanted, timeout_ms=asking.timeout_ms)
-        asking.answer.data = {"topics": [name for name, error in rows.items() if error is None]}
-        asking.answer.errors += [
+        rows = await session.admin.create_partitions(wanted, timeout_ms=session.timeout_ms)
+        session.answer.data = {"topics": [name for name, error in rows.items() if error is None]}
+        session.answer.errors += [
             {"code": error.code.name, "topic": name, "message": error.message}
             for name, error in rows.items()
             if error is not None
@@ -275,26 +275,26 @@ async def _alter(asking: Asking, topic: str | None, given: dict[str, Any]) -> li
     return []
 
 
-async def _list(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
-    names = await asking.admin.list_topics(timeout_ms=asking.timeout_ms)
-    wanted = await _names(asking, topic)
+async def _list(session: AdminSession, topic: str | None, given: dict[str, Any]) -> list[str]:
+    names = await session.admin.list_topics(timeout_ms=session.timeout_ms)
+    wanted = await _names(session, topic)
     if given["exclude_internal"]:
-        internal = {found.name for found in await described(asking, None) if found.is_internal}
+        internal = {found.name for found in await described(session, None) if found.is_internal}
         names = [name for name in names if name not in internal]
-    asking.answer.data = [name for name in names if wanted is None or name in wanted]
-    return list(asking.answer.data)
+    session.answer.data = [name for name in names if wanted is None or name in wanted]
+    return list(session.answer.data)
 
 
-async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) -> list[str]:
+async def _describe(session: AdminSession, topic: str | None, given: dict[str, Any]) -> list[str]:
     if given["durability"]:
-        await warn_of_old(asking)
-    names = await _names(asking, topic)
+        await warn_of_old(session)
+    names = await _names(session, topic)
     if names == []:
-        names = await _chosen_names(asking, topic, given["if_exists"])
-        asking.answer.data = []
+        names = await _chosen_names(session, topic, given["if_exists"])
+        session.answer.data = []
         return []
     found = await described(
-        asking,
+        session,
         names,
         none_is_fine=given["if_exists"],
         partitions_per_answer=given["partition_size_limit_per_response"],
@@ -302,28 +302,28 @@ async def _describe(asking: Asking, topic: str | None, given: dict[str, Any]) ->
     if given["topic_id"]:
         found = [one for one in found if topic_id_text(one.topic_id) == given["topic_id"]]
         if not found and not given["if_exists"]:
-            unknown_topic(asking.answer, given["topic_id"], ErrorCode.UNKNOWN_TOPIC_ID)
-    moves = await asking.admin.list_partition_reassignments(timeout_ms=asking.timeout_ms)
+            unknown_topic(session.answer, given["topic_id"], ErrorCode.UNKNOWN_TOPIC_ID)
+    moves = await session.admin.list_partition_reassignments(timeout_ms=session.timeout_ms)
     shown, lines = chosen_of(found, given, moves)
     if not given["durability"]:
-        asking.answer.data = [topic_as_json(one, moves) for one in shown]
+        session.answer.data = [topic_as_json(one, moves) for one in shown]
         return lines
-    around = await surroundings(asking, shown, moves)
-    rows = [outlook(one.name, partition, around) for one in shown for partition in one.partitions]
-    asking.answer.data = outlook_as_json(shown, rows, moves)
+    around = await surroundings(session, shown, moves)
+    rows = [report(one.name, partition, around) for one in shown for partition in one.partitions]
+    session.answer.data = outlook_as_json(shown, rows, moves)
     return outlook_lines(rows)
 
 
-async def _watch(asking: Asking, action: str, topic: str | None, given: dict[str, Any]) -> None:
+async def _watch(session: AdminSession, action: str, topic: str | None, given: dict[str, Any]) -> None:
     """Show it again and again; ends with a signal only. JSON comes one object a line."""
     while True:
-        answer = CommandAnswer(asking.answer.command)
+        answer = CommandAnswer(session.answer.command)
         text: list[str] = []
         if given["output"] == "text":
             click.clear()  # before it asks: warnings stay to be seen
         try:
-            text = await _act(asking._replace(answer=answer), action, topic, given)
+            text = await _act(session._replace(answer=answer), action, topic, given)
         except ClientError as error:
             answer.refused(error)
         answer.show(given["output"], "\n".join((*text, "")))
-        await asking.clock.sleep(given["watch"] * 1000)
+        await session.clock.sleep(given["watch"] * 1000)

@@ -25,7 +25,7 @@ HEADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClusterContext:
     """What must be known of the cluster to tell the outlook of its partitions."""
 
     cluster: DescribeClusterResponse
@@ -52,7 +52,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class DurabilityReport:
     """One partition: what is and what may come."""
 
     topic: str
@@ -68,7 +68,7 @@ class Outlook:
     state: str
 
 
-def outlook(topic: str, partition: DescribedPartition, around: Surroundings) -> Outlook:
+def report(topic: str, partition: DescribedPartition, around: ClusterContext) -> DurabilityReport:
     """What the partition survives, and who is next."""
     context = context_of(
         partition,
@@ -86,7 +86,7 @@ def outlook(topic: str, partition: DescribedPartition, around: Surroundings) -> 
     at_risk = None
     if high_watermark is not None and logs:
         at_risk = max(0, high_watermark - max(log.flushed_offset for log in logs.values()))
-    return Outlook(
+    return DurabilityReport(
         topic=topic,
         partition=partition,
         headroom=headroom(
@@ -130,12 +130,12 @@ def _conditions(ids: tuple[int, ...], is_unfenced: Callable[[int], bool]) -> str
     return ", ".join(f"{replica}: {'unfenced' if is_unfenced(replica) else 'fenced'}" for replica in ids)
 
 
-def outlook_lines(rows: list[Outlook]) -> list[str]:
+def outlook_lines(rows: list[DurabilityReport]) -> list[str]:
     """The table. Lists are never cut; `3*` is who may lead as soon as it is back; `-` is unknown or none."""
     return table_lines(HEADS, [_cells(row) for row in rows], gap=" ")
 
 
-def _cells(row: Outlook) -> tuple[str, ...]:
+def _cells(row: DurabilityReport) -> tuple[str, ...]:
     partition = row.partition
     return (
         row.topic,
@@ -171,7 +171,9 @@ def _next(following: NextLeader) -> str:
     return ",".join(f"{replica}*" for replica in following.waits_for) or "-"
 
 
-def outlook_as_json(topics: list[DescribedTopic], rows: list[Outlook], moves: Moves) -> list[dict[str, Any]]:
+def outlook_as_json(
+    topics: list[DescribedTopic], rows: list[DurabilityReport], moves: Moves
+) -> list[dict[str, Any]]:
     """`--output json`: the topics, each partition with its outlook. Below 0: it is too late by so many."""
     by_partition = {(row.topic, row.partition.partition_index): row for row in rows}
     shown = [topic_as_json(topic, moves) for topic in topics]
@@ -181,7 +183,7 @@ def outlook_as_json(topics: list[DescribedTopic], rows: list[Outlook], moves: Mo
     return shown
 
 
-def _outlook_json(row: Outlook) -> dict[str, Any]:
+def _outlook_json(row: DurabilityReport) -> dict[str, Any]:
     following = row.next_leader
     return {
         "state": row.state,

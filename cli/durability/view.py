@@ -1,13 +1,13 @@
 """What `holdfast topics --describe --durability` must ask for: the cluster, its switches, where logs end.
 
-Owns the questions and how long they may take; `outlook` makes the view out of the answers. Who does not
+Owns the questions and how long they may take; `report` makes the view out of the answers. Who does not
 answer is left out: one dead broker must not hide the rest.
 """
 
 import click
 
-from holdfast.cli.admin_session import Asking
-from holdfast.cli.durability.report import Surroundings
+from holdfast.cli.admin_session import AdminSession
+from holdfast.cli.durability.report import ClusterContext
 from holdfast.cli.topic_view import Moves
 from holdfast.client.admin_configs import Resource
 from holdfast.client.core.errors import ClientError, RowError
@@ -22,39 +22,39 @@ _OFFSETS_TIMEOUT_MS = 3_000
 _MANAGER = "unclean.recovery.manager.enabled"
 
 
-async def surroundings(asking: Asking, topics: list[DescribedTopic], moves: Moves) -> Surroundings:
+async def surroundings(session: AdminSession, topics: list[DescribedTopic], moves: Moves) -> ClusterContext:
     """What the outlook of these topics needs to know of the cluster."""
-    cluster = await asking.admin.describe_cluster(timeout_ms=asking.timeout_ms)
+    cluster = await session.admin.describe_cluster(timeout_ms=session.timeout_ms)
     resources = [Resource.topic(topic.name) for topic in topics]
     unclean: frozenset[str] = frozenset()
     if resources:
-        values = await asking.admin.describe_configs(
-            resources, ["unclean.leader.election.enable"], timeout_ms=asking.timeout_ms
+        values = await session.admin.describe_configs(
+            resources, ["unclean.leader.election.enable"], timeout_ms=session.timeout_ms
         )
         unclean = frozenset(
             resource.name
             for resource, rows in values.items()
             if isinstance(rows, list) and any(row.value == "true" for row in rows)
         )
-    return Surroundings(
+    return ClusterContext(
         cluster,
-        await _high_watermarks(asking, topics),
+        await _high_watermarks(session, topics),
         moves,
         unclean_topics=unclean,
-        compares_logs=await compares_logs(asking),
-        replica_logs=await _replica_logs(asking, cluster, topics),
+        compares_logs=await compares_logs(session),
+        replica_logs=await _replica_logs(session, cluster, topics),
     )
 
 
-async def compares_logs(asking: Asking) -> bool:
+async def compares_logs(session: AdminSession) -> bool:
     """Is the recovery manager on?"""
     manager = Resource.cluster()
-    values = await asking.admin.describe_configs([manager], [_MANAGER], timeout_ms=asking.timeout_ms)
+    values = await session.admin.describe_configs([manager], [_MANAGER], timeout_ms=session.timeout_ms)
     rows = values[manager]
     return isinstance(rows, list) and any(row.value == "true" for row in rows)
 
 
-async def _high_watermarks(asking: Asking, topics: list[DescribedTopic]) -> dict[TopicPartition, int]:
+async def _high_watermarks(session: AdminSession, topics: list[DescribedTopic]) -> dict[TopicPartition, int]:
     led: dict[tuple[str, int], int] = {
         TopicPartition(topic.name, partition.partition_index): LATEST_TIMESTAMP
         for topic in topics
@@ -62,7 +62,7 @@ async def _high_watermarks(asking: Asking, topics: list[DescribedTopic]) -> dict
         if partition.leader_id >= 0
     }
     try:
-        ends = await asking.admin.list_offsets(led, timeout_ms=min(asking.timeout_ms, _OFFSETS_TIMEOUT_MS))
+        ends = await session.admin.list_offsets(led, timeout_ms=min(session.timeout_ms, _OFFSETS_TIMEOUT_MS))
     except ClientError as error:
         click.echo(f"warning: high watermarks of leaders are not shown: {error}", err=True)
         return {}
@@ -70,7 +70,7 @@ async def _high_watermarks(asking: Asking, topics: list[DescribedTopic]) -> dict
 
 
 async def _replica_logs(
-    asking: Asking, cluster: DescribeClusterResponse, topics: list[DescribedTopic]
+    session: AdminSession, cluster: DescribeClusterResponse, topics: list[DescribedTopic]
 ) -> dict[TopicPartition, dict[int, ReplicaLog]]:
     """Where the logs of the replicas end, by broker, of those that say it; all are asked at once."""
     wanted: dict[int, list[TopicPartition]] = {}
@@ -83,18 +83,18 @@ async def _replica_logs(
 
     async def ask(broker: DescribeClusterBroker) -> None:
         try:
-            answers[broker.broker_id] = await asking.admin.ask_broker_for_logs(
+            answers[broker.broker_id] = await session.admin.ask_broker_for_logs(
                 broker.broker_id,
                 (broker.host, broker.port),
                 topic_ids,
                 wanted[broker.broker_id],
-                timeout_ms=min(asking.timeout_ms, _OFFSETS_TIMEOUT_MS),
+                timeout_ms=min(session.timeout_ms, _OFFSETS_TIMEOUT_MS),
             )
         except ClientError as error:
             answers[broker.broker_id] = error
 
     asked = [broker for broker in cluster.brokers if broker.broker_id in wanted]
-    for task in [asking.tasks.start(f"logs of broker {one.broker_id}", ask(one)) for one in asked]:
+    for task in [session.tasks.start(f"logs of broker {one.broker_id}", ask(one)) for one in asked]:
         await task.wait()
     found: dict[TopicPartition, dict[int, ReplicaLog]] = {}
     for broker in asked:

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from holdfast.cli.admin_session import Asking, ask
+from holdfast.cli.admin_session import AdminSession, ask
 from holdfast.cli.options import INT32_MAX, CommandAnswer, bootstrap, output
 from holdfast.cli.partition_files import RECOVERY_SHAPE, read_recovery
-from holdfast.cli.recovery.core import Goal, RecoveryLimits, RecoveryMind
+from holdfast.cli.recovery.core import Goal, RecoveryLimits, RecoveryPlanner
 from holdfast.cli.recovery.events import (
     AskForLogs,
     CommittedTold,
@@ -79,20 +79,20 @@ def command(**given: Any) -> None:
     limits = RecoveryLimits(
         given["recovery_duration_ms"], given["recovery_election_attempts"], given["timeout_ms"]
     )
-    mind = RecoveryMind(wanted, goal, limits)
+    planner = RecoveryPlanner(wanted, goal, limits)
     answer = CommandAnswer("unclean-recovery", {"partitions": [], "warnings": [], "output_file": None})
     text: list[str] = []
 
-    async def act(asking: Asking) -> None:
+    async def act(session: AdminSession) -> None:
         try:
-            await _Shell(asking, mind).run()
+            await _Shell(session, planner).run()
         except asyncio.CancelledError:
-            _report(answer, text, mind, given, is_interrupted=True)  # R75
+            _report(answer, text, planner, given, is_interrupted=True)  # R75
             answer.show(given["output"], "\n".join(text))
             raise
-        _report(answer, text, mind, given, is_interrupted=False)
+        _report(answer, text, planner, given, is_interrupted=False)
         if given["target"] is not None:
-            text.extend(_write(answer, mind, given["target"], given["is_kip1275"]))
+            text.extend(_write(answer, planner, given["target"], given["is_kip1275"]))
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))
@@ -123,18 +123,23 @@ def _wanted(given: dict[str, Any]) -> list[TopicPartition] | None:
 
 
 def _report(
-    answer: CommandAnswer, text: list[str], mind: RecoveryMind, given: dict[str, Any], *, is_interrupted: bool
+    answer: CommandAnswer,
+    text: list[str],
+    planner: RecoveryPlanner,
+    given: dict[str, Any],
+    *,
+    is_interrupted: bool,
 ) -> None:
     """Tell what was found out and done; what was not done becomes an error."""
-    for warning in warnings(mind):
+    for warning in warnings(planner):
         click.echo(f"warning: {warning}", err=True)
-    answer.errors += errors(mind, is_interrupted=is_interrupted)
-    answer.data |= as_json(mind, shows_replicas=given["shows"])
-    if mind.has_looked and not mind.outcomes:
+    answer.errors += errors(planner, is_interrupted=is_interrupted)
+    answer.data |= as_json(planner, shows_replicas=given["shows"])
+    if planner.has_looked and not planner.outcomes:
         text.append("No partition is without a leader.")
     if given["shows"]:
-        text.extend(table(mind))
-    text.extend(elected_lines(mind))
+        text.extend(table(planner))
+    text.extend(elected_lines(planner))
 
 
 # --- the file --------------------------------------------------------------------------------------------
@@ -151,9 +156,9 @@ def _check_new_file(path: str) -> None:
         raise click.UsageError(f"cannot write {path}: {_reason(error)}") from error
 
 
-def _write(answer: CommandAnswer, mind: RecoveryMind, path: str, is_kip1275: bool) -> list[str]:
+def _write(answer: CommandAnswer, planner: RecoveryPlanner, path: str, is_kip1275: bool) -> list[str]:
     """Write the elections; the lines that say so. Without any there is no file."""
-    content = election_file(mind, is_kip1275=is_kip1275)
+    content = election_file(planner, is_kip1275=is_kip1275)
     if content is None:
         return [f"Nobody is to be elected: {path} was not written."]
     try:
@@ -163,7 +168,7 @@ def _write(answer: CommandAnswer, mind: RecoveryMind, path: str, is_kip1275: boo
         answer.errors.append({"code": ErrorCode.UNKNOWN_SERVER_ERROR.name, "message": text})
         return []
     answer.data["output_file"] = path
-    count = sum(one in mind.designated for one in mind.open_partitions())
+    count = sum(one in planner.designated for one in planner.open_partitions())
     return [
         f"Wrote {count} election(s) to {path}; look at them, then: "
         f"holdfast leader-election --election-type DESIGNATION --path-to-json-file {path}"
@@ -192,17 +197,17 @@ def _reason(error: OSError | ValueError) -> str:
 class _Shell:
     """Carries out what the mind wants, each in a task of its own, and tells it what came of it."""
 
-    def __init__(self, asking: Asking, mind: RecoveryMind) -> None:
-        self._asking = asking
-        self._mind = mind
+    def __init__(self, session: AdminSession, planner: RecoveryPlanner) -> None:
+        self._session = session
+        self._planner = planner
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
     async def run(self) -> None:
         """Until the mind is done. Raises: CancelledError on a signal."""
-        clock = self._asking.clock
-        self._carry_out(self._mind.start(clock.now_ms()))
-        while not self._mind.is_done:
-            due_ms = self._mind.next_deadline_ms()
+        clock = self._session.clock
+        self._carry_out(self._planner.start(clock.now_ms()))
+        while not self._planner.is_done:
+            due_ms = self._planner.next_deadline_ms()
             timer = None
             if due_ms is not None:
                 left_ms = max(0, due_ms - clock.now_ms())
@@ -210,10 +215,10 @@ class _Shell:
             event = await self._events.get()
             if timer is not None:
                 timer.cancel()
-            self._carry_out(self._mind.handle(event, clock.now_ms()))
+            self._carry_out(self._planner.handle(event, clock.now_ms()))
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._asking.tasks.start(f"unclean-recovery {name}", work)
+        self._session.tasks.start(f"unclean-recovery {name}", work)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -231,14 +236,14 @@ class _Shell:
 
     async def _find_committed(self, wanted: FindCommitted) -> None:
         try:
-            quorum = await self._asking.admin.describe_quorum(timeout_ms=wanted.timeout_ms)
+            quorum = await self._session.admin.describe_quorum(timeout_ms=wanted.timeout_ms)
         except ClientError:
             self._events.put_nowait(CommittedTold(None))
         else:
             self._events.put_nowait(CommittedTold(quorum.high_watermark))
 
     async def _describe(self, wanted: Describe) -> None:
-        admin = self._asking.admin
+        admin = self._session.admin
         try:
             cluster = await admin.describe_cluster(timeout_ms=wanted.timeout_ms)
             topics = await admin.describe_topics(wanted.names, timeout_ms=wanted.timeout_ms)
@@ -249,7 +254,7 @@ class _Shell:
 
     async def _ask_for_logs(self, wanted: AskForLogs) -> None:
         try:
-            logs = await self._asking.admin.ask_broker_for_logs(
+            logs = await self._session.admin.ask_broker_for_logs(
                 wanted.broker_id,
                 wanted.address,
                 wanted.topic_ids,
@@ -263,7 +268,7 @@ class _Shell:
 
     async def _elect(self, wanted: Elect) -> None:
         try:
-            outcome = await self._asking.admin.elect_leaders(
+            outcome = await self._session.admin.elect_leaders(
                 ElectionKind.DESIGNATION, list(wanted.leaders), wanted.leaders, timeout_ms=wanted.timeout_ms
             )
         except ClientError as error:

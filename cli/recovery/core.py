@@ -119,7 +119,7 @@ class _View:
     rows: dict[TopicPartition, DescribedPartition] = field(default_factory=dict)
 
 
-class RecoveryMind:
+class RecoveryPlanner:
     """One run over these partitions, or over all without a leader."""
 
     def __init__(self, wanted: Iterable[TopicPartition] | None, goal: Goal, limits: RecoveryLimits) -> None:

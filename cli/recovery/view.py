@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.cli.recovery.choice import RecoveryCandidate, Worth, estimated_loss, longest, unseen
-from holdfast.cli.recovery.core import Ending, Goal, RecoveryMind
+from holdfast.cli.recovery.core import Ending, Goal, RecoveryPlanner
 from holdfast.cli.tables import table_lines
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.topic_names import TopicPartition
@@ -29,12 +29,12 @@ def name(partition: TopicPartition) -> str:
 # --- the table -------------------------------------------------------------------------------------------
 
 
-def table(mind: RecoveryMind) -> list[str]:
+def table(planner: RecoveryPlanner) -> list[str]:
     """One line a replica of each partition without a leader; nothing without any."""
     rows: list[tuple[str, ...]] = []
-    for partition in mind.targets():
-        found = mind.candidates(partition)
-        best = mind.best(partition)
+    for partition in planner.targets():
+        found = planner.candidates(partition)
+        best = planner.best(partition)
         rows += [_cells(partition, found, one, one.replica == best) for one in found]
     return table_lines(HEADS, rows) if rows else []
 
@@ -93,39 +93,41 @@ def _replied(one: RecoveryCandidate) -> str:
 # --- what became of it -----------------------------------------------------------------------------------
 
 
-def elected_lines(mind: RecoveryMind) -> list[str]:
+def elected_lines(planner: RecoveryPlanner) -> list[str]:
     """Kafka's line for all that were elected, and for each who leads and what it may have cost."""
-    elected = [one for one, outcome in mind.outcomes.items() if outcome.ending is Ending.ELECTED]
+    elected = [one for one, outcome in planner.outcomes.items() if outcome.ending is Ending.ELECTED]
     if not elected:
         return []
     names = ", ".join(map(name, elected))
     return [
         f"Successfully completed leader election (DESIGNATION) for partitions {names}",
-        *(f"{name(one)}: {_leader_text(mind, one)}" for one in elected),
+        *(f"{name(one)}: {_leader_text(planner, one)}" for one in elected),
     ]
 
 
-def _leader_text(mind: RecoveryMind, partition: TopicPartition) -> str:
-    leader = mind.designated[partition]
-    loss = estimated_loss(mind.candidates(partition), leader)
+def _leader_text(planner: RecoveryPlanner, partition: TopicPartition) -> str:
+    leader = planner.designated[partition]
+    loss = estimated_loss(planner.candidates(partition), leader)
     return f"broker {leader} leads, estimated loss {'unknown' if loss is None else f'{loss} record(s)'}"
 
 
-def errors(mind: RecoveryMind, *, is_interrupted: bool = False) -> list[Mapping[str, Any]]:
+def errors(planner: RecoveryPlanner, *, is_interrupted: bool = False) -> list[Mapping[str, Any]]:
     """What of the asked-for work was not done, in the form of `cli.options.Answer`."""
     found: list[Mapping[str, Any]] = []
-    if mind.failure is not None:
-        found.append({"code": mind.failure.code.name, "message": mind.failure.message})
-    for partition, outcome in mind.outcomes.items():
+    if planner.failure is not None:
+        found.append({"code": planner.failure.code.name, "message": planner.failure.message})
+    for partition, outcome in planner.outcomes.items():
         error = outcome.error
-        if outcome.ending is Ending.FAILED or (outcome.ending is Ending.ONLINE and mind.goal is Goal.ELECT):
+        if outcome.ending is Ending.FAILED or (
+            outcome.ending is Ending.ONLINE and planner.goal is Goal.ELECT
+        ):
             assert error is not None
             already = "already online: " if outcome.ending is Ending.ONLINE else ""
             found.append(_row(partition, error.code, already + error.message))
-        elif partition in mind.under_way:
+        elif partition in planner.under_way:
             text = "the controller's answer was not awaited: it is elected or not, look at it"
             found.append(_row(partition, ErrorCode.REQUEST_TIMED_OUT, text))
-        elif outcome.ending is Ending.OPEN and (is_interrupted or mind.failure is not None):
+        elif outcome.ending is Ending.OPEN and (is_interrupted or planner.failure is not None):
             text = "nothing was decided before the end"
             if error is not None:
                 text = f"not elected: {error}"
@@ -145,25 +147,25 @@ def _row(partition: TopicPartition, code: ErrorCode, message: str) -> Mapping[st
     }
 
 
-def warnings(mind: RecoveryMind) -> list[str]:
+def warnings(planner: RecoveryPlanner) -> list[str]:
     """What the operator should know beside the result (R76, R78, R79)."""
     told = []
-    if mind.doubt is not None and mind.has_looked:
-        told.append(f"{mind.doubt}: what is told here may be old")
-    if mind.goal is not Goal.ELECT:
+    if planner.doubt is not None and planner.has_looked:
+        told.append(f"{planner.doubt}: what is told here may be old")
+    if planner.goal is not Goal.ELECT:
         told += [
             f"{name(one)} is skipped, it is online: {outcome.error.message}"
-            for one, outcome in mind.outcomes.items()
+            for one, outcome in planner.outcomes.items()
             if outcome.ending is Ending.ONLINE and outcome.error is not None
         ]
-    return [*told, *_silent_brokers(mind), *_poor_choices(mind)]
+    return [*told, *_silent_brokers(planner), *_poor_choices(planner)]
 
 
-def _silent_brokers(mind: RecoveryMind) -> list[str]:
+def _silent_brokers(planner: RecoveryPlanner) -> list[str]:
     """A line for each broker and reason; those that held everything once are named with their role."""
     silent: dict[tuple[int, str], list[str]] = {}
-    for partition in mind.targets():
-        found = mind.candidates(partition)
+    for partition in planner.targets():
+        found = planner.candidates(partition)
         important = {one.replica for one in unseen(found)}
         for one in found:
             if one.problem is not None:
@@ -178,14 +180,14 @@ def _silent_brokers(mind: RecoveryMind) -> list[str]:
     return lines
 
 
-def _poor_choices(mind: RecoveryMind) -> list[str]:
+def _poor_choices(planner: RecoveryPlanner) -> list[str]:
     lines: list[str] = []
-    for partition in mind.targets():
-        found = {one.replica: one for one in mind.candidates(partition)}
-        best = mind.best(partition)
-        if best is None or mind.goal is Goal.SHOW:
+    for partition in planner.targets():
+        found = {one.replica: one for one in planner.candidates(partition)}
+        best = planner.best(partition)
+        if best is None or planner.goal is Goal.SHOW:
             continue
-        better = longest(mind.row(partition), tuple(found.values()))
+        better = longest(planner.row(partition), tuple(found.values()))
         if not found[best].is_ready:
             lines.append(
                 f"{name(partition)}: only brokers that are not ready told where their logs end; the "
@@ -203,13 +205,13 @@ def _poor_choices(mind: RecoveryMind) -> list[str]:
 # --- files and JSON --------------------------------------------------------------------------------------
 
 
-def election_file(mind: RecoveryMind, *, is_kip1275: bool) -> str | None:
+def election_file(planner: RecoveryPlanner, *, is_kip1275: bool) -> str | None:
     """The input of `holdfast leader-election --election-type DESIGNATION`; None when nobody is designated."""
     key = _LEADER_KEYS[is_kip1275]
     rows = [
-        {"topic": one.topic, "partition": one.partition, key: mind.designated[one]}
-        for one in mind.open_partitions()
-        if one in mind.designated
+        {"topic": one.topic, "partition": one.partition, key: planner.designated[one]}
+        for one in planner.open_partitions()
+        if one in planner.designated
     ]
     if not rows:
         return None
@@ -217,25 +219,27 @@ def election_file(mind: RecoveryMind, *, is_kip1275: bool) -> str | None:
     return f'{{"partitions": [\n{lines}\n]}}\n'
 
 
-def as_json(mind: RecoveryMind, *, shows_replicas: bool) -> dict[str, Any]:
+def as_json(planner: RecoveryPlanner, *, shows_replicas: bool) -> dict[str, Any]:
     """`data` of `--output json`."""
     return {
-        "partitions": [_partition_json(mind, one, shows_replicas) for one in mind.outcomes],
-        "warnings": warnings(mind),
+        "partitions": [_partition_json(planner, one, shows_replicas) for one in planner.outcomes],
+        "warnings": warnings(planner),
     }
 
 
-def _partition_json(mind: RecoveryMind, partition: TopicPartition, shows_replicas: bool) -> dict[str, Any]:
+def _partition_json(
+    planner: RecoveryPlanner, partition: TopicPartition, shows_replicas: bool
+) -> dict[str, Any]:
     shown: dict[str, Any] = {
         **partition._asdict(),
-        "result": mind.outcomes[partition].ending.value,
+        "result": planner.outcomes[partition].ending.value,
         "best": None,
     }
-    if not mind.is_target(partition):
+    if not planner.is_target(partition):
         return shown
-    row = mind.row(partition)
-    found = mind.candidates(partition)
-    best = mind.best(partition)
+    row = planner.row(partition)
+    found = planner.candidates(partition)
+    best = planner.best(partition)
     shown |= {
         "best": best,
         "best_estimated_loss": None if best is None else _loss_json(found, best),

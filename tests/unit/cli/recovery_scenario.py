@@ -6,7 +6,7 @@ prints what it wants done. Grammar: `scenario.grammar`.
 
 from dataclasses import replace
 
-from holdfast.cli.recovery.core import Goal, RecoveryLimits, RecoveryMind
+from holdfast.cli.recovery.core import Goal, RecoveryLimits, RecoveryPlanner
 from holdfast.cli.recovery.events import (
     AskForLogs,
     CommittedTold,
@@ -48,7 +48,7 @@ class RecoveryScenario:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.mind: RecoveryMind | None = None
+        self.planner: RecoveryPlanner | None = None
         self.metadata_offset = 50
         self.brokers: dict[int, DescribeClusterBroker] = {}
         self.rows: dict[TopicPartition, DescribedPartition] = {}
@@ -105,8 +105,8 @@ class RecoveryScenario:
         return run_command(self.commands, command)
 
     def _hear(self, event: Event) -> list[str]:
-        assert self.mind is not None
-        return self._carry_out(self.mind.handle(event, self.now_ms))
+        assert self.planner is not None
+        return self._carry_out(self.planner.handle(event, self.now_ms))
 
     def _carry_out(self, effects: list[Effect]) -> list[str]:
         lines: list[str] = []
@@ -128,8 +128,8 @@ class RecoveryScenario:
                     lines.append(f"elect {_short(leaders)}")
                 case LogLine():
                     lines.append(f"say {effect.text}")
-        assert self.mind is not None
-        return [*lines, "done"] if self.mind.is_done else lines
+        assert self.planner is not None
+        return [*lines, "done"] if self.planner.is_done else lines
 
     # --- the world ---------------------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class RecoveryScenario:
         goal = Goal(command.word_of([goal.value for goal in Goal]))
         wanted = [partition_of(command.word(i), command.where) for i in range(1, len(command.words))]
         limits = RecoveryLimits(command.integer("duration", 30_000), command.integer("attempts", 3), 10_000)
-        self.mind = RecoveryMind(wanted or None, goal, limits)
-        return self._carry_out(self.mind.start(self.now_ms))
+        self.planner = RecoveryPlanner(wanted or None, goal, limits)
+        return self._carry_out(self.planner.start(self.now_ms))
 
     def _broker(self, command: Command) -> list[str]:
         broker_id = command.number()
@@ -248,10 +248,10 @@ class RecoveryScenario:
         return self._hear(LogsNotTold(asked.question_id, error))
 
     def _tick(self, command: Command) -> list[str]:
-        assert self.mind is not None
+        assert self.planner is not None
         end_ms = self.now_ms + command.number()
         lines: list[str] = []
-        while (due_ms := self.mind.next_deadline_ms()) is not None and due_ms <= end_ms:
+        while (due_ms := self.planner.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
             lines += self._hear(Tick())
         self.now_ms = end_ms
@@ -271,22 +271,22 @@ class RecoveryScenario:
     # --- looking -----------------------------------------------------------------------------------------
 
     def _table(self, _: Command) -> list[str]:
-        assert self.mind is not None
-        return table(self.mind)
+        assert self.planner is not None
+        return table(self.planner)
 
     def _told(self, command: Command) -> list[str]:
-        mind = self.mind
-        assert mind is not None
-        found = errors(mind, is_interrupted=command.flag("interrupted"))
+        planner = self.planner
+        assert planner is not None
+        found = errors(planner, is_interrupted=command.flag("interrupted"))
         return [
-            *elected_lines(mind),
-            *(f"warning: {text}" for text in warnings(mind)),
+            *elected_lines(planner),
+            *(f"warning: {text}" for text in warnings(planner)),
             *(f"error: {_where(row)}{row['code']}: {row['message']}" for row in found),
         ]
 
     def _file(self, _: Command) -> list[str]:
-        assert self.mind is not None
-        return (election_file(self.mind, is_kip1275=False) or "none").splitlines()
+        assert self.planner is not None
+        return (election_file(self.planner, is_kip1275=False) or "none").splitlines()
 
 
 def _where(row: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from click.testing import Result
 
-from holdfast.cli.admin_session import Asking
+from holdfast.cli.admin_session import AdminSession
 from holdfast.cli.options import CommandAnswer
 from holdfast.cli.reassign_partitions import wait_for_moves
 from holdfast.cli.reassignment_plan import CannotPropose, MoveProgress, propose, verify
@@ -269,8 +269,8 @@ class Hours:
 async def waited(admin: FakeAdmin, clock: Hours) -> CommandAnswer:
     """What an hour's patience for t-0 to be on 2,3 ends with."""
     answer = CommandAnswer("reassign-partitions-verify", {})
-    asking = Asking(cast(Admin, admin), answer, 3_600_000, cast(Clock, clock), HeldTasks())
-    await wait_for_moves(asking, {T0: (2, 3)}, [])
+    session = AdminSession(cast(Admin, admin), answer, 3_600_000, cast(Clock, clock), HeldTasks())
+    await wait_for_moves(session, {T0: (2, 3)}, [])
     return answer
 
 
