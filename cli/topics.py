@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from holdfast.cli.admin_session import AdminSession, ask, described, unknown_topic
-from holdfast.cli.durability.report import outlook_as_json, outlook_lines, report
+from holdfast.cli.durability.report import durability_report, report_as_json, report_lines
 from holdfast.cli.durability.view import surroundings
 from holdfast.cli.fresh_metadata import warn_of_old
 from holdfast.cli.options import (
@@ -309,9 +309,9 @@ async def _describe(session: AdminSession, topic: str | None, given: dict[str, A
         session.answer.data = [topic_as_json(one, moves) for one in shown]
         return lines
     around = await surroundings(session, shown, moves)
-    rows = [report(one.name, partition, around) for one in shown for partition in one.partitions]
-    session.answer.data = outlook_as_json(shown, rows, moves)
-    return outlook_lines(rows)
+    rows = [durability_report(one.name, partition, around) for one in shown for partition in one.partitions]
+    session.answer.data = report_as_json(shown, rows, moves)
+    return report_lines(rows)
 
 
 async def _watch(session: AdminSession, action: str, topic: str | None, given: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ class DurabilityReport:
     state: str
 
 
-def report(topic: str, partition: DescribedPartition, around: ClusterContext) -> DurabilityReport:
+def durability_report(topic: str, partition: DescribedPartition, around: ClusterContext) -> DurabilityReport:
     """What the partition survives, and who is next."""
     context = context_of(
         partition,
@@ -130,7 +130,7 @@ def _conditions(ids: tuple[int, ...], is_unfenced: Callable[[int], bool]) -> str
     return ", ".join(f"{replica}: {'unfenced' if is_unfenced(replica) else 'fenced'}" for replica in ids)
 
 
-def outlook_lines(rows: list[DurabilityReport]) -> list[str]:
+def report_lines(rows: list[DurabilityReport]) -> list[str]:
     """The table. Lists are never cut; `3*` is who may lead as soon as it is back; `-` is unknown or none."""
     return table_lines(HEADS, [_cells(row) for row in rows], gap=" ")
 
@@ -171,7 +171,7 @@ def _next(following: NextLeader) -> str:
     return ",".join(f"{replica}*" for replica in following.waits_for) or "-"
 
 
-def outlook_as_json(
+def report_as_json(
     topics: list[DescribedTopic], rows: list[DurabilityReport], moves: Moves
 ) -> list[dict[str, Any]]:
     """`--output json`: the topics, each partition with its outlook. Below 0: it is too late by so many."""

@@ -55,7 +55,7 @@ def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write:
         if not names:
             raise click.UsageError("the record has none of these, or they are masked: leave out --recorded")
     found: dict[str, MutantResult] = {}
-    for verdict in find_kill.hunts(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
+    for verdict in find_kill.find_kills(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
         found[verdict.mutant] = verdict
         _tell(verdict, MUTANTS[verdict.mutant].masked, output)
         if write:

@@ -18,7 +18,7 @@ from typing import Any
 import holdfast
 from holdfast.sim.campaign.run import RunResult
 from holdfast.sim.campaign.run_spec import RunSpec
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices, Tape
 
@@ -124,7 +124,7 @@ def load(path: Path) -> Artifact:
             raise BadArtifact(f"{path} has format {row['format']}, expected {FORMAT}")
         spec = RunSpec(
             seed=str(row["seed"]),
-            shape=_made(Shape, row["shape"]),
+            shape=_made(ClusterSpec, row["shape"]),
             seconds=float(row["seconds"]),
             plan=_made(Plan, row["plan"]),
             band=row["band"],

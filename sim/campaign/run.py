@@ -14,7 +14,7 @@ from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.bands import excuse_of_loss
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.cluster.nodes import SimBroker, SimController
-from holdfast.sim.cluster.world import Shape, Violation, World, logs_of
+from holdfast.sim.cluster.world import ClusterSpec, Violation, World, logs_of
 from holdfast.sim.faults import partial_heal
 from holdfast.sim.faults.table import Faults, Plan
 from holdfast.sim.load import clients, final_operations
@@ -35,7 +35,7 @@ class RunResult:
     """What became of a run. Wall times are the caller's."""
 
     seed: str
-    shape: Shape
+    shape: ClusterSpec
     #: the property and the story; None: everything held
     violation: str | None
     trace_hash: str
@@ -90,14 +90,14 @@ class RunResult:
         return "\n".join(lines)
 
 
-def shape_of(seed: str, base: Shape) -> Shape:
+def shape_of(seed: str, base: ClusterSpec) -> ClusterSpec:
     """The shape with what the seed decides: how writes are flushed."""
     return replace(base, every_write=Choices(seed).stream("shape").draw(4) == 3)
 
 
 def run(
     choices: Choices,
-    shape: Shape,
+    shape: ClusterSpec,
     seconds: float,
     *,
     plan: Plan | None = None,
@@ -117,7 +117,7 @@ def run(
 
 
 def _played(
-    choices: Choices, shape: Shape, seconds: float, plan: Plan, sink: Callable[[str], object] | None
+    choices: Choices, shape: ClusterSpec, seconds: float, plan: Plan, sink: Callable[[str], object] | None
 ) -> RunResult:
     world = World(shape, choices, sink)
     world.loop.steps_max = int(_HANDLES_BESIDE_LOAD + _HANDLES_A_SECOND * seconds)
@@ -145,7 +145,7 @@ def _played(
 
 def _heal_a_core(world: World, faults: Faults) -> None:
     """A part of the cluster works again, and must do without the rest. Raises: Violation."""
-    chosen = partial_heal.draw_core(world, world.choices.stream("core"))
+    chosen = partial_heal.draw_healed_subset(world, world.choices.stream("core"))
     faults.heal(chosen)
     liveness.settle(world, partial_heal.wanted(chosen))
     world.load.acknowledged.clear()
@@ -196,7 +196,7 @@ def _quiesce_and_read(world: World) -> history_rules.History:
     starts = {index: _log_start(liveness.replicas_of(world, index)) for index in log}
     told = history_rules.read_deliveries(load.deliveries)
     return history_rules.History(
-        sends, log, load.polls, load.final_polls, idempotent, world.stretches, load.troubles, starts, told
+        sends, log, load.polls, load.final_polls, idempotent, world.read_spans, load.troubles, starts, told
     )
 
 

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 
 from holdfast.sim.campaign.run import shape_of
-from holdfast.sim.cluster.world import PRODUCER_KINDS, Shape, varied
+from holdfast.sim.cluster.world import PRODUCER_KINDS, ClusterSpec, varied
 from holdfast.sim.faults.names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS, ONLY_IF_NAMED
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
@@ -92,7 +92,7 @@ class RunSpec:
     """One run before it is played."""
 
     seed: str
-    shape: Shape
+    shape: ClusterSpec
     #: of load and faults, before everything is healed
     seconds: float
     plan: Plan
@@ -117,7 +117,7 @@ class RunTemplate:
     """What is the same for all seeds of a swarm."""
 
     #: without what seeds and bands decide
-    base: Shape = field(default_factory=Shape)
+    base: ClusterSpec = field(default_factory=ClusterSpec)
     seconds: float = 30.0
     #: about so long between two faults
     gap_ms: int = 1_000
@@ -173,7 +173,7 @@ class RunTemplate:
         return f"holdfast sim run --seed {shlex.quote(seed)}{load}{changed}"
 
 
-def _with_more(shape: Shape, choices: Choices) -> Shape:
+def _with_more(shape: ClusterSpec, choices: Choices) -> ClusterSpec:
     """What may be there besides, each from a stream of its own: a story without it is as it was."""
     has_no_acks = choices.stream("shape.no_acks").draw(_NO_ACKS_ONE_IN) == 1
     return replace(
@@ -204,7 +204,7 @@ def run_template(
 ) -> RunTemplate:
     """From the options of the command line; as many replicas and as high a min ISR as brokers allow."""
     replicas = min(3, brokers)
-    base = Shape(
+    base = ClusterSpec(
         brokers=brokers,
         voters=voters,
         partitions=partitions,

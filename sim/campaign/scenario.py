@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from holdfast.sim.campaign.run_spec import RunSpec
-from holdfast.sim.cluster.world import FIRST_VOTER, Shape
+from holdfast.sim.cluster.world import FIRST_VOTER, ClusterSpec
 from holdfast.sim.faults.names import FAULT_NAMES, NODE_FAULTS
 from holdfast.sim.faults.table import Plan
 
@@ -24,8 +24,8 @@ class BadScenario(Exception):
 
 def read_scenario(text: str, seed: str) -> RunSpec:
     """The story in `text`. What it leaves open is drawn from `seed`. Raises: BadScenario."""
-    shape, seconds, script = Shape(), 10.0, list[tuple[int, str]]()
-    kinds = {field.name: type(field.default) for field in fields(Shape)}
+    shape, seconds, script = ClusterSpec(), 10.0, list[tuple[int, str]]()
+    kinds = {field.name: type(field.default) for field in fields(ClusterSpec)}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         try:
@@ -50,11 +50,11 @@ def read_scenario(text: str, seed: str) -> RunSpec:
     return RunSpec(seed, shape, seconds, Plan(script=tuple(script)), "written", "written")
 
 
-def _with(shape: Shape, name: str, value: Any) -> Shape:
+def _with(shape: ClusterSpec, name: str, value: Any) -> ClusterSpec:
     return replace(shape, **{name: value})
 
 
-def _check(shape: Shape, script: list[tuple[int, str]]) -> None:
+def _check(shape: ClusterSpec, script: list[tuple[int, str]]) -> None:
     """Raises: BadScenario."""
     if not shape.min_isr <= shape.replicas <= shape.brokers:
         raise BadScenario(

@@ -8,7 +8,7 @@ that lies excuses the partitions that it lied about, no ELR those of which some 
 from typing import NamedTuple
 
 from holdfast.sim.checks.observe.views import Property
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 
 LYING_DISKS = "P7: a disk has lost what it had promised to keep"
 LAST_REPLICA_STANDING = "KIP-966 motivation: without ELR the last replica standing leads"
@@ -26,7 +26,7 @@ class LossEvidence(NamedTuple):
     has_lost_tail: bool = False
 
 
-def excuse(one: Property, shape: Shape, evidence: LossEvidence) -> str | None:
+def excuse(one: Property, shape: ClusterSpec, evidence: LossEvidence) -> str | None:
     """The rule by which the property may break now, None when it may not."""
     if not one.is_about_loss:
         return None
@@ -35,7 +35,7 @@ def excuse(one: Property, shape: Shape, evidence: LossEvidence) -> str | None:
     return excuse_of_loss(shape, evidence)
 
 
-def excuse_of_loss(shape: Shape, evidence: LossEvidence) -> str | None:
+def excuse_of_loss(shape: ClusterSpec, evidence: LossEvidence) -> str | None:
     """The rule by which a partition may have lost committed records."""
     if shape.disks_lie and evidence.has_lied:
         return LYING_DISKS

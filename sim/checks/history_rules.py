@@ -15,7 +15,7 @@ from holdfast.client.core.history import parse_row, parse_value
 from holdfast.client.delivery import Delivery
 from holdfast.protocol.record_batch import decode_records, iter_batches
 from holdfast.sim.load.clients import DELIVERY_TIMEOUT_MS, LEDGER_FOLDER, Polled, ledger_path, place_of
-from holdfast.sim.load.seeking_reader import Stretch
+from holdfast.sim.load.seeking_reader import ReadSpan
 from holdfast.sim.machine.runtime import Machine
 
 _SHOWN = 5
@@ -81,7 +81,7 @@ class History:
     #: producers whose retries write once
     idempotent: frozenset[str]
     #: of readers that seek
-    stretches: list[Stretch] = field(default_factory=list)
+    read_spans: list[ReadSpan] = field(default_factory=list)
     #: codes that consumers told their applications, by name
     troubles: list[str] = field(default_factory=list)
     #: of logs that do not begin at 0 any more: what is below was committed, and deleted since
@@ -107,7 +107,7 @@ class History:
             [[polled for polled in session if polled.partition in partitions] for session in self.polls],
             [polled for polled in self.final_polls if polled.partition in partitions],
             self.idempotent,
-            [stretch for stretch in self.stretches if stretch.place in partitions],
+            [span for span in self.read_spans if span.place in partitions],
             self.troubles,
             self.starts,
         )
@@ -121,8 +121,8 @@ def read_ledgers(machines: dict[str, Machine]) -> dict[tuple[str, int], SentReco
     """Every send by (producer, pseq), from the ledgers on the clients' disks."""
     sends: dict[tuple[str, int], SentRecord] = {}
     for machine in machines.values():
-        for name in machine.platter.names(LEDGER_FOLDER):
-            data = machine.platter.read(ledger_path(name)) or b""
+        for name in machine.sim_disk.names(LEDGER_FOLDER):
+            data = machine.sim_disk.read(ledger_path(name)) or b""
             for line in data.splitlines():
                 row: dict[str, Any] = parse_row(line)
                 key = row["producer"], row["pseq"]
@@ -241,7 +241,7 @@ def overtaken(history: History) -> list[str]:
 def consumed_and_gone(history: History) -> list[str]:
     """Rules 6 and 11: whatever a consumer got is in the log, unchanged, at its offset."""
     found = []
-    polls = [*history.polls, *(stretch.polled for stretch in history.stretches), history.final_polls]
+    polls = [*history.polls, *(span.polled for span in history.read_spans), history.final_polls]
     for polled in chain.from_iterable(polls):
         records = history.log.get(polled.partition, [])
         at = polled.offset - history.start_of(polled.partition)
@@ -271,17 +271,17 @@ def astray(history: History) -> list[str]:
     """Rules 9 and 10 of a reader that seeks: it goes on where it asked to, then gets every offset in order.
     Who asks for the end is not led back behind what the same consumer has read."""
     found = []
-    for stretch in history.stretches:
-        wanted, start = stretch.sought, history.start_of(stretch.place)
-        for polled in stretch.polled:
+    for span in history.read_spans:
+        wanted, start = span.sought, history.start_of(span.place)
+        for polled in span.polled:
             if wanted is None:
-                is_right = polled.offset >= stretch.lowest
+                is_right = polled.offset >= span.lowest
             else:
-                was_deleted = wanted < start and (stretch.goes_to_end or polled.offset <= start)
+                was_deleted = wanted < start and (span.goes_to_end or polled.offset <= start)
                 is_right = polled.offset == wanted or (was_deleted and polled.offset > wanted)
             if not is_right:
-                told = f"at least {stretch.lowest}" if wanted is None else f"{wanted}"
-                found.append(f"{stretch.place}@{polled.offset}, expected {told}")
+                told = f"at least {span.lowest}" if wanted is None else f"{wanted}"
+                found.append(f"{span.place}@{polled.offset}, expected {told}")
             wanted = polled.offset + 1
     return found
 

@@ -101,7 +101,7 @@ def have_brokers_no_other_logs(world: World) -> bool:
         wanted = image.partitions_of(broker.node_id)
         keys = {(topic.topic_id, index) for topic, index, _ in wanted}
         names = {f"{topic.name}-{index}" for topic, index, _ in wanted}
-        if broker.node.log_manager.logs.keys() - keys or {*broker.machine.platter.log_folders()} - names:
+        if broker.node.log_manager.logs.keys() - keys or {*broker.machine.sim_disk.log_folders()} - names:
             return False
     return True
 

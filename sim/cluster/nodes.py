@@ -19,7 +19,7 @@ from holdfast.runtime.api import DiskError, NetworkError, Runtime
 from holdfast.runtime.tasks import HeldTasks
 from holdfast.sim.machine.loop import Process, SimLoop
 from holdfast.sim.machine.network import SimNetwork
-from holdfast.sim.machine.runtime import Machine, SimClock, Strain, make_runtime
+from holdfast.sim.machine.runtime import HandlerDelay, Machine, SimClock, make_runtime
 from holdfast.sim.machine.trace import Trace
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
@@ -50,7 +50,7 @@ class Surroundings:
         self.trace = trace
         self.seed = seed
         #: time that passes inside of handles, in stories that have it
-        self.strain: Strain | None = None
+        self.handler_delay: HandlerDelay | None = None
         #: own bugs that nodes have met: (process, what)
         self.bugs: list[tuple[str, BaseException]] = []
         #: what looks at a node after each of its steps; asked when its process boots
@@ -111,7 +111,7 @@ class SimNode:
             seed,
             drift_ppm=self.drift_ppm,
             wall_shift_ms=self.wall_shift_ms,
-            strain=around.strain,
+            handler_delay=around.handler_delay,
         )
         assert isinstance(runtime.clock, SimClock)
         self._clock = runtime.clock
@@ -134,14 +134,14 @@ class SimNode:
 
     def lose_power(self) -> None:
         """No more code runs, nobody is told, and the disk keeps what its personality leaves."""
-        self._around.trace.add("power", f"{self.name} {self.machine.platter.personality.value}")
+        self._around.trace.add("power", f"{self.name} {self.machine.sim_disk.personality.value}")
         if self._around.ending is not None:
             self._around.ending(self, True)
         if self.state is not State.DOWN:
             self.process.kill()
             self.state = State.DOWN
         self._around.network.power_lost(self.machine.host)
-        self.machine.platter.power_loss()
+        self.machine.sim_disk.power_loss()
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -176,7 +176,7 @@ class SimNode:
             self._around.ending(self, False)
         self.process.kill()
         self._around.network.process_ended(self.process)
-        self.machine.platter.process_ended(self.process)
+        self.machine.sim_disk.process_ended(self.process)
         self.state = State.DOWN
 
     def _exit(self, process: Process, code: int) -> None:

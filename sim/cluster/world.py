@@ -26,16 +26,16 @@ from holdfast.sim.cluster.nodes import (
     Surroundings,
 )
 from holdfast.sim.load import clients, recreated_topic
-from holdfast.sim.load.invalid_requests import Intrusion, intruder
-from holdfast.sim.load.operators import Desk
-from holdfast.sim.load.seeking_reader import Stretch, wanderer
-from holdfast.sim.load.single_node_client import FreshAnswers, asker
+from holdfast.sim.load.invalid_requests import InvalidRequest, invalid_request_client
+from holdfast.sim.load.operators import OperatorQueue
+from holdfast.sim.load.seeking_reader import ReadSpan, seeking_reader
+from holdfast.sim.load.single_node_client import FreshAnswers, single_node_client
 from holdfast.sim.machine.choices import Choices, Stream, one_in
-from holdfast.sim.machine.disk import LOG_DIRS, Platter
+from holdfast.sim.machine.disk import LOG_DIRS, SimDisk
 from holdfast.sim.machine.loop import make_loop
 from holdfast.sim.machine.network import SimNetwork
 from holdfast.sim.machine.page_cache import Personality
-from holdfast.sim.machine.runtime import Machine, Strain
+from holdfast.sim.machine.runtime import HandlerDelay, Machine
 from holdfast.sim.machine.trace import Trace
 
 _MS = 1_000_000
@@ -87,7 +87,7 @@ PRODUCER_KINDS = len(_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClusterSpec:
     """What a run consists of. Everything else is drawn from its seed."""
 
     brokers: int = 3
@@ -142,7 +142,7 @@ class Shape:
     core_first: bool = False
 
 
-def varied(shape: Shape, stream: Stream) -> Shape:
+def varied(shape: ClusterSpec, stream: Stream) -> ClusterSpec:
     """The shape with more of what a cluster may have: brokers beyond the replicas, topics, racks, readers."""
     draw = stream.draw
     return replace(
@@ -188,7 +188,9 @@ class Violation(AssertionError):
 class World:
     """The machines of one run."""
 
-    def __init__(self, shape: Shape, choices: Choices, sink: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self, shape: ClusterSpec, choices: Choices, sink: Callable[[str], object] | None = None
+    ) -> None:
         self.shape = shape
         self.choices = choices
         draw = choices.stream("world").draw
@@ -197,7 +199,7 @@ class World:
         self.network = SimNetwork(self.loop, choices.stream("net"), self.trace)
         self.around = Surroundings(self.loop, self.network, self.trace, choices.seed)
         if shape.strained:
-            self.around.strain = Strain(self.loop, choices.stream("strain"))
+            self.around.handler_delay = HandlerDelay(self.loop, choices.stream("strain"))
         self.network.cuts_reads = draw(10) == 9
         #: how much slower than a rack's links and disks these are
         self._link_factor = (1, 1, 5, 20)[draw(4)]
@@ -219,12 +221,12 @@ class World:
         )
         #: topics whose flushes operators have changed: what counted before need not be durable
         self.reflushed: set[str] = set()
-        self.stretches: list[Stretch] = []
+        self.read_spans: list[ReadSpan] = []
         #: of nodes that were asked alone
         self.heard = FreshAnswers()
         #: what the intruder was answered since somebody looked
-        self.intrusions: list[Intrusion] = []
-        self.desk = Desk(self.trace, self.load.bootstrap)
+        self.intrusions: list[InvalidRequest] = []
+        self.operator_queue = OperatorQueue(self.trace, self.load.bootstrap)
         self.clients: list[SimClient] = []
         self.producer_machines: dict[str, Machine] = {}
         #: ERROR lines of nodes, for the report
@@ -267,10 +269,10 @@ class World:
     # --- machines --------------------------------------------------------------------------------------
 
     def _machine(self, name: str) -> Machine:
-        platter = Platter(self.loop, self.choices.stream("disk"), self.trace, name)
-        platter.personality = IN_BUDGET[self.choices.stream("world").draw(len(IN_BUDGET))]
-        platter.usual_more_ns = platter.flush_more_ns = 800_000 * self._disk_factor
-        machine = Machine(self.network.add_host(name), platter)
+        sim_disk = SimDisk(self.loop, self.choices.stream("disk"), self.trace, name)
+        sim_disk.personality = IN_BUDGET[self.choices.stream("world").draw(len(IN_BUDGET))]
+        sim_disk.usual_more_ns = sim_disk.flush_more_ns = 800_000 * self._disk_factor
+        machine = Machine(self.network.add_host(name), sim_disk)
         draw = self.choices.stream("world").draw
         for one, other, link in self.network.links():
             if machine.host in (one, other):
@@ -303,7 +305,7 @@ class World:
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
         broker.drift_ppm = self._drift_ppm()
         if self.shape.disks_lie:
-            broker.machine.platter.personality, broker.machine.platter.lies_one_in = Personality.LYING, 3
+            broker.machine.sim_disk.personality, broker.machine.sim_disk.lies_one_in = Personality.LYING, 3
         return broker
 
     def _controller(self, voter: int) -> SimController:
@@ -325,7 +327,7 @@ class World:
     def start_client(self, name: str, program: Callable[[Runtime], object]) -> SimClient:
         """A client program on a machine of its own, running at once."""
         client = SimClient(self.around, self._machine(name), len(self.clients), program)
-        client.machine.platter.personality = Personality.STRICT
+        client.machine.sim_disk.personality = Personality.STRICT
         self.clients.append(client)
         client.boot()
         return client
@@ -372,15 +374,15 @@ class World:
             self.start_client(f"reader{number or ''}", clients.consumer(self.load))
         for number in range(self.shape.wanderers):
             stream = self.choices.stream("wander")
-            self.start_client(f"reader-w{number}", wanderer(self.load, self.stretches, stream))
+            self.start_client(f"reader-w{number}", seeking_reader(self.load, self.read_spans, stream))
         if self.shape.remakes:
             self._start_remaking()
         if self.shape.asks_alone:
             stream = self.choices.stream("asker")
-            program = asker(self.load, self.heard, stream, self.controllers, self.brokers)
+            program = single_node_client(self.load, self.heard, stream, self.controllers, self.brokers)
             self.start_client(ASKER, program)
         if self.shape.intrudes:
-            program = intruder(
+            program = invalid_request_client(
                 self.load,
                 self.intrusions,
                 self.choices.stream("intruder"),
@@ -389,7 +391,7 @@ class World:
                 self.controllers,
             )
             self.start_client(INTRUDER, program)
-        self.desk.open(self.start_client(OPERATORS, self.desk.program))
+        self.operator_queue.open(self.start_client(OPERATORS, self.operator_queue.program))
 
     def _start_remaking(self) -> None:
         load, work = self.load, self.choices.stream("remade")

@@ -18,7 +18,7 @@ from holdfast.sim.load.clients import partition_at
 
 
 @dataclass(slots=True)
-class _Seats:
+class _PartitionHistory:
     """What the replicas of a partition have gone through."""
 
     #: every write was flushed before it counted, always
@@ -40,7 +40,7 @@ class Budget:
     def __init__(self, world: World) -> None:
         self._world = world
         #: by place
-        self._seats: dict[int, _Seats] = {}
+        self._histories: dict[int, _PartitionHistory] = {}
         #: rows as they were last seen
         self._rows: dict[int, PartitionRegistration] = {}
         #: they are those of now
@@ -53,7 +53,8 @@ class Budget:
         if not isinstance(node, SimBroker) or self._is_free:
             return True
         return all(
-            not self._seats[place].lossy or self._has_witness(place, node) for place in self._places_of(node)
+            not self._histories[place].lossy or self._has_witness(place, node)
+            for place in self._places_of(node)
         )
 
     def may_stop(self, node: SimNode) -> bool:
@@ -63,7 +64,7 @@ class Budget:
 
     def may_kill_all(self) -> bool:
         """True when all brokers may."""
-        return self._is_free or not any(seats.lossy for seats in self._seats.values())
+        return self._is_free or not any(history.lossy for history in self._histories.values())
 
     def may_lose(self, broker: SimBroker) -> bool:
         """True when this broker may lose what it has not flushed."""
@@ -73,10 +74,10 @@ class Budget:
         if not self._rows:
             return False  # nobody knows what it holds
         for place in self._places_of(broker):
-            seats = self._seats[place]
-            if not seats.has_room(broker.name, shape.on_edge):
+            history = self._histories[place]
+            if not history.has_room(broker.name, shape.on_edge):
                 return False
-            if not seats.every_write and not self._is_free and not self._has_witness(place, broker):
+            if not history.every_write and not self._is_free and not self._has_witness(place, broker):
                 return False
         return True
 
@@ -84,8 +85,8 @@ class Budget:
         """True when this broker may lose what it has flushed; where writes count once flushed, nobody may
         miss any then but min ISR - 1."""
         return bool(self._rows) and all(
-            broker.name in self._seats[place].lossy
-            or len(self._seats[place].lossy) < min(self._seats[place].min_isrs) - 1
+            broker.name in self._histories[place].lossy
+            or len(self._histories[place].lossy) < min(self._histories[place].min_isrs) - 1
             for place in self._places_of(broker)
         )
 
@@ -93,19 +94,19 @@ class Budget:
         """True when all brokers may lose at once what they have not flushed."""
         shape = self._world.shape
         return (shape.over_budget and not shape.on_edge) or (
-            bool(self._seats) and all(seats.every_write for seats in self._seats.values())
+            bool(self._histories) and all(history.every_write for history in self._histories.values())
         )
 
     def may_set_min_isr(self, topic: str, value: int) -> bool:
         """True when the replicas that are lossy now are few enough for it too. Counts it from now on."""
-        places = [place for place in self._seats if partition_at(place).topic == topic]
+        places = [place for place in self._histories if partition_at(place).topic == topic]
         limit = value - 1 + self._world.shape.on_edge
         if not self._world.shape.over_budget:
             for place in places:
-                if not self._seats[place].every_write and len(self._seats[place].lossy) > limit:
+                if not self._histories[place].every_write and len(self._histories[place].lossy) > limit:
                     return False
         for place in places:
-            self._seats[place].min_isrs.append(value)
+            self._histories[place].min_isrs.append(value)
         return True
 
     @property
@@ -120,14 +121,14 @@ class Budget:
         """It stops, or will stop, uncleanly."""
         if isinstance(node, SimBroker):
             for place in self._places_of(node):
-                self._seats[place].unclean[node.name] = node.boots
+                self._histories[place].unclean[node.name] = node.boots
 
     def lost(self, broker: SimBroker) -> None:
         """As `killed`, and it may have lost records that it held."""
         self.killed(broker)
         for place in self._places_of(broker):
-            if not self._seats[place].every_write:
-                self._seats[place].lossy[broker.name] = broker.boots
+            if not self._histories[place].every_write:
+                self._histories[place].lossy[broker.name] = broker.boots
 
     def update(self) -> None:
         """Look at what is committed now: who is whole again, who has no seat any more."""
@@ -138,22 +139,22 @@ class Budget:
         self._rows = dict(rows)
         brokers = {broker.name: broker for broker in self._world.brokers}
         for place, row in rows:
-            seats = self._seats.get(place)
-            if seats is None:
+            history = self._histories.get(place)
+            if history is None:
                 topic = next(t for t in self._world.topics if t.name == partition_at(place).topic)
-                seats = self._seats[place] = _Seats(topic.every_write, [row.min_isr])
-            for entries in (seats.lossy, seats.unclean):
+                history = self._histories[place] = _PartitionHistory(topic.every_write, [row.min_isr])
+            for entries in (history.lossy, history.unclean):
                 for name in list(entries):
                     broker = brokers[name]
                     is_out = broker.node_id not in row.replicas
                     if is_out or self._is_whole(broker, row, entries[name]):
                         del entries[name]
-            is_said = row.min_isr == seats.min_isrs[-1] or self._world.desk.is_quiet
+            is_said = row.min_isr == history.min_isrs[-1] or self._world.operator_queue.is_quiet
             if is_said and len(row.isr) >= row.min_isr:
                 # Everybody in the ISR has all that is committed, and they are enough.
-                seats.min_isrs = [row.min_isr]
-            elif row.min_isr not in seats.min_isrs:
-                seats.min_isrs.append(row.min_isr)
+                history.min_isrs = [row.min_isr]
+            elif row.min_isr not in history.min_isrs:
+                history.min_isrs.append(row.min_isr)
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -163,11 +164,11 @@ class Budget:
     def _has_witness(self, place: int, hit: SimBroker) -> bool:
         """Somebody else is in the ISR, has not stopped uncleanly since, and runs: who has stopped in order
         leaves the ISR as soon as anybody hears of it, and nobody has an ELR seat for it then."""
-        row, seats = self._rows[place], self._seats[place]
+        row, history = self._rows[place], self._histories[place]
         return self._is_fresh and any(
             broker is not hit
             and broker.state is State.RUNNING
-            and broker.name not in seats.unclean
+            and broker.name not in history.unclean
             and broker.node_id in row.isr
             for broker in self._world.brokers
         )
@@ -176,7 +177,7 @@ class Budget:
         node, image = broker.node, self._world.image()
         if broker.boots == boots_then or not broker.is_ready or node is None or image is None:
             return False
-        if broker.machine.platter.has_faults:
+        if broker.machine.sim_disk.has_faults:
             return False  # what it was hit by may still come
         registration = image.brokers.get(broker.node_id)
         is_this_one = registration is not None and (

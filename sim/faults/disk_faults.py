@@ -33,13 +33,13 @@ class DiskFaults:
 
     def slow(self, stream: Stream) -> bool:
         node = self._node(stream)
-        platter = node.machine.platter
-        platter.be_slow(between(stream, 5, 200) * _MS)
-        self._at(between(stream, 500, 5_000), lambda: platter.be_slow(None))
+        sim_disk = node.machine.sim_disk
+        sim_disk.be_slow(between(stream, 5, 200) * _MS)
+        self._at(between(stream, 500, 5_000), lambda: sim_disk.be_slow(None))
         return True
 
     def hang(self, stream: Stream) -> bool:
-        self._node(stream).machine.platter.hang(between(stream, 100, 4_000) * _MS)
+        self._node(stream).machine.sim_disk.hang(between(stream, 100, 4_000) * _MS)
         return True
 
     def fail_flush(self, stream: Stream) -> bool:
@@ -48,7 +48,7 @@ class DiskFaults:
         if broker is None or not self._budget.may_lose(broker):
             return False
         self._budget.lost(broker)
-        broker.machine.platter.fail("flush", "/data", errno.EIO)
+        broker.machine.sim_disk.fail("flush", "/data", errno.EIO)
         return True
 
     def fail_append(self, stream: Stream) -> bool:
@@ -57,7 +57,7 @@ class DiskFaults:
         if not self._budget.may_kill(node):
             return False
         self._budget.killed(node)
-        node.machine.platter.fail("append", ".log", errno.EIO)
+        node.machine.sim_disk.fail("append", ".log", errno.EIO)
         return True
 
     def flip_bit(self, stream: Stream) -> bool:
@@ -67,7 +67,7 @@ class DiskFaults:
             return False
         self._budget.lost(broker)
         broker.lose_power()
-        broker.machine.platter.flip_bit(stream)
+        broker.machine.sim_disk.flip_bit(stream)
         self._return_later(broker)
         return True
 
@@ -76,13 +76,13 @@ class DiskFaults:
         broker = self._broker(stream)
         if broker is None or not self._world.shape.disks_lie:
             return False
-        broker.machine.platter.copies_next_exit = True
+        broker.machine.sim_disk.copies_next_exit = True
         broker.stop()
         return True
 
     def restore_copy(self, stream: Stream) -> bool:
         """P7: a machine goes down and comes back with the copy; the mark tells of an old stop."""
-        copied = [b for b in self._world.brokers if b.is_up and b.machine.platter.has_copy]
+        copied = [b for b in self._world.brokers if b.is_up and b.machine.sim_disk.has_copy]
         if not copied:
             return False
         broker = copied[stream.draw(len(copied))]
@@ -90,7 +90,7 @@ class DiskFaults:
             return False
         self._budget.lost(broker)
         broker.lose_power()
-        broker.machine.platter.restore()
+        broker.machine.sim_disk.restore()
         self._return_later(broker)
         return True
 
@@ -101,7 +101,7 @@ class DiskFaults:
             return False
         self._budget.killed(node)
         operation = "append" if one_in(stream, 2) else "open"
-        node.machine.platter.fail(operation, "/", errno.ENOSPC)
+        node.machine.sim_disk.fail(operation, "/", errno.ENOSPC)
         return True
 
     # --- who is hit --------------------------------------------------------------------------------------

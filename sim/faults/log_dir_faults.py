@@ -36,9 +36,9 @@ class FailingDirs:
             return False
         self._budget.lost(broker)
         log_dir = LOG_DIRS[stream.draw(world.shape.log_dirs)]
-        platter = broker.machine.platter
-        platter.break_folder(log_dir)
-        self._at(between(stream, 500, 6_000), lambda: platter.mend_folder(log_dir))
+        sim_disk = broker.machine.sim_disk
+        sim_disk.break_folder(log_dir)
+        self._at(between(stream, 500, 6_000), lambda: sim_disk.mend_folder(log_dir))
         return True
 
     def replace_disks(self, *, at_once: bool) -> None:
@@ -47,7 +47,7 @@ class FailingDirs:
             node = broker.node
             if not broker.is_up or node is None or node.log_manager.is_whole:
                 continue
-            if broker.name in self._waiting or broker.machine.platter.has_faults:
+            if broker.name in self._waiting or broker.machine.sim_disk.has_faults:
                 continue
             self._waiting.add(broker.name)
             stream = self._world.choices.stream(f"replace.{broker.name}.{broker.boots}")

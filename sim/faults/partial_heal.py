@@ -20,7 +20,7 @@ CALM_MS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class HealedSubset:
     """Names of machines."""
 
     voters: frozenset[str]
@@ -31,12 +31,12 @@ class Core:
         return node.name in self.voters or node.name in self.brokers
 
 
-def draw_core(world: World, stream: Stream) -> Core:
+def draw_healed_subset(world: World, stream: Stream) -> HealedSubset:
     """A majority of the voters, mostly without one to spare, and at least one broker; somebody is left out
     where there are more."""
     voters, brokers = world.controllers, world.brokers
     majority = len(voters) // 2 + 1
-    return Core(
+    return HealedSubset(
         _some(voters, majority + (stream.draw(4) == 3 and majority < len(voters)), stream),
         _some(brokers, between(stream, 1, max(1, len(brokers) - 1)), stream),
     )
@@ -50,18 +50,18 @@ def _some(nodes: Sequence[SimNode], count: int, stream: Stream) -> frozenset[str
 # --- what it comes to --------------------------------------------------------------------------------------
 
 
-def wanted(core: Core) -> tuple[Wanted, ...]:
+def wanted(healed: HealedSubset) -> tuple[Wanted, ...]:
     """In the order in which it comes about."""
     return (
-        ("L-8 the voters of the core have a leader", partial(_has_leader, core)),
-        ("L-1 every broker of the core is unfenced", partial(_are_brokers_ready, core)),
-        ("L-9 the core leads what it can lead", partial(_leads, core)),
+        ("L-8 the voters of the core have a leader", partial(_has_leader, healed)),
+        ("L-1 every broker of the core is unfenced", partial(_are_brokers_ready, healed)),
+        ("L-9 the core leads what it can lead", partial(_leads, healed)),
     )
 
 
-def wanted_of_writes(core: Core) -> tuple[Wanted, ...]:
+def wanted_of_writes(healed: HealedSubset) -> tuple[Wanted, ...]:
     """Since it leads."""
-    return (("L-5 the core acknowledges what it can", partial(_acknowledges, core)),)
+    return (("L-5 the core acknowledges what it can", partial(_acknowledges, healed)),)
 
 
 def leader_epoch(world: World) -> int | None:
@@ -70,24 +70,24 @@ def leader_epoch(world: World) -> int | None:
     return None if leader is None or leader.server is None else leader.server.driver.raft_epoch
 
 
-def _has_leader(core: Core, world: World) -> bool:
-    return liveness.follow_one_leader(world, filter(core.has, world.controllers))
+def _has_leader(healed: HealedSubset, world: World) -> bool:
+    return liveness.follow_one_leader(world, filter(healed.has, world.controllers))
 
 
-def _are_brokers_ready(core: Core, world: World) -> bool:
-    return all(broker.is_ready for broker in world.brokers if core.has(broker))
+def _are_brokers_ready(healed: HealedSubset, world: World) -> bool:
+    return all(broker.is_ready for broker in world.brokers if healed.has(broker))
 
 
-def _leads(core: Core, world: World) -> bool:
+def _leads(healed: HealedSubset, world: World) -> bool:
     rows = world.partitions()
     return bool(rows) and all(
-        bool(_members(core, world, (row.leader,))) and liveness.is_led(world, place, row)
+        bool(_members(healed, world, (row.leader,))) and liveness.is_led(world, place, row)
         for place, row in rows
-        if _electable(core, world, row)
+        if _electable(healed, world, row)
     )
 
 
-def _acknowledges(core: Core, world: World) -> bool:
+def _acknowledges(healed: HealedSubset, world: World) -> bool:
     load = world.load
     acknowledged = {place for _, place in load.acknowledged}
     rows = world.partitions()
@@ -96,17 +96,17 @@ def _acknowledges(core: Core, world: World) -> bool:
         for place, row in rows
         if place in load.places
         and place not in load.resting
-        and len(_members(core, world, row.replicas)) >= row.min_isr
-        and _electable(core, world, row)
+        and len(_members(healed, world, row.replicas)) >= row.min_isr
+        and _electable(healed, world, row)
     }
     return bool(rows) and (not load.writers or acknowledged >= asked)
 
 
-def _electable(core: Core, world: World, row: PartitionRegistration) -> bool:
+def _electable(healed: HealedSubset, world: World, row: PartitionRegistration) -> bool:
     """One of the core has everything: it leads once all of the ISR that are away are fenced (R11). Whoever
     else may lead is for recovery to say, which may wait for more."""
-    return bool(_members(core, world, row.isr + row.elr))
+    return bool(_members(healed, world, row.isr + row.elr))
 
 
-def _members(core: Core, world: World, ids: Sequence[int | None]) -> list[SimBroker]:
-    return [broker for broker in world.brokers if broker.node_id in ids and core.has(broker)]
+def _members(healed: HealedSubset, world: World, ids: Sequence[int | None]) -> list[SimBroker]:
+    return [broker for broker in world.brokers if broker.node_id in ids and healed.has(broker)]

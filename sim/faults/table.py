@@ -14,7 +14,7 @@ from holdfast.sim.faults.budget import Budget
 from holdfast.sim.faults.disk_faults import DiskFaults
 from holdfast.sim.faults.log_dir_faults import FailingDirs
 from holdfast.sim.faults.names import FAULT_NAMES, NODE_FAULTS, ONLY_IF_NAMED
-from holdfast.sim.faults.partial_heal import Core
+from holdfast.sim.faults.partial_heal import HealedSubset
 from holdfast.sim.faults.sequences.links import AimedLinks
 from holdfast.sim.faults.sequences.logs import AimedLogs
 from holdfast.sim.faults.sequences.moves import AimedMoves
@@ -160,15 +160,15 @@ class Faults:
         if not self._plan.script:
             self._next()
 
-    def heal(self, core: Core | None = None) -> None:
+    def heal(self, healed: HealedSubset | None = None) -> None:
         """Everything works again: links, disks, processes. Machines that are down boot. With a core all that
         is true of its machines only, and the others are away until the next call."""
         self._is_over = True
         self._points.disarm()
         world = self._world
-        world.desk.clear()
-        world.trace.add("heal", "" if core is None else " ".join(sorted(core.voters | core.brokers)))
-        away = [node for node in world.nodes if core is not None and not core.has(node)]
+        world.operator_queue.clear()
+        world.trace.add("heal", "" if healed is None else " ".join(sorted(healed.voters | healed.brokers)))
+        away = [node for node in world.nodes if healed is not None and not healed.has(node)]
         self._away = {node.name for node in away}
         for node in away:
             self._send_away(node)
@@ -193,8 +193,8 @@ class Faults:
         network.cut(away, [host for host in self._hosts() if host not in away])
 
     def _heal_node(self, node: SimNode) -> None:
-        node.machine.platter.forget_faults()
-        node.machine.platter.be_slow(None)
+        node.machine.sim_disk.forget_faults()
+        node.machine.sim_disk.be_slow(None)
         if node.state is State.PAUSED:
             node.resume()
         elif node.state is State.DOWN and node.name not in self._returning:

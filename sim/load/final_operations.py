@@ -70,12 +70,12 @@ def fulfil(world: World, operation: FinalOperation, within_ms: int) -> None:
     asked: list[bool] = []
 
     def is_fulfilled() -> bool:
-        if not world.desk.is_idle:
+        if not world.operator_queue.is_idle:
             return False
         if asked and operation.is_fulfilled():
             return True
         asked.append(True)
-        world.desk.put(operation.what, operation.act)
+        world.operator_queue.put(operation.what, operation.act)
         return False
 
     world.eventually(f"L-10 operators are served: {operation.what}", is_fulfilled, within_ms)

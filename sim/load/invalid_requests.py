@@ -85,7 +85,7 @@ Codes = frozenset[ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
-class Intrusion:
+class InvalidRequest:
     """What was sent, and what it was answered with."""
 
     what: str
@@ -114,7 +114,7 @@ class _Known:
     row: PartitionRegistration
 
 
-class Intruder:
+class InvalidRequestClient:
     """Makes the requests out of what is committed."""
 
     def __init__(self, load: Load, work: Stream, image: Callable[[], MetadataImage | None]) -> None:
@@ -324,9 +324,9 @@ class Intruder:
         return good + b"GET / HTTP/1.1\r\n\r\n"
 
 
-def intruder(
+def invalid_request_client(
     load: Load,
-    intrusions: list[Intrusion],
+    intrusions: list[InvalidRequest],
     work: Stream,
     active: Callable[[], SimController | None],
     brokers: Sequence[SimBroker],
@@ -339,7 +339,7 @@ def intruder(
         controller = active()
         return None if controller is None or controller.server is None else controller.server.core.committed
 
-    one = Intruder(load, work, image)
+    one = InvalidRequestClient(load, work, image)
 
     def choose() -> tuple[SimNode, _Attempt] | None:
         """Whom to send what."""
@@ -376,7 +376,7 @@ def intruder(
                 codes = frozenset({error.error_code})
             except NetworkError:
                 continue
-            intrusions.append(Intrusion(attempt.what, node.name, attempt.expected, codes))
+            intrusions.append(InvalidRequest(attempt.what, node.name, attempt.expected, codes))
         pool.close()
 
     return run

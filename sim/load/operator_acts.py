@@ -68,7 +68,7 @@ class Operations:
         rows = self._world.partitions()
         if moving:
             rows = [(place, row) for place, row in rows if row.adding_replicas or row.removing_replicas]
-        return rows[stream.draw(len(rows))] if rows and not self._world.desk.is_busy else None
+        return rows[stream.draw(len(rows))] if rows and not self._world.operator_queue.is_busy else None
 
     def _move(self, stream: Stream) -> bool:
         """To other brokers, now and then to more or fewer; also one that is on its way elsewhere."""
@@ -78,7 +78,7 @@ class Operations:
     def move_place(self, stream: Stream, place: int) -> bool:
         """As `_move`, of this partition."""
         row = dict(self._world.partitions()).get(place)
-        if row is None or self._world.desk.is_busy:
+        if row is None or self._world.operator_queue.is_busy:
             return False
         left = [broker.node_id for broker in self._world.brokers]
         target = tuple(b for b in row.replicas if b not in row.adding_replicas)
@@ -87,7 +87,9 @@ class Operations:
         count = max(self._min_isrs[partition_at(place).topic], min(count, len(left)))
         replicas = [left.pop(stream.draw(len(left))) for _ in range(count)]
         self._homes.setdefault(place, target)
-        self._world.desk.put(f"move {place} to {replicas}", operators.move(partition_at(place), replicas))
+        self._world.operator_queue.put(
+            f"move {place} to {replicas}", operators.move(partition_at(place), replicas)
+        )
         follow = stream.draw(3)
         if follow:
             wait_ms = between(stream, 20, 1_500)
@@ -96,35 +98,43 @@ class Operations:
 
     def move_to(self, place: int, replicas: list[int]) -> bool:
         """To these brokers and no others: as many as its min ISR asks for, at least."""
-        if self._world.desk.is_busy or len(replicas) < self._min_isrs[partition_at(place).topic]:
+        if self._world.operator_queue.is_busy or len(replicas) < self._min_isrs[partition_at(place).topic]:
             return False
-        self._world.desk.put(f"move {place} to {replicas}", operators.move(partition_at(place), replicas))
+        self._world.operator_queue.put(
+            f"move {place} to {replicas}", operators.move(partition_at(place), replicas)
+        )
         return True
 
     def cancel_move_of(self, place: int) -> None:
         """Whatever has become of it."""
-        if not self._world.desk.is_busy:
-            self._world.desk.put(f"cancel the move of {place}", operators.move(partition_at(place), None))
+        if not self._world.operator_queue.is_busy:
+            self._world.operator_queue.put(
+                f"cancel the move of {place}", operators.move(partition_at(place), None)
+            )
 
     def _change_mind(self, place: int, *, is_back: bool) -> None:
         """A move that was just begun goes back home, or is called off."""
-        if self._world.load.is_over or self._world.desk.is_busy:
+        if self._world.load.is_over or self._world.operator_queue.is_busy:
             return
         if is_back:
             self._go_home(place)
         else:
-            self._world.desk.put(f"cancel the move of {place}", operators.move(partition_at(place), None))
+            self._world.operator_queue.put(
+                f"cancel the move of {place}", operators.move(partition_at(place), None)
+            )
 
     def _go_home(self, place: int) -> bool:
         home = self._homes.pop(place, ())
         if len(home) < self._min_isrs[partition_at(place).topic]:
             return False
-        self._world.desk.put(f"move {place} back to {home}", operators.move(partition_at(place), home))
+        self._world.operator_queue.put(
+            f"move {place} back to {home}", operators.move(partition_at(place), home)
+        )
         return True
 
     def _move_back(self, stream: Stream) -> bool:
         places = sorted(self._homes)
-        if not places or self._world.desk.is_busy:
+        if not places or self._world.operator_queue.is_busy:
             return False
         return self._go_home(places[stream.draw(len(places))])
 
@@ -132,7 +142,9 @@ class Operations:
         found = self._row(stream, moving=True)
         if found is None:
             return False
-        self._world.desk.put(f"cancel the move of {found[0]}", operators.move(partition_at(found[0]), None))
+        self._world.operator_queue.put(
+            f"cancel the move of {found[0]}", operators.move(partition_at(found[0]), None)
+        )
         return True
 
     def _elect_preferred(self, stream: Stream) -> bool:
@@ -140,7 +152,9 @@ class Operations:
         if found is None:
             return False
         one = None if one_in(stream, 2) else partition_at(found[0])
-        self._world.desk.put("elect preferred leaders", operators.elect(ElectionKind.PREFERRED, one))
+        self._world.operator_queue.put(
+            "elect preferred leaders", operators.elect(ElectionKind.PREFERRED, one)
+        )
         return True
 
     def _elect_unclean(self, stream: Stream) -> bool:
@@ -148,38 +162,38 @@ class Operations:
         without a leader if there are any."""
         rows = self._world.partitions()
         rows = [(place, row) for place, row in rows if row.leader is None] or rows
-        if not rows or self._world.desk.is_busy or not self._world.shape.over_budget:
+        if not rows or self._world.operator_queue.is_busy or not self._world.shape.over_budget:
             return False
         place, row = rows[stream.draw(len(rows))]
         kind = _UNCLEAN_KINDS[stream.draw(len(_UNCLEAN_KINDS))]
         leader = row.replicas[stream.draw(len(row.replicas))] if kind is ElectionKind.DESIGNATION else None
         told = kind.name if leader is None else f"{kind.name} of b{leader}"
         act = operators.elect(kind, partition_at(place), leader)
-        self._world.desk.put(f"elect by {told} for {place}", act)
+        self._world.operator_queue.put(f"elect by {told} for {place}", act)
         return True
 
     def elect_by_hand(self, stream: Stream, place: int, leader: int) -> None:
         """This one, or whoever is there: where losses are allowed only."""
-        if self._world.desk.is_busy or not self._world.shape.over_budget:
+        if self._world.operator_queue.is_busy or not self._world.shape.over_budget:
             return
         kinds = (ElectionKind.DESIGNATION, ElectionKind.UNCLEAN, ElectionKind.LONGEST_LOG_AGGRESSIVE)
         kind = kinds[stream.draw(len(kinds))]
         wanted = leader if kind is ElectionKind.DESIGNATION else None
         act = operators.elect(kind, partition_at(place), wanted)
-        self._world.desk.put(f"elect b{leader} by {kind.name} for {place}", act)
+        self._world.operator_queue.put(f"elect b{leader} by {kind.name} for {place}", act)
 
     def unregister(self, broker_id: int) -> bool:
         """Whatever it holds; the budget has been asked."""
-        if self._world.desk.is_busy:
+        if self._world.operator_queue.is_busy:
             return False
-        self._world.desk.put(f"unregister b{broker_id}", operators.unregister(broker_id))
+        self._world.operator_queue.put(f"unregister b{broker_id}", operators.unregister(broker_id))
         return True
 
     # --- topics ----------------------------------------------------------------------------------------
 
     def _topic(self, stream: Stream) -> Topic | None:
         topics = self._world.topics
-        return None if self._world.desk.is_busy else topics[stream.draw(len(topics))]
+        return None if self._world.operator_queue.is_busy else topics[stream.draw(len(topics))]
 
     def _add_partition(self, stream: Stream) -> bool:
         topic = self._topic(stream)
@@ -189,7 +203,7 @@ class Operations:
         """To the topic of this partition."""
         name = partition_at(place).topic
         topic = next(topic for topic in self._world.topics if topic.name == name)
-        return not self._world.desk.is_busy and self._add_to(topic)
+        return not self._world.operator_queue.is_busy and self._add_to(topic)
 
     def _add_to(self, topic: Topic) -> bool:
         rows = self._world.partitions()
@@ -197,13 +211,13 @@ class Operations:
             return False
         count = sum(partition_at(place).topic == topic.name for place, _ in rows)
         began = operators.begin_load(self._world.load, topic.name, count)
-        self._world.desk.put(
+        self._world.operator_queue.put(
             f"add a partition to {topic.name}", operators.add_partition(topic.name, count + 1), began
         )
         return True
 
     def _make_topic(self, stream: Stream) -> bool:
-        if self._world.desk.is_busy or len(self._scratch) >= _SCRATCH_MAX:
+        if self._world.operator_queue.is_busy or len(self._scratch) >= _SCRATCH_MAX:
             return False
         self._scratch_made += 1
         name = f"x{self._scratch_made}"
@@ -211,14 +225,14 @@ class Operations:
         replicas = 1 + stream.draw(len(self._world.brokers))
         times = 1 + stream.draw(3)
         act = operators.make_topic(name, 1 + stream.draw(3), replicas, times=times)
-        self._world.desk.put(f"make {name} {times} times", act)
+        self._world.operator_queue.put(f"make {name} {times} times", act)
         return True
 
     def _drop_topic(self, stream: Stream) -> bool:
-        if self._world.desk.is_busy or not self._scratch:
+        if self._world.operator_queue.is_busy or not self._scratch:
             return False
         name = self._scratch.pop(stream.draw(len(self._scratch)))
-        self._world.desk.put(f"drop {name}", operators.drop_topic(name))
+        self._world.operator_queue.put(f"drop {name}", operators.drop_topic(name))
         return True
 
     # --- configuration ---------------------------------------------------------------------------------
@@ -232,7 +246,7 @@ class Operations:
         """Of the topic of this partition."""
         name = partition_at(place).topic
         topic = next(topic for topic in self._world.topics if topic.name == name)
-        return not self._world.desk.is_busy and self._step_min_isr(stream, topic)
+        return not self._world.operator_queue.is_busy and self._step_min_isr(stream, topic)
 
     def _step_min_isr(self, stream: Stream, topic: Topic) -> bool:
         rows = self._world.partitions()
@@ -263,19 +277,19 @@ class Operations:
             else:
                 self._have_own.add(topic.name)
         act = operators.set_config(resource, _MIN_ISR, text)
-        self._world.desk.put(f"min ISR of {what} from {now} to {value}", act)
+        self._world.operator_queue.put(f"min ISR of {what} from {now} to {value}", act)
         return True
 
     def be_content_with_one(self, place: int) -> bool:
         """One in sync is enough for this partition, and the others of its topic: where losses are allowed."""
         name = partition_at(place).topic
-        if self._world.desk.is_busy or not self._world.shape.over_budget:
+        if self._world.operator_queue.is_busy or not self._world.shape.over_budget:
             return False
         self._budget.may_set_min_isr(name, 1)
         self._min_isrs[name] = 1
         self._have_own.add(name)
         act = operators.set_config(Resource.topic(name), _MIN_ISR, "1")
-        self._world.desk.put(f"min ISR of {name}: 1", act)
+        self._world.operator_queue.put(f"min ISR of {name}: 1", act)
         return True
 
     def _change_flush(self, stream: Stream) -> bool:
@@ -287,7 +301,7 @@ class Operations:
         value = values[stream.draw(len(values))]
         self._world.reflushed.add(topic.name)
         act = operators.set_config(Resource.topic(topic.name), "flush.messages", value)
-        self._world.desk.put(f"flush.messages of {topic.name}: {value}", act)
+        self._world.operator_queue.put(f"flush.messages of {topic.name}: {value}", act)
         return True
 
     def _change_strategy(self, stream: Stream) -> bool:
@@ -303,23 +317,23 @@ class Operations:
 
     def be_aggressive(self, place: int) -> bool:
         """Whoever is there may lead this partition, and the others of its topic: as `_change_strategy`."""
-        if self._world.desk.is_busy or not self._world.shape.over_budget:
+        if self._world.operator_queue.is_busy or not self._world.shape.over_budget:
             return False
         self._set_strategy(partition_at(place).topic, "Aggressive")
         return True
 
     def _set_strategy(self, topic_name: str, value: str | None) -> None:
         act = operators.set_config(Resource.topic(topic_name), "unclean.recovery.strategy", value)
-        self._world.desk.put(f"strategy of {topic_name}: {value}", act)
+        self._world.operator_queue.put(f"strategy of {topic_name}: {value}", act)
 
     def _set_unclean(self, topic_name: str, value: str | None) -> None:
         """Kafka's own key, which counts where no strategy says otherwise, or no logs are compared."""
         act = operators.set_config(Resource.topic(topic_name), "unclean.leader.election.enable", value)
-        self._world.desk.put(f"unclean elections of {topic_name}: {value}", act)
+        self._world.operator_queue.put(f"unclean elections of {topic_name}: {value}", act)
 
     def _switch_elr(self, stream: Stream) -> bool:
-        if self._world.desk.is_busy or not self._world.shape.switches_elr:
+        if self._world.operator_queue.is_busy or not self._world.shape.switches_elr:
             return False
         level = 1 - stream.draw(2)
-        self._world.desk.put(operators.elr_level_name(level), operators.set_elr_level(level))
+        self._world.operator_queue.put(operators.elr_level_name(level), operators.set_elr_level(level))
         return True

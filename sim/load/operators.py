@@ -46,7 +46,7 @@ class Act:
     is_done: Callable[[MetadataImage], bool] = _always
 
 
-class Desk:
+class OperatorQueue:
     """Where acts are put down; one client carries them out in order."""
 
     def __init__(self, trace: Trace, bootstrap: str) -> None:

@@ -19,7 +19,7 @@ _SIZES = ((1, 500, 2 << 20), (1, 500, 2 << 20), (600, 100, 2 << 20), (3_000, 300
 
 
 @dataclass(slots=True)
-class Stretch:
+class ReadSpan:
     """What a reader got of a partition since it went somewhere."""
 
     place: int
@@ -32,7 +32,7 @@ class Stretch:
     polled: list[Polled] = field(default_factory=list)
 
 
-def wanderer(load: Load, stretches: list[Stretch], work: Stream) -> Callable[[Runtime], object]:
+def seeking_reader(load: Load, read_spans: list[ReadSpan], work: Stream) -> Callable[[Runtime], object]:
     """Reads until everybody has; starts anew as another consumer now and then, and after each error."""
 
     async def run(runtime: Runtime) -> None:
@@ -49,7 +49,7 @@ def wanderer(load: Load, stretches: list[Stretch], work: Stream) -> Callable[[Ru
             consumer = Consumer(runtime, config)
             try:
                 goes_to_end = reset == "latest"
-                await _Walk(load, stretches, work, runtime.clock, consumer, goes_to_end=goes_to_end).go()
+                await _Walk(load, read_spans, work, runtime.clock, consumer, goes_to_end=goes_to_end).go()
             except ClientError as error:
                 load.troubles.append("" if error.code is None else error.code.name)
                 await runtime.clock.sleep(100)
@@ -64,7 +64,7 @@ class _Walk:
     def __init__(
         self,
         load: Load,
-        stretches: list[Stretch],
+        read_spans: list[ReadSpan],
         work: Stream,
         clock: Clock,
         consumer: Consumer,
@@ -73,18 +73,18 @@ class _Walk:
     ) -> None:
         self._load = load
         self._clock = clock
-        self._stretches = stretches
+        self._stretches = read_spans
         self._work = work
         self._consumer = consumer
         self._goes_to_end = goes_to_end
-        self._now: dict[int, Stretch] = {}
+        self._now: dict[int, ReadSpan] = {}
         #: {place: behind the last record that it got}
         self._read: dict[int, int] = {}
 
     def _begin(self, place: int, sought: int | None) -> None:
-        stretch = Stretch(place, sought, self._read.get(place, 0), self._goes_to_end)
-        self._now[place] = stretch
-        self._stretches.append(stretch)
+        span = ReadSpan(place, sought, self._read.get(place, 0), self._goes_to_end)
+        self._now[place] = span
+        self._stretches.append(span)
 
     async def go(self) -> None:
         """Raises: ClientError."""

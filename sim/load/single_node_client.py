@@ -52,7 +52,7 @@ class FreshAnswers:
     fresh: list[Answer] = field(default_factory=list)
 
 
-def asker(
+def single_node_client(
     load: Load,
     heard: FreshAnswers,
     work: Stream,

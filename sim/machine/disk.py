@@ -33,7 +33,7 @@ class _Fault:
 LOG_DIRS = ("/data", "/more")
 
 
-class Platter:
+class SimDisk:
     """The disk of one host, which outlives its processes; and the handles by which faults are played."""
 
     def __init__(self, loop: SimLoop, stream: Stream, trace: Trace, name: str) -> None:
@@ -262,7 +262,7 @@ class SimFile:
 
     def __init__(self, disk: "ProcessDisk", path: str, inode: SimInode) -> None:
         self._disk = disk
-        self._platter = disk.platter
+        self._sim_disk = disk.sim_disk
         self._path = path
         self._inode = inode
         self._commit = GroupCommit(self._start_flush)
@@ -303,8 +303,8 @@ class SimFile:
         assert 0 <= size <= self.size, f"truncate {self._path} to {size}, but it has {self.size} bytes"
         self._check("truncate")
         self._inode.truncate(size)
-        self._platter.trace.add("truncate", f"{self._platter.name} {self._path} {size}")
-        await self._disk.until(self._platter.names_end_ns())
+        self._sim_disk.trace.add("truncate", f"{self._sim_disk.name} {self._path} {size}")
+        await self._disk.until(self._sim_disk.names_end_ns())
 
     async def close(self) -> None:
         if not self._is_closed:
@@ -313,14 +313,14 @@ class SimFile:
 
     def _start_flush(self) -> "asyncio.Future[None]":
         run: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        platter = self._platter
+        sim_disk = self._sim_disk
         begun = self._inode.start_write_back()
         # The host's kernel ends it, also when the process is gone by then.
-        platter.loop.at_ns(platter.flush_end_ns(), platter.loop.kernel, self._end_flush, run, begun)
+        sim_disk.loop.at_ns(sim_disk.flush_end_ns(), sim_disk.loop.kernel, self._end_flush, run, begun)
         return run
 
     def _end_flush(self, run: "asyncio.Future[None]", begun: WriteBack) -> None:
-        process, platter, inode = self._disk.process, self._platter, self._inode
+        process, sim_disk, inode = self._disk.process, self._sim_disk, self._inode
         is_under_way = inode.is_under_way(begun)
         if process.is_dead:
             if is_under_way:
@@ -331,13 +331,13 @@ class SimFile:
         except DiskError as error:
             if is_under_way:
                 inode.drop_write_back(begun)
-                platter.suspects.append(inode)
+                sim_disk.suspects.append(inode)
             process.call(_fail, run, error)
             return
         if is_under_way:
-            inode.finish_write_back(begun, is_lie=platter.lies(self._path))
-        platter.flush_count += 1
-        platter.trace.add("flush", f"{platter.name} {self._path} {begun.start}+{len(begun.dirty)}")
+            inode.finish_write_back(begun, is_lie=sim_disk.lies(self._path))
+        sim_disk.flush_count += 1
+        sim_disk.trace.add("flush", f"{sim_disk.name} {self._path} {begun.start}+{len(begun.dirty)}")
         process.call(_succeed, run)
 
     def _check_usable(self) -> None:
@@ -352,7 +352,7 @@ class SimFile:
         assert not self._is_closed or operation == "flush", f"{self._path} is closed"
         self._disk.check_alive(operation, self._path)
         try:
-            self._platter.check_fault(operation, self._path)
+            self._sim_disk.check_fault(operation, self._path)
         except DiskError as error:
             if operation != "read":
                 self._error = error
@@ -372,29 +372,29 @@ def _fail(run: "asyncio.Future[None]", error: DiskError) -> None:
 class ProcessDisk:
     """A host's disk as one process sees it. `runtime.api.Disk`."""
 
-    def __init__(self, platter: Platter, process: Process) -> None:
-        self.platter = platter
+    def __init__(self, sim_disk: SimDisk, process: Process) -> None:
+        self.sim_disk = sim_disk
         self.process = process
 
     async def open(self, path: str, *, create: bool) -> SimFile:
         await self._begin("open", path)
-        platter = self.platter
-        folder, name = platter.parent("open", path)
+        sim_disk = self.sim_disk
+        folder, name = sim_disk.parent("open", path)
         node = folder.cached.get(name)
         if node is None:
             if not create:
                 raise disk_error(FileMissing, path, "open", errno_module.ENOENT)
             node = SimInode()
-            platter.add(folder, name, node)
-            platter.trace.add("create", f"{platter.name} {path}")
+            sim_disk.add(folder, name, node)
+            sim_disk.trace.add("create", f"{sim_disk.name} {path}")
         if isinstance(node, SimFolder):
             raise disk_error(DiskError, path, "open", errno_module.EISDIR)
         return SimFile(self, path, node)
 
     async def rename(self, source: str, target: str) -> None:
         await self._begin("rename", source)
-        source_folder, source_name = self.platter.parent("rename", source)
-        target_folder, target_name = self.platter.parent("rename", target)
+        source_folder, source_name = self.sim_disk.parent("rename", source)
+        target_folder, target_name = self.sim_disk.parent("rename", target)
         node = source_folder.cached.get(source_name)
         if node is None:
             raise disk_error(FileMissing, source, "rename", errno_module.ENOENT)
@@ -407,65 +407,65 @@ class ProcessDisk:
         if replaced is not node:
             target_folder.set(target_name, node)
             source_folder.set(source_name, None)
-        self.platter.trace.add("rename", f"{self.platter.name} {source} {target}")
+        self.sim_disk.trace.add("rename", f"{self.sim_disk.name} {source} {target}")
 
     async def unlink(self, path: str) -> None:
         await self._begin("unlink", path)
-        folder, name = self.platter.parent("unlink", path)
+        folder, name = self.sim_disk.parent("unlink", path)
         node = folder.cached.get(name)
         if node is None:
             raise disk_error(FileMissing, path, "unlink", errno_module.ENOENT)
         if isinstance(node, SimFolder):
             raise disk_error(DiskError, path, "unlink", errno_module.EISDIR)
         folder.set(name, None)
-        self.platter.trace.add("unlink", f"{self.platter.name} {path}")
+        self.sim_disk.trace.add("unlink", f"{self.sim_disk.name} {path}")
 
     async def make_folder(self, path: str) -> None:
         await self._begin("make_folder", path)
-        folder = self.platter.root
+        folder = self.sim_disk.root
         for name in names_of(path):
             check_name("make_folder", path, name)
             node = folder.cached.get(name)
             if node is None:
                 node = SimFolder()
-                self.platter.add(folder, name, node)
+                self.sim_disk.add(folder, name, node)
             if isinstance(node, SimInode):
                 raise disk_error(DiskError, path, "make_folder", errno_module.EEXIST)
             folder = node
 
     async def remove_folder(self, path: str) -> None:
         await self._begin("remove_folder", path)
-        node = self.platter.find(path)
+        node = self.sim_disk.find(path)
         if node is None:
             return
         if isinstance(node, SimInode):
             raise disk_error(DiskError, path, "remove_folder", errno_module.ENOTDIR)
-        folder, name = self.platter.parent("remove_folder", path)
+        folder, name = self.sim_disk.parent("remove_folder", path)
         folder.set(name, None)
 
     async def sync_folder(self, path: str) -> None:
         await self._begin("sync_folder", path)
-        self.platter.folder("sync_folder", path).sync()
-        self.platter.trace.add("sync", f"{self.platter.name} {path}")
+        self.sim_disk.folder("sync_folder", path).sync()
+        self.sim_disk.trace.add("sync", f"{self.sim_disk.name} {path}")
 
     async def listdir(self, path: str) -> list[str]:
         await self._begin("listdir", path)
-        return sorted(self.platter.folder("listdir", path).cached)
+        return sorted(self.sim_disk.folder("listdir", path).cached)
 
     async def exists(self, path: str) -> bool:
         await self._begin("exists", path)
-        return self.platter.find(path) is not None
+        return self.sim_disk.find(path) is not None
 
     async def lock_folder(self, path: str) -> None:
         await self._begin("lock_folder", path)
-        folder = self.platter.folder("lock_folder", path)
+        folder = self.sim_disk.folder("lock_folder", path)
         where = posixpath.join("/", *names_of(path))
-        if where in self.platter.locked:
+        if where in self.sim_disk.locked:
             reason = "another process is using this folder"
             raise DiskError(path, "lock_folder", errno_module.EWOULDBLOCK, reason)
-        self.platter.locked[where] = self.process
+        self.sim_disk.locked[where] = self.process
         if ".lock" not in folder.cached:
-            self.platter.add(folder, ".lock", SimInode())
+            self.sim_disk.add(folder, ".lock", SimInode())
 
     def check_alive(self, operation: str, path: str) -> None:
         if self.process.is_dead:
@@ -474,14 +474,14 @@ class ProcessDisk:
     async def until(self, end_ns: int) -> None:
         """Wait for the disk."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.platter.loop.at_ns(end_ns, self.process, _succeed, done)
+        self.sim_disk.loop.at_ns(end_ns, self.process, _succeed, done)
         await done
 
     async def _begin(self, operation: str, path: str) -> None:
         self.check_alive(operation, path)
-        await self.until(self.platter.names_end_ns())
+        await self.until(self.sim_disk.names_end_ns())
         self.check_alive(operation, path)
-        self.platter.check_fault(operation, path)
+        self.sim_disk.check_fault(operation, path)
 
 
 def names_of(path: str) -> list[str]:

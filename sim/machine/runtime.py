@@ -13,7 +13,7 @@ from holdfast.runtime.api import Runtime
 from holdfast.runtime.tasks import HeldTasks
 from holdfast.sim.machine.choices import Stream
 from holdfast.sim.machine.connections import Host
-from holdfast.sim.machine.disk import Platter, ProcessDisk
+from holdfast.sim.machine.disk import ProcessDisk, SimDisk
 from holdfast.sim.machine.loop import Handle, Process, SimLoop
 from holdfast.sim.machine.network import ProcessNetwork, SimNetwork
 
@@ -75,7 +75,7 @@ class SimClock:
         return self._loop.at_ns(self._loop.now_ns + delay_ns, self._process, callback)
 
 
-class Strain:
+class HandlerDelay:
     """Time that passes inside of handles: real ones take some. Without it two looks at the clock in one
     handle never differ, and timers that are set by one handle never become due apart.
 
@@ -98,12 +98,14 @@ class Strain:
         self._loop.now_ns += draw(longest) * _STRAIN_NS
 
 
-class StrainedClock(SimClock):
+class DelayedClock(SimClock):
     """A clock on which time passes also while a handle runs: now and then, when it is asked."""
 
-    def __init__(self, process: Process, strain: Strain, drift_ppm: int = 0, wall_shift_ms: int = 0) -> None:
+    def __init__(
+        self, process: Process, handler_delay: HandlerDelay, drift_ppm: int = 0, wall_shift_ms: int = 0
+    ) -> None:
         super().__init__(process, drift_ppm, wall_shift_ms)
-        self._feel = strain.feel
+        self._feel = handler_delay.feel
 
     def now_ms(self) -> int:
         self._feel()
@@ -139,7 +141,7 @@ class Machine:
     """A host with its disk."""
 
     host: Host
-    platter: Platter
+    sim_disk: SimDisk
 
 
 def make_runtime(
@@ -150,17 +152,17 @@ def make_runtime(
     *,
     drift_ppm: int = 0,
     wall_shift_ms: int = 0,
-    strain: Strain | None = None,
+    handler_delay: HandlerDelay | None = None,
 ) -> tuple[Runtime, HeldTasks]:
     """The world as this process sees it, and its tasks."""
     tasks = HeldTasks()
     runtime = Runtime(
         SimClock(process, drift_ppm, wall_shift_ms)
-        if strain is None
-        else StrainedClock(process, strain, drift_ppm, wall_shift_ms),
+        if handler_delay is None
+        else DelayedClock(process, handler_delay, drift_ppm, wall_shift_ms),
         SimRandom(seed),
         ProcessNetwork(network, machine.host, process),
-        ProcessDisk(machine.platter, process),
+        ProcessDisk(machine.sim_disk, process),
         tasks,
     )
     return runtime, tasks

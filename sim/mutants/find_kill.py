@@ -50,14 +50,14 @@ def is_sound(mutant: Mutant, seed: str) -> bool:
     return play(mutant.setting.spec(seed)).violation is None
 
 
-def hunt(name: str, seeds: Sequence[str], known: MutantResult | None = None) -> MutantResult:
+def find_kill(name: str, seeds: Sequence[str], known: MutantResult | None = None) -> MutantResult:
     """Play seeds until one kills the mutant; first the one that has killed it before, if that is `known`.
 
     Raises: AssertionError when the mutant itself stumbles.
     """
     mutant = MUTANTS[name]
     if known is not None and known.seed is not None:
-        again = hunt(name, (known.seed,))
+        again = find_kill(name, (known.seed,))
         if again.is_killed:
             return replace(again, tried=known.tried)
     for tried, seed in enumerate(seeds, 1):
@@ -70,16 +70,16 @@ def hunt(name: str, seeds: Sequence[str], known: MutantResult | None = None) -> 
     return MutantResult(name, len(seeds), None, "", "")
 
 
-def hunts(
+def find_kills(
     names: Sequence[str], seeds: Sequence[str], jobs: int, known: Mapping[str, MutantResult]
 ) -> Iterator[MutantResult]:
-    """As `hunt`, from several processes, as they come."""
+    """As `find_kill`, from several processes, as they come."""
     if jobs == 1:
         for name in names:
-            yield hunt(name, seeds, known.get(name))
+            yield find_kill(name, seeds, known.get(name))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(hunt, name, seeds, known.get(name)) for name in names]):
+        for future in as_completed([pool.submit(find_kill, name, seeds, known.get(name)) for name in names]):
             yield future.result()
 
 

@@ -16,7 +16,7 @@ from holdfast.runtime.api import Runtime
 from holdfast.runtime.memory.machine import MemoryWorld, memory_runtime
 from holdfast.runtime.real.machine import real_runtime
 from holdfast.sim.machine.choices import Choices
-from holdfast.sim.machine.disk import Platter
+from holdfast.sim.machine.disk import SimDisk
 from holdfast.sim.machine.loop import SimLoop, make_loop
 from holdfast.sim.machine.network import SimNetwork
 from holdfast.sim.machine.runtime import Machine, make_runtime
@@ -98,7 +98,7 @@ class SimulatedWorld:
         assert isinstance(loop, SimLoop)
         choices, trace = Choices("contract"), Trace(lambda: loop.now_ns)
         network = SimNetwork(loop, choices.stream("net"), trace)
-        self.machine = Machine(network.add_host("host"), Platter(loop, choices.stream("disk"), trace, "host"))
+        self.machine = Machine(network.add_host("host"), SimDisk(loop, choices.stream("disk"), trace, "host"))
         process = loop.current
         self.runtime, self.tasks = make_runtime(network, self.machine, process, "contract:host:1")
         self.folder = "/data"
@@ -111,7 +111,7 @@ class SimulatedWorld:
         return 9
 
     async def full_file(self) -> str:
-        self.machine.platter.fail("append", "/data/full", errno.ENOSPC)
+        self.machine.sim_disk.fail("append", "/data/full", errno.ENOSPC)
         await (await self.runtime.disk.open("/data/full", create=True)).close()
         return "/data/full"
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from holdfast.client.admin_configs import Resource
-from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.faults.budget import Budget
 from holdfast.sim.load import operators
 from holdfast.sim.machine.choices import Choices
 
-SMALL = replace(Shape(), voters=1, partitions=1, producers=1)
+SMALL = replace(ClusterSpec(), voters=1, partitions=1, producers=1)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def worlds() -> Iterator[list[World]]:
         world.close()
 
 
-def booted(worlds: list[World], shape: Shape) -> tuple[World, Budget]:
+def booted(worlds: list[World], shape: ClusterSpec) -> tuple[World, Budget]:
     world = World(shape, Choices("budget"))
     worlds.append(world)
     world.boot()
@@ -109,7 +109,7 @@ def test_a_raised_min_isr_counts_once_the_isr_has_as_many(worlds: list[World]) -
     assert budget.may_set_min_isr("t", 3)
     budget.lost(first)
     assert not budget.may_lose(second), "what is committed may be on two replicas"
-    world.desk.put("raise", operators.set_config(Resource.topic("t"), "min.insync.replicas", "3"))
+    world.operator_queue.put("raise", operators.set_config(Resource.topic("t"), "min.insync.replicas", "3"))
     world.eventually("it is raised", lambda: all(row.min_isr == 3 for _, row in world.partitions()))
     budget.update()
     assert budget.may_lose(second)

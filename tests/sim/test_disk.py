@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.runtime.api import DiskError
 from holdfast.sim.machine.choices import Choices
-from holdfast.sim.machine.disk import Platter, ProcessDisk, SimFile
+from holdfast.sim.machine.disk import ProcessDisk, SimDisk, SimFile
 from holdfast.sim.machine.loop import make_loop
 from holdfast.sim.machine.page_cache import PAGE_BYTES, Personality, SimInode
 from holdfast.sim.machine.trace import Trace
@@ -24,10 +24,10 @@ class Machine:
     def __init__(self, personality: Personality = Personality.STRICT, seed: str = "disk") -> None:
         self.loop = make_loop(Choices(seed).stream("sched"))
         trace = Trace(lambda: self.loop.now_ns)
-        self.platter = Platter(self.loop, Choices(seed).stream("disk"), trace, "m")
-        self.platter.personality = personality
+        self.sim_disk = SimDisk(self.loop, Choices(seed).stream("disk"), trace, "m")
+        self.sim_disk.personality = personality
         self.process = self.loop.process("p")
-        self.disk = ProcessDisk(self.platter, self.process)
+        self.disk = ProcessDisk(self.sim_disk, self.process)
         self.run(lambda: self.disk.make_folder("/data"))
 
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -47,11 +47,11 @@ class Machine:
 
     def kill(self) -> None:
         self.process.kill()
-        self.platter.process_ended(self.process)
+        self.sim_disk.process_ended(self.process)
 
     def lose_power(self) -> None:
         self.process.kill()
-        self.platter.power_loss()
+        self.sim_disk.power_loss()
 
 
 @pytest.fixture
@@ -64,14 +64,14 @@ def machine() -> Iterator[Machine]:
 def written(personality: Personality, seed: str = "disk") -> bytes:
     """What a power cut leaves of a file with a flushed part and one that was not."""
     machine = Machine(personality, seed)
-    machine.platter.lies_one_in = 1
+    machine.sim_disk.lies_one_in = 1
     file = machine.open("0.log")
     machine.run(lambda: machine.disk.sync_folder("/data"))
     file.append([FLUSHED])
     machine.run(file.flush)
     file.append([UNFLUSHED])
     machine.lose_power()
-    kept = machine.platter.read("/data/0.log")
+    kept = machine.sim_disk.read("/data/0.log")
     assert kept is not None
     return kept
 
@@ -112,27 +112,27 @@ def in_a_log_of(machine: Machine, folder: str) -> None:
 def test_a_lie_is_held_against_the_log_that_it_was_about_once_it_comes_to_light_p7(lies_one_in: int) -> None:
     machine = Machine(Personality.LYING)
     in_a_log_of(machine, "t-0")
-    machine.platter.lies_one_in = lies_one_in
+    machine.sim_disk.lies_one_in = lies_one_in
     in_a_log_of(machine, "t-1")
-    assert machine.platter.broken == set()
+    assert machine.sim_disk.broken == set()
     machine.lose_power()
-    assert machine.platter.broken == ({"/data/t-1"} if lies_one_in else set())
-    assert len(machine.platter.read("/data/t-1/0.log") or b"") == (0 if lies_one_in else len(FLUSHED))
+    assert machine.sim_disk.broken == ({"/data/t-1"} if lies_one_in else set())
+    assert len(machine.sim_disk.read("/data/t-1/0.log") or b"") == (0 if lies_one_in else len(FLUSHED))
 
 
 def test_a_flipped_bit_is_held_against_its_log_a_restored_copy_against_all_p7(machine: Machine) -> None:
     in_a_log_of(machine, "t-0")
-    machine.platter.copies_next_exit = True
+    machine.sim_disk.copies_next_exit = True
     machine.kill()
     machine.process = machine.loop.process("p.2")
-    machine.disk = ProcessDisk(machine.platter, machine.process)
-    machine.platter.flip_bit(Choices("disk").stream("fault"))
-    assert machine.platter.broken == {"/data/t-0"}
-    machine.platter.broken.clear()
+    machine.disk = ProcessDisk(machine.sim_disk, machine.process)
+    machine.sim_disk.flip_bit(Choices("disk").stream("fault"))
+    assert machine.sim_disk.broken == {"/data/t-0"}
+    machine.sim_disk.broken.clear()
     in_a_log_of(machine, "t-1")
-    machine.platter.restore()
-    assert machine.platter.broken == {"/data/t-0", "/data/t-1"}
-    assert machine.platter.read("/data/t-1/0.log") is None
+    machine.sim_disk.restore()
+    assert machine.sim_disk.broken == {"/data/t-0", "/data/t-1"}
+    assert machine.sim_disk.read("/data/t-1/0.log") is None
 
 
 def test_pages_behind_a_write_back_under_way_are_dropped_all_the_same() -> None:
@@ -171,9 +171,9 @@ def test_a_kill_leaves_the_page_cache_and_frees_the_locks(machine: Machine) -> N
     machine.run(lambda: machine.disk.lock_folder("/data"))
     machine.open().append([UNFLUSHED])
     machine.kill()
-    assert machine.platter.read("/data/log") == UNFLUSHED
+    assert machine.sim_disk.read("/data/log") == UNFLUSHED
     machine.process = machine.loop.process("p.2")
-    machine.disk = ProcessDisk(machine.platter, machine.process)
+    machine.disk = ProcessDisk(machine.sim_disk, machine.process)
     machine.run(lambda: machine.disk.lock_folder("/data"))
 
 
@@ -197,7 +197,7 @@ def test_a_flush_covers_what_was_there_when_it_started_a21(machine: Machine) -> 
 
     machine.run(append_during_flush)
     machine.lose_power()
-    assert machine.platter.read("/data/log") == b"before"
+    assert machine.sim_disk.read("/data/log") == b"before"
 
 
 def test_a_flush_goes_on_when_its_process_is_killed(machine: Machine) -> None:
@@ -207,20 +207,20 @@ def test_a_flush_goes_on_when_its_process_is_killed(machine: Machine) -> None:
     machine.process.call(lambda: machine.loop.create_task(file.flush(), name="flush"))
     machine.loop.run(lambda: bool(machine.process.tasks) and not machine.process.ready)
     machine.kill()
-    machine.loop.run(lambda: machine.platter.durable_bytes("/data/log") == FLUSHED)
+    machine.loop.run(lambda: machine.sim_disk.durable_bytes("/data/log") == FLUSHED)
 
 
 def test_after_a_failed_flush_the_pages_are_gone_and_the_next_one_succeeds_a20(machine: Machine) -> None:
     file = machine.open()
     machine.run(lambda: machine.disk.sync_folder("/data"))
     file.append([b"dropped"])
-    machine.platter.fail("flush", "log", errno.EIO)
+    machine.sim_disk.fail("flush", "log", errno.EIO)
     with pytest.raises(DiskError):
         machine.run(file.flush)
     other = machine.open()
     machine.run(other.flush)
     machine.lose_power()
-    assert set(machine.platter.read("/data/log") or b"") <= {0}
+    assert set(machine.sim_disk.read("/data/log") or b"") <= {0}
 
 
 def test_names_are_durable_once_their_folder_is_synced(machine: Machine) -> None:
@@ -229,7 +229,7 @@ def test_names_are_durable_once_their_folder_is_synced(machine: Machine) -> None
     machine.run(machine.open("new").flush)
     machine.run(lambda: machine.disk.unlink("/data/old"))
     machine.lose_power()
-    assert machine.platter.names("/data") == ["old"]
+    assert machine.sim_disk.names("/data") == ["old"]
 
 
 def test_a_rename_that_was_journalled_before_its_data_leaves_an_empty_file_p3() -> None:
@@ -237,8 +237,8 @@ def test_a_rename_that_was_journalled_before_its_data_leaves_an_empty_file_p3() 
     machine.open("temporary").append([b"content"])
     machine.run(lambda: machine.disk.rename("/data/temporary", "/data/final"))
     machine.lose_power()
-    assert machine.platter.names("/data") == ["final"]
-    assert machine.platter.read("/data/final") == b""
+    assert machine.sim_disk.names("/data") == ["final"]
+    assert machine.sim_disk.read("/data/final") == b""
 
 
 def test_a_truncation_is_kept_or_undone_but_never_half(machine: Machine) -> None:
@@ -251,13 +251,13 @@ def test_a_truncation_is_kept_or_undone_but_never_half(machine: Machine) -> None
         one.run(file.flush)
         one.run(lambda file=file: file.truncate(100))  # type: ignore[misc]
         one.lose_power()
-        found.add(one.platter.read("/data/log"))
+        found.add(one.sim_disk.read("/data/log"))
     assert found == {FLUSHED, FLUSHED[:100]}
 
 
 def test_a_hanging_disk_completes_nothing_until_its_time(machine: Machine) -> None:
     file = machine.open()
-    machine.platter.hang(3_000_000_000)
+    machine.sim_disk.hang(3_000_000_000)
     started_ns = machine.loop.now_ns
     file.append([b"goes on"])
     machine.run(file.flush)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from holdfast.client.admin_configs import Resource
-from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.load import final_operations, operators
 from holdfast.sim.load.final_operations import FinalOperation
 from holdfast.sim.machine.choices import Choices
@@ -12,7 +12,7 @@ STRATEGY = "unclean.recovery.strategy"
 
 
 def test_strategies_that_wait_for_operators_and_no_others_are_taken_away() -> None:
-    world = World(replace(Shape(), partitions=1, producers=1, topics=3), Choices("5"))
+    world = World(replace(ClusterSpec(), partitions=1, producers=1, topics=3), Choices("5"))
     world.boot()
     world.start_load()
     wanted = {world.topics[0].name: "None", world.topics[1].name: "Aggressive"}

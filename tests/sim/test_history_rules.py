@@ -10,7 +10,7 @@ from holdfast.client.core.outcomes import DeliveryOutcome
 from holdfast.client.delivery import Delivery
 from holdfast.sim.checks.history_rules import History, SentRecord, Stored, broken_rules, read_deliveries
 from holdfast.sim.load.clients import Polled
-from holdfast.sim.load.seeking_reader import Stretch
+from holdfast.sim.load.seeking_reader import ReadSpan
 
 VALUES = [make_value("p0", number, 40) for number in range(5)]
 
@@ -234,8 +234,8 @@ def test_a_reader_that_seeks_is_where_it_asked_to_be(
     offsets: tuple[int, ...],
     is_right: bool,
 ) -> None:
-    stretch = Stretch(0, sought, lowest, goes_to_end, got(*offsets, log=LOG))
-    history = replace(WHOLE, starts={0: start}, log={0: LOG[start:]}, stretches=[stretch])
+    span = ReadSpan(0, sought, lowest, goes_to_end, got(*offsets, log=LOG))
+    history = replace(WHOLE, starts={0: start}, log={0: LOG[start:]}, read_spans=[span])
     assert ("astray" in rules_broken_by(history)) is not is_right
 
 

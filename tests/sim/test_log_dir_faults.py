@@ -1,13 +1,13 @@
 """A log dir fails, its broker goes on and is mended later (R27)."""
 
 from holdfast.sim.campaign.run import run
-from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.faults.budget import Budget
 from holdfast.sim.faults.log_dir_faults import FailingDirs
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
 
-SHAPE = Shape(log_dirs=2, voters=1, producers=2)
+SHAPE = ClusterSpec(log_dirs=2, voters=1, producers=2)
 
 
 def test_brokers_outlive_a_log_dir_and_nothing_is_lost() -> None:
@@ -29,15 +29,15 @@ def test_only_one_of_three_replicas_may_be_in_a_failed_dir() -> None:
     dirs = FailingDirs(world, budget, lambda delay_ms, what: None)
     stream = world.choices.stream("test")
     assert dirs.fail(stream)
-    hit = [broker for broker in world.brokers if broker.machine.platter.has_faults]
+    hit = [broker for broker in world.brokers if broker.machine.sim_disk.has_faults]
     for _ in range(20):
         dirs.fail(stream)
-    assert [broker for broker in world.brokers if broker.machine.platter.has_faults] == hit
+    assert [broker for broker in world.brokers if broker.machine.sim_disk.has_faults] == hit
     world.close()
 
 
 def test_broker_with_one_log_dir_is_left_alone() -> None:
-    world = World(Shape(voters=1), Choices("3"))
+    world = World(ClusterSpec(voters=1), Choices("3"))
     world.boot()
     budget = Budget(world)
     budget.update()

@@ -15,19 +15,21 @@ from holdfast.sim.campaign.run_spec import RunTemplate
 from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
-from holdfast.sim.cluster.world import Shape, World, logs_of
+from holdfast.sim.cluster.world import ClusterSpec, World, logs_of
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.load.clients import _ECHO_ONE_IN, REMADE, Load, first_place_of, partition_at
-from holdfast.sim.load.invalid_requests import Intruder, Intrusion
+from holdfast.sim.load.invalid_requests import InvalidRequest, InvalidRequestClient
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.loop import make_loop
-from holdfast.sim.machine.runtime import Strain, StrainedClock
+from holdfast.sim.machine.runtime import DelayedClock, HandlerDelay
 
-SHAPE = replace(Shape(), voters=1, partitions=2, send_gap_ms=100)
+SHAPE = replace(ClusterSpec(), voters=1, partitions=2, send_gap_ms=100)
 
 
 @contextmanager
-def played(seed: str, shape: Shape, seconds: float, *more: Property) -> Iterator[tuple[World, Observer]]:
+def played(
+    seed: str, shape: ClusterSpec, seconds: float, *more: Property
+) -> Iterator[tuple[World, Observer]]:
     """A world without faults, with every property looked at, after so many seconds of load."""
     world = World(shape, Choices(seed))
     observer = Observer(world, [*all_properties(), *more])
@@ -49,11 +51,11 @@ def test_the_beginning_of_short_logs_is_deleted_on_every_broker() -> None:
 
 def test_a_reader_that_seeks_goes_to_both_ends_and_back() -> None:
     with played("2", replace(SHAPE, wanderers=2), 8) as (world, _):
-        found = [stretch for stretch in world.stretches if stretch.polled]
-        assert {stretch.goes_to_end for stretch in found} == {False, True}
-        assert any(stretch.sought is None for stretch in found)
-        assert any(stretch.sought == 0 for stretch in found)
-        assert any(stretch.sought for stretch in found)
+        found = [span for span in world.read_spans if span.polled]
+        assert {span.goes_to_end for span in found} == {False, True}
+        assert any(span.sought is None for span in found)
+        assert any(span.sought == 0 for span in found)
+        assert any(span.sought for span in found)
 
 
 def test_each_remade_topic_is_one_of_its_own_and_forgotten_with_it() -> None:
@@ -75,12 +77,12 @@ def test_places_of_remade_topics_do_not_meet() -> None:
 
 
 def test_an_intruder_is_refused_by_every_kind_of_node_and_disturbs_nobody() -> None:
-    refused: list[Intrusion] = []
+    refused: list[InvalidRequest] = []
 
     class Listener(Property):
         name = "listener"
 
-        def intruded(self, seen: Observer, intrusion: Intrusion) -> None:
+        def intruded(self, seen: Observer, intrusion: InvalidRequest) -> None:
             refused.append(intrusion)
 
     shape = replace(SHAPE, intrudes=True, voters=3)
@@ -98,7 +100,7 @@ def test_an_intruder_is_refused_by_every_kind_of_node_and_disturbs_nobody() -> N
 
 
 def test_noise_asks_for_nothing_that_changes_anything() -> None:
-    one = Intruder(Load("", [0]), Choices("noise").stream("intruder"), lambda: None)
+    one = InvalidRequestClient(Load("", [0]), Choices("noise").stream("intruder"), lambda: None)
     assert one.known() is None
     sent = {one.noise() for _ in range(300)}
     assert len(sent) > 150
@@ -126,7 +128,7 @@ def test_some_stories_have_each_of_them_and_plain_ones_have_none() -> None:
 def test_time_passes_in_handles_of_a_strained_world_and_not_for_who_looks_from_outside() -> None:
     choices = Choices("strain")
     loop = make_loop(choices.stream("sched"))
-    clock = StrainedClock(loop.process("p"), Strain(loop, choices.stream("strain")))
+    clock = DelayedClock(loop.process("p"), HandlerDelay(loop, choices.stream("strain")))
     began_ns = clock.shown_ns()
     steps = [-clock.now_ns() + clock.now_ns() for _ in range(10_000)]
     assert 0 < sum(step > 0 for step in steps) < 1_000
@@ -139,7 +141,7 @@ def test_time_passes_in_handles_of_a_strained_world_and_not_for_who_looks_from_o
 def test_a_tape_that_ends_leaves_no_strain() -> None:
     choices = Choices("strain", tape={})
     loop = make_loop(choices.stream("sched"))
-    clock = StrainedClock(loop.process("p"), Strain(loop, choices.stream("strain")))
+    clock = DelayedClock(loop.process("p"), HandlerDelay(loop, choices.stream("strain")))
     assert {clock.now_ns() for _ in range(1_000)} == {clock.shown_ns()}
 
 

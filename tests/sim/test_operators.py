@@ -6,13 +6,13 @@ import pytest
 
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.sim.campaign.run import RunResult, run
-from holdfast.sim.cluster.world import Shape, World, varied
+from holdfast.sim.cluster.world import ClusterSpec, World, varied
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.load import operators
 from holdfast.sim.load.clients import partition_at, place_of
 from holdfast.sim.machine.choices import Choices
 
-SHAPE = replace(Shape(), brokers=4, voters=1, partitions=1, producers=1)
+SHAPE = replace(ClusterSpec(), brokers=4, voters=1, partitions=1, producers=1)
 MOVES = ("move_partition", "move_back", "cancel_move")
 
 
@@ -23,13 +23,13 @@ def test_an_act_is_carried_out_and_tells_its_asker() -> None:
     done: list[bool] = []
     target = (4, 1, 2)
     act = operators.move(TopicPartition("t", 0), target)
-    world.desk.put("move", act, lambda: done.append(True))
+    world.operator_queue.put("move", act, lambda: done.append(True))
     world.eventually("moved", lambda: [row.replicas for _, row in world.partitions()] == [target])
     assert done == [True]
-    assert world.desk.outcomes == {"ok": 1}
-    assert not world.desk.is_quiet, "an answer that was just given may still change something"
+    assert world.operator_queue.outcomes == {"ok": 1}
+    assert not world.operator_queue.is_quiet, "an answer that was just given may still change something"
     world.pass_time(11_000)
-    assert world.desk.is_quiet
+    assert world.operator_queue.is_quiet
     world.close()
 
 
@@ -38,9 +38,9 @@ def test_what_is_refused_is_told_by_its_code() -> None:
     world.boot()
     world.start_load()
     done: list[bool] = []
-    world.desk.put("move", operators.move(TopicPartition("t", 0), (9,)), lambda: done.append(True))
-    world.eventually("answered", lambda: bool(world.desk.outcomes))
-    assert world.desk.outcomes == {"INVALID_REPLICA_ASSIGNMENT": 1}
+    world.operator_queue.put("move", operators.move(TopicPartition("t", 0), (9,)), lambda: done.append(True))
+    world.eventually("answered", lambda: bool(world.operator_queue.outcomes))
+    assert world.operator_queue.outcomes == {"INVALID_REPLICA_ASSIGNMENT": 1}
     assert done == []
     world.close()
 
@@ -52,15 +52,15 @@ def test_operators_who_hear_nothing_are_not_asked_for_more() -> None:
     for controller in world.controllers:
         controller.lose_power()
     for number in range(3):
-        assert not world.desk.is_busy
-        world.desk.put(f"drop {number}", operators.drop_topic("x"))
-    assert world.desk.is_busy
-    world.desk.clear()
-    assert not world.desk.is_busy
+        assert not world.operator_queue.is_busy
+        world.operator_queue.put(f"drop {number}", operators.drop_topic("x"))
+    assert world.operator_queue.is_busy
+    world.operator_queue.clear()
+    assert not world.operator_queue.is_busy
     world.close()
 
 
-def played(names: tuple[str, ...], shape: Shape, seed: str = "1", gap_ms: int = 250) -> RunResult:
+def played(names: tuple[str, ...], shape: ClusterSpec, seed: str = "1", gap_ms: int = 250) -> RunResult:
     result = run(Choices(seed), shape, 6, plan=Plan(gap_ms=gap_ms, only=names))
     assert result.violation is None, result.as_text()
     return result
@@ -103,7 +103,7 @@ def test_topics_beyond_the_first_have_sizes_of_their_own_that_leave_power_cuts_i
     seen = set()
     for seed in range(60):
         choices = Choices(str(seed))
-        shape = varied(Shape(), choices.stream("shape.more"))
+        shape = varied(ClusterSpec(), choices.stream("shape.more"))
         world = World(shape, choices)
         for topic in world.topics[1:]:
             assert topic.min_isr <= topic.replicas <= shape.brokers

@@ -7,18 +7,18 @@ import pytest
 from holdfast.sim.campaign.run import run
 from holdfast.sim.checks import liveness
 from holdfast.sim.cluster.nodes import State
-from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.faults import partial_heal
-from holdfast.sim.faults.partial_heal import Core, draw_core
+from holdfast.sim.faults.partial_heal import HealedSubset, draw_healed_subset
 from holdfast.sim.faults.table import Faults, Plan
 from holdfast.sim.machine.choices import Choices
 
-SHAPE = replace(Shape(), producers=2, partitions=2)
+SHAPE = replace(ClusterSpec(), producers=2, partitions=2)
 NO_FAULTS = Plan(gap_ms=1_000_000)
-CORE = Core(frozenset(("c101", "c103")), frozenset(("b1", "b2")))
+CORE = HealedSubset(frozenset(("c101", "c103")), frozenset(("b1", "b2")))
 
 
-def under_load(shape: Shape = SHAPE) -> tuple[World, Faults]:
+def under_load(shape: ClusterSpec = SHAPE) -> tuple[World, Faults]:
     """A cluster that works, and who plays its faults."""
     world = World(shape, Choices("5"))
     faults = Faults(world, NO_FAULTS)
@@ -31,7 +31,7 @@ def under_load(shape: Shape = SHAPE) -> tuple[World, Faults]:
 @pytest.mark.parametrize("voters", [1, 3, 5])
 def test_a_core_has_a_majority_of_the_voters_and_leaves_somebody_out(voters: int) -> None:
     world = World(replace(SHAPE, voters=voters), Choices("5"))
-    drawn = [draw_core(world, Choices(str(seed)).stream("core")) for seed in range(40)]
+    drawn = [draw_healed_subset(world, Choices(str(seed)).stream("core")) for seed in range(40)]
     assert {len(one.voters) for one in drawn} == {voters // 2 + 1, min(voters, voters // 2 + 2)}
     assert {len(one.brokers) for one in drawn} == {1, 2}
     assert len({one.brokers for one in drawn}) == 6, "any of them"
@@ -51,8 +51,8 @@ def test_a_broker_that_may_not_be_killed_is_cut_off_from_everybody() -> None:
     world, faults = under_load(replace(SHAPE, min_isr=1))
     faults.budget.update()
     for place in faults.budget._rows:
-        faults.budget._seats[place].lossy["b1"] = 1
-        faults.budget._seats[place].unclean |= {"b1": 1, "b2": 1}  # b3 is the last that is whole
+        faults.budget._histories[place].lossy["b1"] = 1
+        faults.budget._histories[place].unclean |= {"b1": 1, "b2": 1}  # b3 is the last that is whole
     faults.heal(CORE)
     assert [node.name for node in world.nodes if node.state is State.DOWN] == ["c102"]
     b3 = next(broker for broker in world.brokers if broker.name == "b3").machine.host
@@ -79,10 +79,10 @@ def test_a_core_that_does_not_lead_what_it_could_is_a_violation() -> None:
     _, row = world.partitions()[0]
     assert partial_heal._electable(CORE, world, row)
     assert not partial_heal._electable(
-        Core(CORE.voters, frozenset(("b3",))), world, replace(row, isr=(1,), elr=(2,))
+        HealedSubset(CORE.voters, frozenset(("b3",))), world, replace(row, isr=(1,), elr=(2,))
     )
     assert partial_heal._electable(
-        Core(CORE.voters, frozenset(("b3",))), world, replace(row, isr=(1,), elr=(3,))
+        HealedSubset(CORE.voters, frozenset(("b3",))), world, replace(row, isr=(1,), elr=(3,))
     )
     world.brokers[0].kill()
     world.brokers[1].kill()
@@ -91,7 +91,7 @@ def test_a_core_that_does_not_lead_what_it_could_is_a_violation() -> None:
 
 
 def test_partitions_with_fewer_members_in_the_core_than_min_isr_need_not_acknowledge() -> None:
-    alone = Core(CORE.voters, frozenset(("b2",)))
+    alone = HealedSubset(CORE.voters, frozenset(("b2",)))
     world, faults = under_load()
     faults.heal(alone)
     liveness.settle(world, partial_heal.wanted(alone))

@@ -13,11 +13,11 @@ from holdfast.cli.sim.command import command
 from holdfast.sim.campaign.artifact import Artifact, BadArtifact, artifact_of, load, name_of, save
 from holdfast.sim.campaign.recording import difference, first_event_that_differs, play, record
 from holdfast.sim.campaign.run_spec import RunSpec, RunTemplate
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 
 SHORT = RunSpec(
-    "5", Shape(brokers=3, voters=1, partitions=1, producers=1), 1.0, Plan(gap_ms=300), "budget", "swarm"
+    "5", ClusterSpec(brokers=3, voters=1, partitions=1, producers=1), 1.0, Plan(gap_ms=300), "budget", "swarm"
 )
 SEEDS = Path(__file__).with_name("seeds.txt")
 
@@ -62,7 +62,7 @@ def test_a_tape_may_end_early_and_a_story_without_choices_keeps_every_promise() 
     ("change", "told"),
     [
         ({"format": 99}, "format 99"),
-        ({"shape": {"brokers": 3, "moons": 2}}, "Shape has no moons"),
+        ({"shape": {"brokers": 3, "moons": 2}}, "ClusterSpec has no moons"),
         ({"tape": {"net": "no base64 "}}, "no run of the simulator"),
         ({"seconds": "long"}, "no run of the simulator"),
     ],
@@ -156,7 +156,7 @@ def test_every_kept_seed_has_a_story() -> None:
 
 
 def test_the_line_that_plays_a_seed_again_makes_the_same_story() -> None:
-    base = Shape(brokers=5, voters=1, partitions=2, replicas=3, min_isr=2, producers=7)
+    base = ClusterSpec(brokers=5, voters=1, partitions=2, replicas=3, min_isr=2, producers=7)
     template = RunTemplate(base, seconds=2.5, gap_ms=700, band="over-budget")
     words = template.command("a b").split("run ")[1]
     assert words == (

@@ -8,7 +8,7 @@ import pytest
 from holdfast.sim.campaign.recording import play
 from holdfast.sim.campaign.run import run, shape_of
 from holdfast.sim.campaign.run_spec import RunTemplate
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.mutants.shutdown import DIRS_FAIL
@@ -19,7 +19,7 @@ FEW_FAULTS = Plan(gap_ms=800)
 
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_a_short_run_keeps_every_promise(seed: str) -> None:
-    result = run(Choices(seed), shape_of(seed, Shape()), 4, plan=FEW_FAULTS)
+    result = run(Choices(seed), shape_of(seed, ClusterSpec()), 4, plan=FEW_FAULTS)
     assert result.violation is None, result.as_text()
     assert result.acknowledged > 20
     assert sum(result.faults.values()) > 1
@@ -27,11 +27,11 @@ def test_a_short_run_keeps_every_promise(seed: str) -> None:
 
 def test_equal_seeds_give_equal_traces_also_from_a_tape() -> None:
     recording = Choices("3", record=True)
-    first = run(recording, Shape(), 3, plan=FEW_FAULTS)
-    assert run(Choices("3"), Shape(), 3, plan=FEW_FAULTS).trace_hash == first.trace_hash
-    replayed = run(Choices("3", tape=recording.tape()), Shape(), 3, plan=FEW_FAULTS)
+    first = run(recording, ClusterSpec(), 3, plan=FEW_FAULTS)
+    assert run(Choices("3"), ClusterSpec(), 3, plan=FEW_FAULTS).trace_hash == first.trace_hash
+    replayed = run(Choices("3", tape=recording.tape()), ClusterSpec(), 3, plan=FEW_FAULTS)
     assert replayed.trace_hash == first.trace_hash
-    assert run(Choices("4"), Shape(), 3, plan=FEW_FAULTS).trace_hash != first.trace_hash
+    assert run(Choices("4"), ClusterSpec(), 3, plan=FEW_FAULTS).trace_hash != first.trace_hash
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_transcripts_of_two_processes_with_two_hash_seeds_are_equal(tmp_path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [str(number) for number in range(10, 20)])
 def test_seeds_keep_every_promise(seed: str) -> None:
-    result = run(Choices(seed), shape_of(seed, Shape()), 15)
+    result = run(Choices(seed), shape_of(seed, ClusterSpec()), 15)
     assert result.violation is None, result.as_text()
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_never_rests_ends_as_a_violation_after_so_many_handles(
     monkeypatch.setattr("holdfast.sim.campaign.run._HANDLES_A_SECOND", 10)
     monkeypatch.setattr("holdfast.sim.machine.loop._LIVELOCK_HANDLES", 1_000)
     monkeypatch.setattr("holdfast.sim.machine.loop._LIVELOCK_NS", 0)
-    result = run(Choices("1"), Shape(), 100)
+    result = run(Choices("1"), ClusterSpec(), 100)
     assert result.violation is not None
     assert result.violation.startswith("L-4 no rest: 1000 handles")
     assert result.pending

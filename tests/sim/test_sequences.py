@@ -9,12 +9,12 @@ import pytest
 from holdfast.sim.campaign.run import run
 from holdfast.sim.campaign.run_spec import BANDS
 from holdfast.sim.checks.observe.coverage_marks import MARKS, marks_of
-from holdfast.sim.cluster.world import Shape, World, logs_of
+from holdfast.sim.cluster.world import ClusterSpec, World, logs_of
 from holdfast.sim.faults.table import Faults, Plan
 from holdfast.sim.machine.choices import Choices
 from holdfast.sim.machine.crash_points import Points
 
-SHAPE = replace(Shape(), partitions=2, producers=2, recovery_manager=True)
+SHAPE = replace(ClusterSpec(), partitions=2, producers=2, recovery_manager=True)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_log_forgets_its_producers_while_nothing_of_it_is_under_way() -> None:
     raise AssertionError("no log was empty after it had had records")
 
 
-def playing(fault: str, shape: Shape, seconds: int, seed: str = "2") -> Iterator[World]:
+def playing(fault: str, shape: ClusterSpec, seconds: int, seed: str = "2") -> Iterator[World]:
     """A world with load and this fault, again and again."""
     world = World(shape, Choices(seed))
     faults = Faults(world, Plan(gap_ms=2_500, only=(fault,)))
@@ -117,7 +117,7 @@ def under_way(world: World, leader: int | None) -> bool:
 
 
 def test_marks_count_only_where_they_can_be_met() -> None:
-    shapes = {band: replace(Shape(), **given) for band, given in BANDS.items()}
+    shapes = {band: replace(ClusterSpec(), **given) for band, given in BANDS.items()}
     assert "log cut below the high watermark" not in marks_of(shapes["budget"])
     assert "log cut below the high watermark" in marks_of(shapes["over-budget"])
     assert "recovery elected" not in marks_of(shapes["budget"])
@@ -126,7 +126,7 @@ def test_marks_count_only_where_they_can_be_met() -> None:
 
 
 def test_a_point_of_a_boot_to_come_is_not_reached_before_nor_after_it() -> None:
-    world = World(Shape(), Choices("points"))
+    world = World(ClusterSpec(), Choices("points"))
     broker, points, reached = world.brokers[0], Points(world.trace), list[int]()
     is_open: list[bool] = []
     points.arm_within(

@@ -13,14 +13,14 @@ from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.roles import Follower
 from holdfast.sim.campaign.run import run
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
 
-SHAPE = replace(Shape(), partitions=2, producers=2, recovery_manager=True)
+SHAPE = replace(ClusterSpec(), partitions=2, producers=2, recovery_manager=True)
 
 
-def play(fault: str, met: list[object], shape: Shape = SHAPE) -> None:
+def play(fault: str, met: list[object], shape: ClusterSpec = SHAPE) -> None:
     """Until the state is met; no promise is broken on the way there."""
     for seed in ("1", "2", "3", "4"):
         result = run(Choices(seed), shape, 12, plan=Plan(gap_ms=4_000, only=(fault,)))

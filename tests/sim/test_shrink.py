@@ -20,12 +20,12 @@ from holdfast.sim.campaign.shrink import (
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimBroker
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 
 STORY = RunSpec(
     "9",
-    Shape(partitions=2, producers=2, topics=2),
+    ClusterSpec(partitions=2, producers=2, topics=2),
     2.0,
     Plan(gap_ms=200, only=("pause_broker", "reset", "kill_broker")),
 )

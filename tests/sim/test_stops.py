@@ -5,13 +5,13 @@ import errno
 import pytest
 
 from holdfast.sim.cluster.nodes import SimNode
-from holdfast.sim.cluster.world import Shape, World, logs_of
+from holdfast.sim.cluster.world import ClusterSpec, World, logs_of
 from holdfast.sim.machine.choices import Choices
 
 
 @pytest.mark.parametrize(("name", "part"), [("c102", "__cluster_metadata"), ("b1", "/metadata")])
 def test_a_node_whose_metadata_log_cannot_be_closed_ends_with_an_error(name: str, part: str) -> None:
-    world = World(Shape(), Choices("stops"))
+    world = World(ClusterSpec(), Choices("stops"))
     ended: list[str] = []
     with logs_of(world):
         world.boot()
@@ -22,7 +22,7 @@ def test_a_node_whose_metadata_log_cannot_be_closed_ends_with_an_error(name: str
 
         node.on_exit = heard
         node.stop()
-        node.machine.platter.fail("open", part, errno.ENOSPC)
+        node.machine.sim_disk.fail("open", part, errno.ENOSPC)
         world.eventually("it ends", lambda: bool(ended), 10_000)
         assert node.exit_code == 1
     world.close()
@@ -30,7 +30,7 @@ def test_a_node_whose_metadata_log_cannot_be_closed_ends_with_an_error(name: str
 
 def test_a_process_that_is_asked_to_stop_in_the_moment_of_its_boot_ends() -> None:
     """Seed 9020: the process before it was asked."""
-    world = World(Shape(), Choices("stops"))
+    world = World(ClusterSpec(), Choices("stops"))
     with logs_of(world):
         world.boot()
         broker = world.brokers[0]

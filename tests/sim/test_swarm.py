@@ -27,11 +27,11 @@ from holdfast.sim.campaign.swarm import keep_seed, play_seed, play_seeds
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimBroker
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.names import FAULT_NAMES, STORY_FAULTS
 
 SMALL = ("--seconds", "1", "--voters", "1", "--partitions", "1", "--producers", "1", "--fault-gap-ms", "400")
-RECIPE = RunTemplate(Shape(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)
+RECIPE = RunTemplate(ClusterSpec(voters=1, partitions=1, producers=1), seconds=1.0, gap_ms=400)
 
 
 class EndsAtOne(RunTemplate):
@@ -89,7 +89,7 @@ def test_the_reference_load_is_one_cluster_whose_seeds_decide_only_what_befalls_
     assert [spec.plan.weights for spec in specs] == usual
     shapes = {replace(spec.shape, every_write=False) for spec in specs}
     gap_ms = specs[0].shape.send_gap_ms
-    assert shapes == {replace(Shape(), send_gap_ms=gap_ms, producers_alike=True)}
+    assert shapes == {replace(ClusterSpec(), send_gap_ms=gap_ms, producers_alike=True)}
     assert "--seed 7 --reference" in RunTemplate(is_reference=True).command("7")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.sim.campaign.run import run
 from holdfast.sim.campaign.run_spec import RunTemplate
-from holdfast.sim.cluster.world import Shape, World
+from holdfast.sim.cluster.world import ClusterSpec, World
 from holdfast.sim.faults.names import AIMED_FAULTS, FAULT_NAMES, MORE_FAULTS
 from holdfast.sim.faults.table import Faults, Plan
 from holdfast.sim.machine.choices import Choices
@@ -18,7 +18,7 @@ from holdfast.sim.machine.loop import Process
 from holdfast.sim.machine.page_cache import SimInode
 from holdfast.sim.machine.runtime import SimClock
 
-SHAPE = replace(Shape(), producers=2, partitions=2)
+SHAPE = replace(ClusterSpec(), producers=2, partitions=2)
 ROTTEN = replace(SHAPE, disks_lie=True, every_write=True)
 OPERATORS = MORE_FAULTS[MORE_FAULTS.index("move_partition") :]
 MACHINES = tuple(name for name in FAULT_NAMES if name not in OPERATORS)
@@ -110,11 +110,11 @@ def test_a_clock_that_changes_its_speed_never_jumps() -> None:
 
 def test_a_restored_disk_is_the_one_that_was_copied() -> None:
     world = World(SHAPE, Choices("copy"))
-    platter = world.brokers[0].machine.platter
+    sim_disk = world.brokers[0].machine.sim_disk
     process = world.loop.process("p")
 
     async def work(data: bytes) -> None:
-        disk = ProcessDisk(platter, process)
+        disk = ProcessDisk(sim_disk, process)
         await disk.make_folder("/data")
         file = await disk.open("/data/log", create=True)
         file.append([data])
@@ -123,12 +123,12 @@ def test_a_restored_disk_is_the_one_that_was_copied() -> None:
         await file.close()
 
     finish(world, process, work(b"old"))
-    platter.copies_next_exit = True
-    platter.process_ended(process)
+    sim_disk.copies_next_exit = True
+    sim_disk.process_ended(process)
     finish(world, process, work(b"new"))
-    assert platter.read("/data/log") == b"oldnew"
-    platter.restore()
-    assert platter.read("/data/log") == platter.durable_bytes("/data/log") == b"old"
+    assert sim_disk.read("/data/log") == b"oldnew"
+    sim_disk.restore()
+    assert sim_disk.read("/data/log") == sim_disk.durable_bytes("/data/log") == b"old"
     world.close()
 
 
@@ -140,9 +140,9 @@ def test_a_flipped_bit_is_in_what_was_flushed_of_a_log() -> None:
     broker = world.brokers[0]
     broker.stop()
     world.eventually("stopped", lambda: broker.exit_code == 0)
-    before = logs_of(broker.machine.platter.root)
-    broker.machine.platter.flip_bit(world.choices.stream("disk"))
-    after = logs_of(broker.machine.platter.root)
+    before = logs_of(broker.machine.sim_disk.root)
+    broker.machine.sim_disk.flip_bit(world.choices.stream("disk"))
+    after = logs_of(broker.machine.sim_disk.root)
     changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
     assert len(changed) == 1
     ((old, new),) = changed

@@ -26,7 +26,7 @@ from holdfast.sim.checks.observe.batches import BatchMark
 from holdfast.sim.checks.observe.durable_files import MARKER
 from holdfast.sim.checks.observe.views import Before, Change, Property, ReplicaView
 from holdfast.sim.cluster.nodes import SimBroker, State
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.storage.checkpoint import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ _ONLY_WITH_LOSSES = frozenset(("log cut below the high watermark",))
 _ONLY_WITH_MANAGER = frozenset(name for name in MARKS if name in _RECOVERY.values())
 
 
-def marks_of(shape: Shape) -> list[str]:
+def marks_of(shape: ClusterSpec) -> list[str]:
     """What a run of this shape can meet at all; a sweep counts the others as not its own."""
     may_lose = shape.over_budget or shape.disks_lie or not shape.elr
     return [
@@ -103,7 +103,7 @@ def marks_of(shape: Shape) -> list[str]:
 class Marks(Property):
     """The counts of one run."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ClusterSpec) -> None:
         self.counts: dict[str, int] = dict.fromkeys(marks_of(shape), 0)
         #: shapes of partitions that were seen, without their numbers
         self.fingerprints: set[tuple[object, ...]] = set()
@@ -219,11 +219,11 @@ class Marks(Property):
                 self.count("follower lacked an epoch of the leader")
 
     def broker_ends(self, seen: "Observer", broker: SimBroker) -> None:
-        platter, state = broker.machine.platter, broker.state
+        sim_disk, state = broker.machine.sim_disk, broker.state
         if state is State.DOWN:
             return
-        is_durable = platter.durable_bytes(MARKER) is not None
-        is_there = platter.read(MARKER) is not None
+        is_durable = sim_disk.durable_bytes(MARKER) is not None
+        is_there = sim_disk.read(MARKER) is not None
         node = broker.node
         has_core = node is not None and hasattr(node, "core")
         if state is State.STOPPING and node is not None and node.stopped.done():
@@ -231,7 +231,7 @@ class Marks(Property):
                 self.count("ended with the mark durable")
             elif is_there:
                 self.count("ended with the mark renamed")
-            elif platter.read(MARKER + TEMPORARY_SUFFIX) is not None:
+            elif sim_disk.read(MARKER + TEMPORARY_SUFFIX) is not None:
                 self.count("ended with the mark written")
             elif all(log.flushed_offset == log.log_end_offset for log in node.log_manager.logs.values()):
                 self.count("ended after the flush of the logs")

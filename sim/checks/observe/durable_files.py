@@ -3,7 +3,7 @@
 import posixpath
 
 from holdfast.sim.cluster.nodes import SimBroker, State
-from holdfast.sim.machine.disk import LOG_DIRS, Platter
+from holdfast.sim.machine.disk import LOG_DIRS, SimDisk
 from holdfast.sim.machine.page_cache import SimFolder, SimInode
 from holdfast.storage.clean_shutdown import FILE_NAME
 
@@ -18,7 +18,7 @@ def is_marked(broker: SimBroker) -> bool:
     has_left = broker.state is State.STOPPING and node is not None and node.stopped.done()
     if not has_left or node is None or not node.log_manager.is_whole:
         return False  # one in a dir that failed is of an earlier stop
-    return any(broker.machine.platter.find(marker) is not None for marker in MARKERS)
+    return any(broker.machine.sim_disk.find(marker) is not None for marker in MARKERS)
 
 
 def has_ended_cleanly(broker: SimBroker) -> bool:
@@ -30,12 +30,12 @@ def has_ended_cleanly(broker: SimBroker) -> bool:
     return broker.exit_code == 0 or is_marked(broker)
 
 
-def durable_size(platter: Platter, folder: str) -> int:
+def durable_size(sim_disk: SimDisk, folder: str) -> int:
     """Bytes of a log from its start on that surely survive a power cut: under durable names, also that of its
     folder, unbroken."""
-    node = platter.find(folder)
+    node = sim_disk.find(folder)
     parent, name = posixpath.split(folder)
-    above = platter.find(parent)
+    above = sim_disk.find(parent)
     if (
         not isinstance(node, SimFolder)
         or not isinstance(above, SimFolder)
@@ -71,8 +71,8 @@ def _first_difference(one: bytes | bytearray, other: bytes | bytearray) -> int:
     return low
 
 
-def has_dropped_pages(platter: Platter, folder: str) -> bool:
+def has_dropped_pages(sim_disk: SimDisk, folder: str) -> bool:
     """A flush of one of the files has failed, and its pages count as clean since."""
-    node = platter.find(folder)
+    node = sim_disk.find(folder)
     files = node.cached.values() if isinstance(node, SimFolder) else ()
     return any(isinstance(inode, SimInode) and inode.has_dropped_pages for inode in files)

@@ -128,7 +128,7 @@ class Observer:
 
     def evidence(self, index: int | None) -> LossEvidence:
         """What is known of losses of a partition; of the whole cluster without one."""
-        broken = [broker.machine.platter.broken for broker in self.world.brokers]
+        broken = [broker.machine.sim_disk.broken for broker in self.world.brokers]
         if index is None:
             return LossEvidence(None, any(broken), False)
         ghost = self.ghosts.get(index, Ghost())
@@ -310,7 +310,7 @@ class Observer:
             view = replicas.get(broker.node_id)
             if view is not None and view.survives is None and view.process is broker.process:
                 if view.replica.key in core.offline_replicas:
-                    _end(view, has_dropped_pages(broker.machine.platter, view.log.folder))
+                    _end(view, has_dropped_pages(broker.machine.sim_disk, view.log.folder))
 
     def _load(
         self, broker: SimBroker, key: PartitionId, replica: Partition, prior: ReplicaView | None
@@ -439,7 +439,7 @@ class Observer:
             view = replicas.get(node.node_id)
             if view is None:
                 continue
-            is_cache_lost = is_power_lost or has_dropped_pages(node.machine.platter, view.log.folder)
+            is_cache_lost = is_power_lost or has_dropped_pages(node.machine.sim_disk, view.log.folder)
             if view.survives is not None and view.process is node.process and view.is_cut_under_way:
                 _end(view, is_cache_lost)  # a cut goes on also in a log dir that has failed
             elif view.survives is None and view.process is node.process:
@@ -571,7 +571,7 @@ class Observer:
         return look
 
     def _look_at_acts(self) -> None:
-        fresh = self.world.desk.fresh
+        fresh = self.world.operator_queue.fresh
         if fresh:
             for name, act in fresh:
                 for hook in self._on_act:

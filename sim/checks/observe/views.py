@@ -28,7 +28,7 @@ from holdfast.raft.core.member import Snapshot
 from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode
 from holdfast.sim.load.clients import Polled
-from holdfast.sim.load.invalid_requests import Intrusion
+from holdfast.sim.load.invalid_requests import InvalidRequest
 from holdfast.sim.load.operators import Act
 from holdfast.sim.load.single_node_client import Answer
 from holdfast.sim.machine.loop import Process
@@ -346,7 +346,7 @@ class Property:
     def node_answered(self, seen: "Observer", answer: Answer) -> None:
         """The client that asks each node alone has heard from one."""
 
-    def intruded(self, seen: "Observer", intrusion: Intrusion) -> None:
+    def intruded(self, seen: "Observer", intrusion: InvalidRequest) -> None:
         """Something that no correct peer sends was answered."""
 
     def act_succeeded(self, seen: "Observer", name: str, act: Act) -> None:

@@ -48,7 +48,7 @@ class OnlyOldIsDeleted(Property):
             story = f"{view.broker.name} has deleted up to {start}, committed is up to {high_watermark}"
             seen.broken(self, view.index, story)
         snapshot = offset_path(log.folder, start, SNAPSHOT_SUFFIX)
-        if view.broker.machine.platter.durable_bytes(snapshot) is None:
+        if view.broker.machine.sim_disk.durable_bytes(snapshot) is None:
             story = f"{view.broker.name} has deleted up to {start}, who has written it is on no disk (R94)"
             seen.broken(self, view.index, story)
 
@@ -119,7 +119,7 @@ class OldIsDeleted(Property):
         if not (is_too_much or is_too_old) or bases[1] > min(view.high_watermark, view.flushed_offset):
             return False
         snapshot = offset_path(log.folder, bases[1], SNAPSHOT_SUFFIX)
-        return view.broker.machine.platter.durable_bytes(snapshot) is not None
+        return view.broker.machine.sim_disk.durable_bytes(snapshot) is not None
 
 
 class TimesAreOfBatches(Property):

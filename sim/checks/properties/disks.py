@@ -25,7 +25,7 @@ class FlushedIsDurable(Property):
         if flushed <= before.flushed_offset or view.broker.process.is_dead or view.history.start_offset:
             return
         wanted = view.history.bytes_below(flushed)
-        size = durable_size(view.broker.machine.platter, view.log.folder)
+        size = durable_size(view.broker.machine.sim_disk, view.log.folder)
         if size < wanted:
             story = f"{view.broker.name} calls {flushed} flushed, {wanted} bytes; durable are {size}"
             seen.broken(self, view.index, story)
@@ -102,10 +102,10 @@ class CleanFileDiscipline(Property):
     ) -> None:
         broker = view.broker
         if broker.state in (State.RUNNING, State.PAUSED) and view.registration is not before.registration:
-            platter = broker.machine.platter
+            sim_disk = broker.machine.sim_disk
             # in a dir that failed it is not to be deleted, and proves nothing without the others (R33)
             is_whole = broker.node is not None and broker.node.log_manager.is_whole
-            if is_whole and any(platter.durable_bytes(marker) is not None for marker in MARKERS):
+            if is_whole and any(sim_disk.durable_bytes(marker) is not None for marker in MARKERS):
                 seen.broken(self, view.index, f"{broker.name} has a role while its mark is on the disk")
 
     def broker_stepped(self, seen: Observer, broker: SimBroker) -> None:
@@ -125,7 +125,7 @@ class CleanFileDiscipline(Property):
                 view.history.follow()  # what was asked of the log before the core's end is done after it
                 view.end_offset = view.log.log_end_offset
             wanted = view.history.bytes_below(view.history.end_offset)
-            size = durable_size(broker.machine.platter, view.log.folder)
+            size = durable_size(broker.machine.sim_disk, view.log.folder)
             if size < wanted:
                 story = f"{broker.name} marks a clean stop with {size} of {wanted} bytes durable"
                 seen.broken(self, index, story)
@@ -181,7 +181,7 @@ def _keeps_all(broker: SimBroker) -> bool:
     if node is None or not has_ended_cleanly(broker):
         return False
     logs = node.log_manager.logs.values()
-    return all(durable_size(broker.machine.platter, log.folder) >= log.size_bytes for log in logs)
+    return all(durable_size(broker.machine.sim_disk, log.folder) >= log.size_bytes for log in logs)
 
 
 def _unclean_story(view: ReplicaView, incarnation_id: bytes) -> str | None:
@@ -243,6 +243,6 @@ class CleanStopsCount(Property):
             or node.log_manager.is_clean_shutdown_disproved
         ):
             return
-        if not broker.machine.platter.broken:
+        if not broker.machine.sim_disk.broken:
             story = f"{broker.name} stopped in order in epoch {old.broker_epoch}, and that counts for nothing"
             seen.broken(self, None, story)

@@ -3,7 +3,7 @@
 from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
-from holdfast.sim.load.invalid_requests import Intrusion
+from holdfast.sim.load.invalid_requests import InvalidRequest
 
 #: whoever was asked may not be able to answer at all, reach who can, or know as much as the sender does
 _NOT_NOW = frozenset(
@@ -29,7 +29,7 @@ class IntrudersAreRefused(Property):
 
     name = "D3 IntrudersAreRefused"
 
-    def intruded(self, seen: Observer, intrusion: Intrusion) -> None:
+    def intruded(self, seen: Observer, intrusion: InvalidRequest) -> None:
         refusals = intrusion.answered - {ErrorCode.NONE}
         if not refusals or not refusals <= intrusion.expected | _NOT_NOW:
             codes = ", ".join(sorted(code.name for code in intrusion.answered)) or "nothing"

@@ -92,8 +92,8 @@ class CeilingsHoldWhatIsCommitted(Property):
         if ghost.row is None or ghost.unclean is not None or shape.disks_lie or not shape.elr:
             return
         row, broker_id = ghost.row, view.broker.node_id
-        has_seat = broker_id in (*row.isr, *row.elr, *row.last_known_elr)
-        if has_seat and ceiling < ghost.high_watermark:
+        is_member = broker_id in (*row.isr, *row.elr, *row.last_known_elr)
+        if is_member and ceiling < ghost.high_watermark:
             story = f"{view.broker.name} has promised {ceiling}, {ghost.high_watermark} were committed"
             seen.broken(self, view.index, f"{story}: {row}")
 
@@ -233,9 +233,9 @@ def _is_so(change: Change, replica: int, why: Rejection) -> bool:
         case Rejection.NOT_IN_ISR:
             return replica not in change.after.isr
         case Rejection.NOT_ELIGIBLE:
-            return not _is_in_sync(change) and _has_lost_seat(change, replica) is not True
+            return not _is_in_sync(change) and _was_in_last_known_elr(change, replica) is not True
         case Rejection.UNCLEAN_SHUTDOWN:
-            return not _is_in_sync(change) and _has_lost_seat(change, replica) is not False
+            return not _is_in_sync(change) and _was_in_last_known_elr(change, replica) is not False
 
 
 def _is_in_sync(change: Change) -> bool:
@@ -246,7 +246,7 @@ def _is_in_sync(change: Change) -> bool:
     return change.decision.reason in (None, ElectionReason.ISR, ElectionReason.PREFERRED)
 
 
-def _has_lost_seat(change: Change, replica: int) -> bool | None:
+def _was_in_last_known_elr(change: Change, replica: int) -> bool | None:
     """Whether it was in the last known ELR when somebody was elected; None where the record does not tell."""
     if replica in change.after.last_known_elr:
         return True

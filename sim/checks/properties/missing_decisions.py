@@ -66,9 +66,9 @@ class LevelsAreAskedFor(Property):
         if type(record) is not FeatureLevelRecord or record.name != ELR_FEATURE:
             return
         if ELR_FEATURE in before.features:
-            name, desk = elr_level_name(record.level), seen.world.desk
-            is_asked = desk.under_way is not None and desk.under_way[0] == name
-            answered_ns = desk.answered_ns.get(name, -_LATE_NS)
+            name, operator_queue = elr_level_name(record.level), seen.world.operator_queue
+            is_asked = operator_queue.under_way is not None and operator_queue.under_way[0] == name
+            answered_ns = operator_queue.answered_ns.get(name, -_LATE_NS)
             if not is_asked and seen.world.loop.now_ns - answered_ns > _LATE_NS:
                 seen.broken(self, None, f"nobody has asked for {record}")
         if not record.level:

@@ -32,8 +32,8 @@ class DoneIsCommitted(Property):
 
     def metadata_committed(self, seen: Observer) -> None:
         before, self._image = self._image, seen.image
-        if seen.world.desk.under_way is not None:
-            act = seen.world.desk.under_way[1]
+        if seen.world.operator_queue.under_way is not None:
+            act = seen.world.operator_queue.under_way[1]
             if act is not self._done and (act.is_done(before) or act.is_done(seen.image)):
                 self._done = act
 

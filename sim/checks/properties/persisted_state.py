@@ -119,7 +119,7 @@ class SnapshotsAreOfTheLog(Property):
         if not is_at_rest or log.failure is not None or view.process.is_dead:
             return
         known = known if count == log._truncation_count else frozenset()
-        names = view.broker.machine.platter.names(log.folder)
+        names = view.broker.machine.sim_disk.names(log.folder)
         found = (parse_offset_name(name, SNAPSHOT_SUFFIX) for name in names)
         inside = frozenset(
             one for one in found if one is not None and log.log_start_offset <= one <= log.log_end_offset
@@ -129,7 +129,7 @@ class SnapshotsAreOfTheLog(Property):
         self._judged[key] = now_ns, log._truncation_count, inside
 
     def _judge(self, seen: Observer, view: ReplicaView, offset: int) -> None:
-        data = view.broker.machine.platter.read(offset_path(view.log.folder, offset, SNAPSHOT_SUFFIX))
+        data = view.broker.machine.sim_disk.read(offset_path(view.log.folder, offset, SNAPSHOT_SUFFIX))
         state = None if data is None else snapshots.decode(data.decode(), offset)
         if state is None:
             return  # unreadable, and nobody believes it

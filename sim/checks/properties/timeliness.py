@@ -52,7 +52,7 @@ class KnownSeatsHaveAnswered(Property):
         if change.decision.reason is not ElectionReason.LONGEST_LOG or seen.world.shape.over_budget:
             return
         ends = {log.replica: log.end_offset for log in change.decision.cause.logs}
-        silent = [seat for seat in change.before.last_known_elr if ends.get(seat, -1) < 0]
+        silent = [member for member in change.before.last_known_elr if ends.get(member, -1) < 0]
         if silent:
             seen.broken(self, index, f"{silent} have told of no log: {ends}, {change.before}")
 

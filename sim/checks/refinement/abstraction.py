@@ -10,7 +10,7 @@ from functools import lru_cache
 from holdfast.controller.core.partitions.replication_control import RECOVERY_MANAGER_KEY
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.model.checker import Checker
 from holdfast.sim.model.properties import CHANGE_PROPERTIES
 from holdfast.sim.model.rules import Rules
@@ -77,7 +77,7 @@ def registration(part: PartitionState, leader_recovery_state: int) -> PartitionR
 class ModelCluster:
     """The model's controller beside the real ones: one world without partitions, brought to each image."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ClusterSpec) -> None:
         self.model = ModelWorld(Setup(brokers=BROKERS_MAX, partitions=0), Rules(), Checker(_SILENT))
         self._manager = shape.recovery_manager
         self._static = {"min.insync.replicas": shape.min_isr}

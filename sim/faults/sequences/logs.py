@@ -79,7 +79,7 @@ class AimedLogs:
         if found is None:
             return False
         place, _, leader = found
-        network, platter, boots = self._world.network, leader.machine.platter, leader.boots
+        network, sim_disk, boots = self._world.network, leader.machine.sim_disk, leader.boots
         clients = [client.machine.host for client in self._world.clients]
         network.cut(clients, [leader.machine.host], one_way=True)
         burst_ms = between(stream, 500, 3_000)
@@ -89,13 +89,13 @@ class AimedLogs:
             is_lowered = replica is not None and replica.ceiling.is_storing
             if is_lowered or left_ms <= 0 or replica is None:
                 network.heal()
-                platter.hang(burst_ms * _MS if is_lowered else 0)
+                sim_disk.hang(burst_ms * _MS if is_lowered else 0)
             else:
                 self._hands.later(_LOOK_MS, lambda: look(left_ms - _LOOK_MS))
 
         def hang() -> None:
             if leader.boots == boots and leader.is_up:
-                platter.hang(_LULL_MS * _MS)
+                sim_disk.hang(_LULL_MS * _MS)
             look(_LULL_MS)
 
         # what was on its way to the leader, and to the disk, gets there first
@@ -224,12 +224,12 @@ class AimedLogs:
         """As `figure_eight`. The log of the later epoch is longer than what the others promise, and where
         losses are allowed it is elected: what it has does not count as kept (R68)."""
         world = self._world
-        if world.desk.is_busy or not self._figure_eight(stream, _LONGER):
+        if world.operator_queue.is_busy or not self._figure_eight(stream, _LONGER):
             return False
         if world.shape.over_budget:
             for topic in {partition_at(place).topic for place, _ in world.partitions()}:
                 act = set_config(Resource.topic(topic), "unclean.recovery.strategy", "Aggressive")
-                world.desk.put(f"strategy of {topic}: Aggressive", act)
+                world.operator_queue.put(f"strategy of {topic}: Aggressive", act)
         return True
 
     def _led_by(self, broker: SimBroker, place: int) -> tuple[PartitionRegistration, Partition] | None:

@@ -35,7 +35,7 @@ class AimedMoves:
         ends the move. One that is to leave comes back, and when the other goes it is elected itself (F7)."""
         world = self._world
         led = [(place, row) for place, row, _ in world.led_partitions() if row.original_replicas is None]
-        if not led or not world.shape.over_budget or world.desk.is_busy:
+        if not led or not world.shape.over_budget or world.operator_queue.is_busy:
             return False
         place, row = led[stream.draw(len(led))]
         stays = world.brokers[stream.draw(len(world.brokers))]

@@ -21,7 +21,7 @@ from holdfast.metadata.records import ELR_FEATURE
 from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Before, Change, Ghost, Property, ReplicaView
-from holdfast.sim.cluster.world import Shape, Violation, World
+from holdfast.sim.cluster.world import ClusterSpec, Violation, World
 from holdfast.sim.machine.choices import Choices
 from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
 
@@ -97,8 +97,8 @@ def change(
 class Scene:
     """A world that was never booted, with one property that looks at it."""
 
-    def __init__(self, one: Property, shape: Shape | None = None) -> None:
-        self.world = World(shape or Shape(), Choices("scene"))
+    def __init__(self, one: Property, shape: ClusterSpec | None = None) -> None:
+        self.world = World(shape or ClusterSpec(), Choices("scene"))
         self.property = one
         self.seen = Observer(self.world, [one])
         self.seen.topics = {TOPIC_ID: 0}

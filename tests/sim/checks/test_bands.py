@@ -16,14 +16,14 @@ from holdfast.sim.checks.properties.logs import (
     NoCommittedRecordLostGlobally,
 )
 from holdfast.sim.checks.properties.loss_reports import UncleanElectionsAreTold
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.faults.table import Plan
 from holdfast.sim.machine.choices import Choices
 from tests.sim.checks.histories import Scene, change, mark, row, view_of
 
-LYING = replace(Shape(), every_write=True, disks_lie=True)
-NO_ELR = replace(Shape(), elr=False)
-OVER = replace(Shape(), over_budget=True)
+LYING = replace(ClusterSpec(), every_write=True, disks_lie=True)
+NO_ELR = replace(ClusterSpec(), elr=False)
+OVER = replace(ClusterSpec(), over_budget=True)
 RECOVERED = LossEvidence(unclean=ElectionReason.LAST_KNOWN_LEADER.value)
 LIED = LossEvidence(has_lied=True, has_lost_tail=True)
 SHORTER = LossEvidence(has_lost_tail=True)
@@ -32,8 +32,8 @@ SHORTER = LossEvidence(has_lost_tail=True)
 @pytest.mark.parametrize(
     ("shape", "evidence", "rule"),
     [
-        (Shape(), RECOVERED, None),
-        (Shape(), LIED, None),
+        (ClusterSpec(), RECOVERED, None),
+        (ClusterSpec(), LIED, None),
         (OVER, LossEvidence(), None),
         (OVER, SHORTER, None),
         (OVER, RECOVERED, "B-4: beyond the budget, elected as last_known_leader"),
@@ -45,7 +45,7 @@ SHORTER = LossEvidence(has_lost_tail=True)
     ],
 )
 def test_a_loss_is_excused_where_there_is_evidence_of_what_the_band_allows_b4(
-    shape: Shape, evidence: LossEvidence, rule: str | None
+    shape: ClusterSpec, evidence: LossEvidence, rule: str | None
 ) -> None:
     assert excuse(LeaderCompleteness(), shape, evidence) == rule
 
@@ -57,7 +57,7 @@ def test_beyond_the_budget_copies_may_go_before_anybody_is_elected_once_a_tail_w
 
 
 @pytest.mark.parametrize("shape", [LYING, NO_ELR, OVER])
-def test_what_is_not_about_loss_holds_in_every_band(shape: Shape) -> None:
+def test_what_is_not_about_loss_holds_in_every_band(shape: ClusterSpec) -> None:
     assert excuse(EpochOffsetUniqueness(), shape, LossEvidence("last_known_leader", True, True)) is None
 
 
@@ -69,7 +69,7 @@ def test_a_disk_is_held_to_have_lied_about_the_log_that_it_lied_about(
 ) -> None:
     scene = Scene(LeaderCompleteness(), LYING)
     view_of(scene, 1, [mark(0)])
-    scene.world.brokers[2].machine.platter.broken.add(f"/data/{broken}")
+    scene.world.brokers[2].machine.sim_disk.broken.add(f"/data/{broken}")
     assert scene.seen.evidence(index).has_lied is expected
 
 
@@ -139,7 +139,9 @@ def test_who_may_lack_records_is_elected_with_a_word_and_a_count_b4(
     ],
     ids=["disks lie", "over budget", "without ELR"],
 )
-def test_the_loss_that_a_rule_allows_is_observed_b5(shape: Shape, faults: tuple[str, ...], rule: str) -> None:
+def test_the_loss_that_a_rule_allows_is_observed_b5(
+    shape: ClusterSpec, faults: tuple[str, ...], rule: str
+) -> None:
     plan = Plan(gap_ms=500, only=faults)
     allowed: Counter[str] = Counter()
     for seed in range(8):

@@ -23,11 +23,11 @@ from holdfast.protocol.messages.alter_partition import (
 )
 from holdfast.sim.checks.observe.views import Change
 from holdfast.sim.checks.refinement.controller import DecisionsRefineModel
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from tests.sim.checks import histories
 from tests.sim.checks.histories import TOPIC_ID, Scene, image, row
 
-MANAGER = Shape(recovery_manager=True)
+MANAGER = ClusterSpec(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
 ALONE = row(isr=(1,), elr=(2,))
 NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
     broken: Change
     allowed: Change
-    shape: Shape = Shape()
+    shape: ClusterSpec = ClusterSpec()
 
 
 CASES = {
@@ -224,7 +224,7 @@ CASES = {
 }  # fmt: skip
 
 
-def scene(shape: Shape | None = None) -> tuple[Scene, DecisionsRefineModel]:
+def scene(shape: ClusterSpec | None = None) -> tuple[Scene, DecisionsRefineModel]:
     one = DecisionsRefineModel()
     return Scene(one, shape), one
 

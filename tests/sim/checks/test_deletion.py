@@ -28,10 +28,10 @@ BATCHES = [mark(0), mark(1), mark(2)]
 
 def store_snapshot(view: ReplicaView, offset: int) -> None:
     """Of who has written the log below the offset."""
-    platter = view.broker.machine.platter
-    folder = platter.root
+    sim_disk = view.broker.machine.sim_disk
+    folder = sim_disk.root
     for name in view.log.folder.strip("/").split("/"):
-        platter.add(folder, name, inner := SimFolder())
+        sim_disk.add(folder, name, inner := SimFolder())
         folder.sync()
         folder = inner
     folder.set(f"{offset:020}.snapshot", SimInode())

@@ -5,7 +5,7 @@ import pytest
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.messages.fetch import FetchPartitionResponse, FetchResponse
 from holdfast.sim.checks.properties.invalid_requests import IntrudersAreRefused
-from holdfast.sim.load.invalid_requests import Intrusion, codes_of
+from holdfast.sim.load.invalid_requests import InvalidRequest, codes_of
 from tests.sim.checks.histories import Scene
 
 EXPECTED = frozenset({ErrorCode.CORRUPT_MESSAGE})
@@ -28,7 +28,7 @@ def test_what_no_correct_peer_sends_is_refused_with_a_code_that_says_why_d3(
 ) -> None:
     one = IntrudersAreRefused()
     scene = Scene(one)
-    intrusion = Intrusion("a batch", "b1", EXPECTED, frozenset(answered))
+    intrusion = InvalidRequest("a batch", "b1", EXPECTED, frozenset(answered))
     said = scene.violation(lambda: one.intruded(scene.seen, intrusion))
     assert (said is not None) is expected
     assert said is None or said.startswith("D3 IntrudersAreRefused: b1 answers a batch with ")

@@ -17,7 +17,7 @@ from holdfast.sim.checks.properties.loss_reports import (
     ReasonsAreTrue,
 )
 from holdfast.sim.checks.properties.replicas import HighWatermarkStaysUnderCeilings
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from tests.sim.checks.histories import (
     Scene,
     before,
@@ -152,7 +152,7 @@ def test_a_promise_holds_what_was_committed_b4(
     is_found: bool,
 ) -> None:
     """When it has become durable, and when a process finds it on its disk."""
-    scene = Scene(CeilingsHoldWhatIsCommitted(), replace(Shape(), **shape))
+    scene = Scene(CeilingsHoldWhatIsCommitted(), replace(ClusterSpec(), **shape))
     view = alive(view_of(scene, 2), ceiling)
     scene.ghost.row, scene.ghost.high_watermark, scene.ghost.unclean = row(**seats), 7, unclean
     tell = scene.property.replica_loaded if is_found else scene.property.ceiling_stored

@@ -74,14 +74,14 @@ def test_elr_is_switched_when_operators_ask_for_it_r108(
     level: int, asked: str, passed_s: int, expected: bool
 ) -> None:
     scene = Scene(missing_decisions.LevelsAreAskedFor())
-    desk, loop = scene.world.desk, scene.world.loop
+    operator_queue, loop = scene.world.operator_queue, scene.world.loop
     act: Act = set_elr_level(level)
     if asked == "under way":
-        desk.under_way = elr_level_name(level), act
+        operator_queue.under_way = elr_level_name(level), act
     elif asked == "answered":
-        desk.answered_ns[elr_level_name(level)] = loop.now_ns
+        operator_queue.answered_ns[elr_level_name(level)] = loop.now_ns
     elif asked == "the other":
-        desk.under_way = elr_level_name(1 - level), act
+        operator_queue.under_way = elr_level_name(1 - level), act
     loop.now_ns += passed_s * SECOND_NS
     record = FeatureLevelRecord(ELR_FEATURE, level)
     told = image(elr=not level, row=row())
@@ -109,7 +109,7 @@ def test_elr_goes_off_without_a_trace_and_not_while_it_is_needed_b8(
     was: PartitionRegistration, becomes: PartitionRegistration, expected: bool
 ) -> None:
     scene = Scene(missing_decisions.LevelsAreAskedFor())
-    scene.world.desk.under_way = elr_level_name(0), set_elr_level(0)
+    scene.world.operator_queue.under_way = elr_level_name(0), set_elr_level(0)
 
     def tell() -> None:
         record = FeatureLevelRecord(ELR_FEATURE, 0)

@@ -57,7 +57,7 @@ def test_what_operators_are_told_was_committed_while_they_waited_k20(
     one = DoneIsCommitted()
     scene = Scene(one)
     act = set_config(Resource.topic("t"), KEY, "7")
-    scene.world.desk.under_way = "flush", act
+    scene.world.operator_queue.under_way = "flush", act
 
     def tell() -> None:
         one.metadata_committed(scene.seen)

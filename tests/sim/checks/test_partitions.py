@@ -19,7 +19,7 @@ from holdfast.protocol.messages.broker_registration import BrokerRegistrationReq
 from holdfast.sim.checks.observe.views import Change, Property
 from holdfast.sim.checks.properties import partitions
 from holdfast.sim.checks.properties.replicas import TypeOK
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from tests.sim.checks.histories import (
     TOPIC_ID,
     Scene,
@@ -33,7 +33,7 @@ from tests.sim.checks.histories import (
 )
 
 DIR_A, DIR_B = bytes(15) + b"a", bytes(15) + b"b"
-MANAGER = Shape(recovery_manager=True)
+MANAGER = ClusterSpec(recovery_manager=True)
 #: below min ISR, 2 has left and may lead
 ALONE = row(isr=(1,), elr=(2,))
 NOBODY = row(isr=(), elr=(), leader=None, last_known_leader=1, last_known_elr=(1, 2))
@@ -45,7 +45,7 @@ class Case(NamedTuple):
     one: type[Property]
     broken: Change
     allowed: Change
-    shape: Shape = Shape()
+    shape: ClusterSpec = ClusterSpec()
 
 
 CASES = {

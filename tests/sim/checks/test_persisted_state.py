@@ -392,8 +392,8 @@ def test_a_snapshot_tells_what_is_below_it_r94(known: list[BatchMark], offset: i
         log: Any = view.log
         log._guard, log._truncation_count = SimpleNamespace(changing=None), 0
         names = [f"{offset:020}.snapshot", f"{0:020}.log"]
-        platter = SimpleNamespace(names=lambda folder: names, read=lambda path: text)
-        view.broker = SimpleNamespace(name="b1", machine=SimpleNamespace(platter=platter))  # type: ignore[assignment]
+        sim_disk = SimpleNamespace(names=lambda folder: names, read=lambda path: text)
+        view.broker = SimpleNamespace(name="b1", machine=SimpleNamespace(sim_disk=sim_disk))  # type: ignore[assignment]
         scene.world.loop.now_ns += 1_000_000_000
         scene.property.replica_changed(scene.seen, view, before(view), [])
 

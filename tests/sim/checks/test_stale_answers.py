@@ -11,7 +11,7 @@ from holdfast.protocol.messages.topics import (
     DescribeTopicPartitionsResponse,
 )
 from holdfast.sim.checks.properties.stale_answers import WhoAnswersKnows
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from holdfast.sim.load.single_node_client import Answer
 from tests.sim.checks.histories import TOPIC_ID, Scene, change, image, row
 
@@ -115,7 +115,7 @@ def test_each_state_of_a_partition_is_told_as_it_was_committed_r114(
     told: dict[str, object], asks: bool, expected: bool
 ) -> None:
     one = WhoAnswersKnows()
-    scene = Scene(one, Shape(asks_alone=asks))
+    scene = Scene(one, ClusterSpec(asks_alone=asks))
     controller = scene.world.controllers[0]
     controller.booted_ns = scene.world.loop.now_ns
     seen_change = change(row(isr=(1, 2)), isr=(1,), elr=(2,))

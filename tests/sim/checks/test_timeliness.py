@@ -18,7 +18,7 @@ from holdfast.protocol.errors import ErrorCode
 from holdfast.sim.checks.observe.views import About, Property
 from holdfast.sim.checks.properties import timeliness
 from holdfast.sim.cluster.nodes import State
-from holdfast.sim.cluster.world import Shape
+from holdfast.sim.cluster.world import ClusterSpec
 from tests.sim.checks.histories import Scene, before, change, image, leads, mark, row, view_of
 
 MS = 1_000_000
@@ -148,7 +148,7 @@ def test_an_open_proposal_is_sent_until_it_has_an_answer_r45(
 )
 def test_each_known_seat_has_told_of_its_log_r62(end_of_3: int, over_budget: bool, expected: bool) -> None:
     """An empty log is one too; beyond the budget operators may ask for less."""
-    scene = Scene(timeliness.KnownSeatsHaveAnswered(), replace(Shape(), over_budget=over_budget))
+    scene = Scene(timeliness.KnownSeatsHaveAnswered(), replace(ClusterSpec(), over_budget=over_budget))
     logs = (LogEnd(2, 5, 9), LogEnd(3, 4, end_of_3))
     lost = row(isr=(), leader=None, elr=(), last_known_elr=(2, 3))
     given = change(

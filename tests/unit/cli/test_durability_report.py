@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from holdfast.cli.durability.report import ClusterContext, outlook_lines, report
+from holdfast.cli.durability.report import ClusterContext, durability_report, report_lines
 from holdfast.client.admin_configs import ConfigEntry, Resource
 from holdfast.client.admin_partitions import Reassignment
 from holdfast.client.core.errors import RowError, TimedOut
@@ -24,7 +24,7 @@ Run = Callable[..., Result]
 def cells(row: DescribedPartition, *, fenced: tuple[int, ...] = ()) -> dict[str, str]:
     """The line of a partition of topic t, by its heads; the state may contain blanks."""
     around = ClusterContext(cluster(fenced=fenced), {TopicPartition("t", 0): 120})
-    heads, line = outlook_lines([report("t", row, around)])
+    heads, line = report_lines([durability_report("t", row, around)])
     names = heads.split()
     return dict(zip(names, line.split(maxsplit=len(names) - 1), strict=True))
 
@@ -53,7 +53,9 @@ def test_a_partition_that_waits_looks_as_specified() -> None:
 def test_columns_are_aligned_and_no_list_is_cut() -> None:
     many = led(1, tuple(range(1, 40)), replicas=tuple(range(1, 40)))
     around = ClusterContext(cluster(40), {})
-    lines = outlook_lines([report("t", many, around), report("longer", led(1, (1,)), around)])
+    lines = report_lines(
+        [durability_report("t", many, around), durability_report("longer", led(1, (1,)), around)]
+    )
     assert ",".join(map(str, range(1, 40))) in lines[1]
     starts = {line.index(word) for line, word in zip(lines, ("STATE", "OK", "UNDER_MIN_ISR"), strict=True)}
     assert len(starts) == 1
@@ -120,8 +122,8 @@ def test_the_state_says_what_a_partition_waits_for(
 def test_a_partition_on_the_move_is_not_under_replicated_by_what_is_to_come() -> None:
     row = led(1, (1, 2, 3), replicas=(4, 1, 2, 3))
     moves = {TopicPartition("t", 0): Reassignment((4, 1, 2, 3), (4,), (3,))}
-    assert report("t", row, ClusterContext(cluster(4), {}, moves)).state == "REASSIGNING"
-    assert report("t", row, ClusterContext(cluster(4), {})).state == "UNDER_REPLICATED"
+    assert durability_report("t", row, ClusterContext(cluster(4), {}, moves)).state == "REASSIGNING"
+    assert durability_report("t", row, ClusterContext(cluster(4), {})).state == "UNDER_REPLICATED"
 
 
 def test_elr_that_is_off_is_not_available() -> None:
@@ -184,7 +186,7 @@ def test_at_risk_is_what_no_replica_has_on_disk(
     """High watermark minus the best flushed offset of the replicas that answered."""
     marks = {TopicPartition("t", index): offset for index, offset in high_watermarks.items()}
     around = ClusterContext(cluster(), marks, replica_logs={TopicPartition("t", 0): logs})
-    heads, line = (text.split() for text in outlook_lines([report("t", row, around)]))
+    heads, line = (text.split() for text in report_lines([durability_report("t", row, around)]))
     assert tuple(line[heads.index(head)] for head in ("HWM", "LEO", "AT-RISK")) == shown
 
 
