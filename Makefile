@@ -48,8 +48,9 @@ fmt: $(VENV)/.have-dev ## format and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas
+docs: $(VENV)/.have-dev ## write docs/protocol.md from the schemas, docs/mutants.md from the declarations
 	$(BIN)/python -m holdfast.tools.protocol_docs
+	$(BIN)/python -m holdfast.tools.mutant_docs
 
 clean: ## forget the virtual environment and all caches
 	rm -rf $(VENV) .jdk mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.sim.model import command as model
-from holdfast.cli.sim.mutants import RECORD, mutants
+from holdfast.cli.sim.mutants import mutants
 from holdfast.cli.sim.options import run_options, template_of
 from holdfast.cli.sim.swarm import replay, report, shrink, swarm
 from holdfast.cli.sim.sweep import sweep
@@ -100,7 +100,6 @@ def run(
 
 def _of_mutant(name: str, seed: str | None, given: dict[str, Any]) -> tuple[str, "RunSpec"]:
     """The seed, and what a mutant is shown by: its own story, to which no option says anything."""
-    from holdfast.sim.mutants import find_kill
     from holdfast.sim.mutants.table import MUTANTS
 
     if name not in MUTANTS:
@@ -111,8 +110,7 @@ def _of_mutant(name: str, seed: str | None, given: dict[str, Any]) -> tuple[str,
             word = option.replace("_", "-")
             raise click.UsageError(f"--mutant has a story of its own: leave out --{word}")
     if seed is None:
-        verdict = find_kill.load(RECORD).get(name)
-        seed = None if verdict is None else verdict.seed
+        seed = MUTANTS[name].killing_seed
     if seed is None:
         raise click.UsageError(f"no seed is known that shows {name}: which --seed?")
     return seed, MUTANTS[name].setting.spec(seed)

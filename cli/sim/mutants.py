@@ -1,6 +1,6 @@
 """`holdfast sim mutants`: does the simulator notice when the code is wrong?
 
-Owns the output, the record and the exit code; mutants and hunts are in `sim.mutants`.
+Owns the output, the files and the exit code; mutants and what kills them are in `sim.mutants`.
 """
 
 import json
@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-import holdfast
 from holdfast.cli.options import output
 
 if TYPE_CHECKING:
     from holdfast.sim.mutants.find_kill import MutantResult
 
-_DOCS = Path(holdfast.__file__).resolve().parent.parent / "docs"
-#: killing seeds, and the page that is made of them
-RECORD = _DOCS / "mutants.json"
-PAGE = _DOCS / "mutants.md"
+#: of the folder that `--write` names: what became of each mutant
+RESULTS = "mutants.json"
 
 
 @click.command()
@@ -32,46 +29,69 @@ PAGE = _DOCS / "mutants.md"
 @click.option(
     "--recorded",
     is_flag=True,
-    help="Just those of the record that are not masked, each first by the seed that killed it before.",
+    help="Just those whose declaration names a killing seed, each first by that one.",
 )
-@click.option("--write", is_flag=True, help="Renew docs/mutants.json and docs/mutants.md of this checkout.")
+@click.option(
+    "--write",
+    "folder",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help=f"Keep what was found in DIR/{RESULTS}, with the first line of each violation.",
+)
+@click.option(
+    "--declare",
+    is_flag=True,
+    help="Write the killing seeds into the declarations of this checkout; then run `make fmt docs`.",
+)
 @output
-def mutants(only: tuple[str, ...], seeds: int, jobs: int, recorded: bool, write: bool, output: str) -> None:
+def mutants(
+    only: tuple[str, ...],
+    seeds: int,
+    jobs: int,
+    recorded: bool,
+    folder: str | None,
+    declare: bool,
+    output: str,
+) -> None:
     """Break one rule at a time and play seeds until a property notices.
 
-    Exit 1 when nobody notices a mutant that is not known to be masked: that is a defect of the simulator.
+    Exit 1 when no property notices a mutant that is not known to be masked, a defect of the simulator.
     """
-    from holdfast.sim.mutants import find_kill, page
+    from holdfast.sim.mutants import declarations, find_kill
     from holdfast.sim.mutants.table import MUTANTS
 
     unknown = sorted(set(only).difference(MUTANTS))
     if unknown:
         raise click.UsageError(f"no mutant {unknown[0]}; there are: {', '.join(MUTANTS)}")
     names = [name for name in MUTANTS if not only or name in only]
-    known: dict[str, MutantResult] = {}
     if recorded:
-        known = find_kill.load(RECORD)
-        names = [name for name in names if name in known and not (MUTANTS[name].masked or MUTANTS[name].gap)]
+        names = [name for name in names if MUTANTS[name].killing_seed is not None]
         if not names:
-            raise click.UsageError("the record has none of these, or they are masked: leave out --recorded")
-    found: dict[str, MutantResult] = {}
-    for verdict in find_kill.find_kills(names, [str(seed) for seed in range(1, seeds + 1)], jobs, known):
-        found[verdict.mutant] = verdict
-        _tell(verdict, MUTANTS[verdict.mutant].masked, output)
-        if write:
-            record = find_kill.load(RECORD) | found
-            find_kill.save(RECORD, record)
-            PAGE.write_text(page.page(find_kill.load(RECORD)), encoding="utf-8")
-    sys.exit(any(not one.is_killed and not MUTANTS[name].masked for name, one in found.items()))
+            raise click.UsageError("none of these is declared with a killing seed: leave out --recorded")
+    results: list[MutantResult] = []
+    tried = [str(seed) for seed in range(1, seeds + 1)]
+    for result in find_kill.find_kills(names, tried, jobs, declared_first=recorded):
+        results.append(result)
+        _tell(result, MUTANTS[result.mutant].masked, output)
+        if folder is not None:
+            _keep(results, Path(folder))
+    if declare:
+        kills = {result.mutant: result.killed_by for result in results if result.is_killed}
+        declarations.declare(kills, Path(declarations.__file__).parent)
+    sys.exit(any(not result.is_killed and not MUTANTS[result.mutant].masked for result in results))
 
 
-def _tell(verdict: "MutantResult", masked: str, output: str) -> None:
+def _keep(results: "list[MutantResult]", folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps([asdict(result) for result in results], indent=1)
+    (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+
+
+def _tell(result: "MutantResult", masked: str, output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(asdict(verdict) | {"masked": masked}))
-    elif verdict.is_killed:
-        click.echo(
-            f"{verdict.mutant:36} killed by seed {verdict.seed} ({verdict.tried} tried): {verdict.text}"
-        )
+        click.echo(json.dumps(asdict(result) | {"masked": masked}))
+    elif result.is_killed:
+        click.echo(f"{result.mutant:36} killed by seed {result.seed} ({result.tried} tried): {result.text}")
     else:
         told = f"masked: {masked}" if masked else "NOT KILLED"
-        click.echo(f"{verdict.mutant:36} {told} ({verdict.tried} tried)")
+        click.echo(f"{result.mutant:36} {told} ({result.tried} tried)")

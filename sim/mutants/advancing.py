@@ -57,7 +57,7 @@ def _without_advancing(original: Any, replica_manager: Any, *given: Any) -> Any:
         ReplicaManager.advance = advance  # type: ignore[method-assign]
 
 
-@mutant(Broker, "_on_fetch", breaks="R52", by="R52")
+@mutant(Broker, "_on_fetch", breaks="R52", by="R52", killed_by="R52@1")
 def fetches_move_no_high_watermark(
     original: Any, self: Any, reply_to: Any, request: Any, now_ms: int
 ) -> None:
@@ -65,19 +65,19 @@ def fetches_move_no_high_watermark(
     _without_advancing(original, self._replica_manager, self, reply_to, request, now_ms)
 
 
-@mutant(ReplicaManager, "_leader_updated", breaks="R52", by="R52", setting=CUT_OFF)
+@mutant(ReplicaManager, "_leader_updated", breaks="R52", by="R52", setting=CUT_OFF, killed_by="R52@1")
 def granted_shrinks_move_no_high_watermark(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """Who need not be waited for any more is waited for until the next write (KAFKA-15021)."""
     _without_advancing(original, self, self, partition, now_ms)
 
 
-@mutant(ReplicaManager, "ceilings_stored", breaks="R52, R68", by="R52", setting=BURSTS)
+@mutant(ReplicaManager, "ceilings_stored", breaks="R52, R68", by="R52", setting=BURSTS, killed_by="R52@2")
 def raised_ceilings_move_no_high_watermark(original: Any, self: Any, event: Any, now_ms: int) -> None:
     """What a ceiling has held back on its leader is committed with the next write, or at the next look."""
     _without_advancing(original, self, self, event, now_ms)
 
 
-@mutant(Partition, "advance_high_watermark", breaks="F3, R50", by="F3", setting=OPEN)
+@mutant(Partition, "advance_high_watermark", breaks="F3, R50", by="F3", setting=OPEN, killed_by="F3@2")
 def goes_on_without_joiners(original: Any, self: Any, now_ms: int) -> Any:
     """Only the maximal ISR is waited for, not those who keep up and are about to join."""
     acceptable, self._brokers.acceptable = self._brokers.acceptable, {}
@@ -87,7 +87,7 @@ def goes_on_without_joiners(original: Any, self: Any, now_ms: int) -> Any:
         self._brokers.acceptable = acceptable
 
 
-@mutant(Partition, "follower_fetched", breaks="R50", by="R50", setting=CUT_OFF)
+@mutant(Partition, "follower_fetched", breaks="R50", by="R50", setting=CUT_OFF, killed_by="R50@1")
 def lets_in_at_the_next_look(
     original: Any,
     self: Any,
@@ -106,7 +106,7 @@ def lets_in_at_the_next_look(
         leadership.proposal = proposal
 
 
-@mutant(Partition, "check_produce", breaks="F4, F5", by="F5", setting=CUT_OFF)
+@mutant(Partition, "check_produce", breaks="F4, F5", by="F5", setting=CUT_OFF, killed_by="F5@1")
 def refuses_leader_acks_below_min_isr(original: Any, self: Any, required_acks: int) -> Any:
     """Below min ISR writes with acks=1 are refused, too."""
     if self.is_serving and required_acks == 1 and self.is_under_min_isr:
@@ -114,19 +114,19 @@ def refuses_leader_acks_below_min_isr(original: Any, self: Any, required_acks: i
     return original(self, required_acks)
 
 
-@mutant(ProducePath, "flushed", breaks="D6", by="D6", setting=EVERY_WRITE)
+@mutant(ProducePath, "flushed", breaks="D6", by="D6", setting=EVERY_WRITE, killed_by="D6@1")
 def flushes_acknowledge_nothing(original: Any, self: Any, partition: Any) -> Any:
     """Who sends with acks=1 where every write is flushed waits until its time is over."""
     return []
 
 
-@mutant(ProducePath, "request", breaks="A-18", by="A-18", setting=CUT_OFF)
+@mutant(ProducePath, "request", breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
 def waits_for_as_long_as_there_is(original: Any, self: Any, reply_to: Any, request: Any, now_ms: int) -> Any:
     """A write waits for ten minutes, whatever its producer has asked for."""
     return original(self, reply_to, replace(request, timeout_ms=TIMEOUT_MS_MAX), now_ms)
 
 
-@mutant(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING)
+@mutant(ReplicaManager, "_retire", breaks="A-18, R27", by="A-18", setting=MOVING, killed_by="A-18@3")
 def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> None:
     """Whoever waits for a partition that has gone from here waits until its time is over."""
     state_changed = ProducePath.state_changed
@@ -137,7 +137,7 @@ def writes_wait_for_what_has_gone(original: Any, self: Any, partition: Any) -> N
         ProducePath.state_changed = state_changed  # type: ignore[method-assign]
 
 
-@mutant(ControllerLink, "requests", breaks="R22, R23", by="R25")
+@mutant(ControllerLink, "requests", breaks="R22, R23", by="R25", killed_by="R25@1")
 def tells_of_more_than_it_has_applied(
     original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any
 ) -> Any:
@@ -145,7 +145,7 @@ def tells_of_more_than_it_has_applied(
     return original(self, metadata_offset + 50, now_ms, offline)
 
 
-@mutant(ReplicaManager, "_configure", breaks="D6, B-3", by="D6", setting=REFLUSHED)
+@mutant(ReplicaManager, "_configure", breaks="D6, B-3", by="D6", setting=REFLUSHED, killed_by="D6@1")
 def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """What counts, in the log or on its disk, is what was configured when the replica was made."""
     counts, effects = partition.counts_flushed, len(self._effects)
@@ -154,20 +154,20 @@ def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int)
     del self._effects[effects : len(self._effects) - 1]
 
 
-@mutant(ReplicaManager, "_configure", breaks="D6", by="D6", setting=REFLUSHED)
+@mutant(ReplicaManager, "_configure", breaks="D6", by="D6", setting=REFLUSHED, killed_by="D6@1")
 def logs_keep_their_first_settings(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """What is configured of a topic counts for logs that are opened after that."""
     original(self, partition, now_ms)
     self._effects[:] = [effect for effect in self._effects if type(effect) is not ConfigureLog]
 
 
-@mutant(replica_manager, "log_config", breaks="D5", by="D6")
+@mutant(replica_manager, "log_config", breaks="D5", by="D6", killed_by="D6@1")
 def files_say_nothing_of_topics(original: Any, image: Any, topic_name: str, static: Any) -> Any:
     """Where neither topic nor cluster say anything the default counts, whatever the file says."""
     return original(image, topic_name, {**static, "log.segment.bytes": 1 << 30})
 
 
-@mutant(produce_path, "_unanswered", breaks="F4, D12", by="F4", setting=UNANSWERED)
+@mutant(produce_path, "_unanswered", breaks="F4, D12", by="F4", setting=UNANSWERED, killed_by="F4@1")
 def refusals_of_acks_zero_are_for_nobody(original: Any, context: Any) -> Any:
     """A write with acks=0 that is refused ends like one that was taken."""
     return EndWithoutAnswer(context.reply_to)
@@ -182,14 +182,14 @@ def _without_looking(original: Any, *given: Any) -> None:
         Partition.retry_expand = retry_expand  # type: ignore[method-assign]
 
 
-@mutant(ReplicaManager, "_brokers_changed", breaks="R50", by="R50", setting=QUIET)
+@mutant(ReplicaManager, "_brokers_changed", breaks="R50", by="R50", setting=QUIET, killed_by="R50@1")
 def unfenced_wait_for_the_next_look(original: Any, self: Any, broker_ids: Any, now_ms: int) -> None:
     """A follower that was complete when its broker was unfenced is let in at the next look (15 s), or with
     the next write."""
     _without_looking(original, self, broker_ids, now_ms)
 
 
-@mutant(ReplicaManager, "_leader_updated", breaks="R50", by="R50", setting=QUIET)
+@mutant(ReplicaManager, "_leader_updated", breaks="R50", by="R50", setting=QUIET, killed_by="R50@3")
 def one_joiner_a_look(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """Who could not be proposed since another proposal was open waits for the next look, or write."""
     _without_looking(original, self, partition, now_ms)

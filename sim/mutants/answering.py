@@ -59,20 +59,20 @@ BROKERS_ASKED = Setting(
 )
 
 
-@mutant(ControllerServer, "_question", breaks="R113", by="R113", setting=ASKED_ALONE)
+@mutant(ControllerServer, "_question", breaks="R113", by="R113", setting=ASKED_ALONE, killed_by="R113@1")
 def answers_before_it_knows(original: Any, self: Any, exchange: Any) -> Any:
     """A controller that has just begun answers questions from an image that is empty, or half read."""
     self._receive(exchange)
 
 
-@mutant(BrokerServer, "_is_refused", breaks="R113", by="R113", setting=BROKERS_ASKED)
+@mutant(BrokerServer, "_is_refused", breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@1")
 def brokers_answer_before_they_know(original: Any, self: Any, exchange: Any) -> Any:
     """A broker that has just begun answers questions from an image that is empty, or half read."""
     is_question = exchange.api_key in QUESTION_APIS and not self._is_ended
     return False if is_question else original(self, exchange)
 
 
-@mutant(BrokerServer, "_question", breaks="R113", by="R113", setting=BROKERS_ASKED)
+@mutant(BrokerServer, "_question", breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@3")
 def brokers_tell_of_what_was(original: Any, self: Any, exchange: Any) -> Any:
     """A broker answers now and then from the metadata that it had when it was first asked."""
     replica_manager, kept = self.core._replica_manager, vars(self.core)
@@ -91,13 +91,14 @@ def brokers_tell_of_what_was(original: Any, self: Any, exchange: Any) -> Any:
     breaks="D6",
     by="D6",
     setting=Setting(shape={"every_write": True}),
+    killed_by="D6@1",
 )
 def acknowledges_acks_one_at_append(original: Any, partition: Any, acks: Any) -> Any:
     """With every write flushed, acks=1 is answered from the page cache."""
     return partition.log.log_end_offset if acks == 1 else original(partition, acks)
 
 
-@mutant(FetchPath, "list_offsets", breaks="A-6, F6", by="A-6", setting=ELECTIONS)
+@mutant(FetchPath, "list_offsets", breaks="A-6, F6", by="A-6", setting=ELECTIONS, killed_by="A-6@1")
 def tells_latest_too_early(original: Any, self: Any, reply_to: Any, request: Any) -> Any:
     """The latest offset is told although the high watermark may lag behind what the last leader showed."""
     answer = original(self, reply_to, request)
@@ -111,7 +112,7 @@ def tells_latest_too_early(original: Any, self: Any, reply_to: Any, request: Any
     return replace(answer, rows=tuple(told(row) for row in answer.rows))
 
 
-@mutant(FetchPath, "_epoch_row", breaks="R80", by="A-6", setting=ELECTIONS)
+@mutant(FetchPath, "_epoch_row", breaks="R80", by="A-6", setting=ELECTIONS, killed_by="A-6@1")
 def tells_log_end_as_end_of_epochs(original: Any, self: Any, asked: Any) -> Any:
     """Each epoch that is asked for ends at the log's end."""
     row = original(self, asked)
@@ -121,14 +122,14 @@ def tells_log_end_as_end_of_epochs(original: Any, self: Any, asked: Any) -> Any:
     return replace(row, end_offset=partition.log.log_end_offset)
 
 
-@mutant(FetchPath, "high_watermark_moved", breaks="R55", by="R80")
+@mutant(FetchPath, "high_watermark_moved", breaks="R55", by="R80", killed_by="R80@1")
 def consumers_wait_out_their_time(original: Any, self: Any, partition: Any, now_ms: Any) -> Any:
     """A higher high watermark wakes followers, and not the consumers that wait for it."""
     self._sessions.high_watermark_moved(partition.key, partition.high_watermark, now_ms)
     return []
 
 
-@mutant(FollowerSessions, "log_grew", breaks="R80", by="R80")
+@mutant(FollowerSessions, "log_grew", breaks="R80", by="R80", killed_by="R80@1")
 def followers_wait_out_their_time(original: Any, self: Any, key: Any, log_end_offset: Any) -> Any:
     """New records wake no follower that waits."""
 
@@ -143,13 +144,14 @@ def _without_followers(original: Any, self: Any) -> Any:
     breaks="A-18",
     by="A-18",
     more=(Patch(FetchPath, "next_deadline_ms", _without_followers),),
+    killed_by="A-18@1",
 )
 def followers_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
     """No timer ends the fetch of a follower for which there is no news."""
     return [self._answer_consumer(one.reply_to, one.request) for one in self._purgatory.expire(now_ms)]
 
 
-@mutant(ClusterControl, "start", breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS)
+@mutant(ClusterControl, "start", breaks="R26, R20", by="OwnBug L-1", setting=FAILOVERS, killed_by="OwnBug@2")
 def new_controllers_check_no_sessions(original: Any, self: Any, image: Any, now_ms: Any) -> Any:
     """A controller that becomes active gives sessions to those only of whom it hears."""
     original(self, image, now_ms)
@@ -157,7 +159,7 @@ def new_controllers_check_no_sessions(original: Any, self: Any, image: Any, now_
     self._next_check_ms = None
 
 
-@mutant(ProducePath, "expire", breaks="A-18, F5", by="A-18", setting=CUT_OFF)
+@mutant(ProducePath, "expire", breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@9")
 def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
     """When one row of a request is late, those that had been acknowledged are told to be late, too."""
     effects: list[Any] = []
@@ -169,14 +171,14 @@ def one_late_row_spoils_all(original: Any, self: Any, now_ms: int) -> list[Any]:
     return effects
 
 
-@mutant(BrokerServer, "_read", breaks="R55", by="R55", setting=WANDERING)
+@mutant(BrokerServer, "_read", breaks="R55", by="R55", setting=WANDERING, killed_by="R55@1")
 def large_batches_are_never_read(original: Any, self: Any, row: Any, left: int, *, is_first: bool) -> Any:
     """A consumer whose fetches are smaller than the next batch gets nothing, for ever."""
     is_follower = row.log_end_offset >= 0
     return original(self, row, left, is_first=is_first and is_follower)
 
 
-@mutant(FetchPath, "_answer_session", breaks="R80", by="R80", setting=TRICKLE)
+@mutant(FetchPath, "_answer_session", breaks="R80", by="R80", setting=TRICKLE, killed_by="R80@1")
 def rows_in_order_of_partitions(original: Any, self: Any, session: Any, now_ms: int) -> Any:
     """What has no room in an answer comes behind what is due again by then: the last partition starves."""
     session.due_rows = dict(sorted(session.due_rows.items()))

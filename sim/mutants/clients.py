@@ -49,23 +49,30 @@ LOSING_PRODUCERS = Setting(
 @mutant(
     PartitionQueue,
     "returned",
-    row=36,
     breaks="A-18",
     by="L-5 unexpected doubled",
     setting=SILENCE,
+    killed_by="L-5@2",
 )
 def takes_unknown_for_failed(original: Any, self: Any, batch: Any, attempt: int, *, refused: bool) -> Any:
     """An attempt whose effect is unknown counts as refused before the append."""
     return original(self, batch, attempt, refused=True)
 
 
-@mutant(record_accumulator, "outcome_without_ack", breaks="A-18", by="unexpected", setting=SILENCE)
+@mutant(
+    record_accumulator,
+    "outcome_without_ack",
+    breaks="A-18",
+    by="unexpected",
+    setting=SILENCE,
+    killed_by="unexpected@3",
+)
 def takes_silence_for_failed(original: Any, unanswered_attempts: int) -> Any:
     """A write without an answer counts as a definite failure."""
     return DeliveryOutcome.FAIL
 
 
-@mutant(Sender, "_unknown", breaks="F5", by="lost", setting=RETRIES)
+@mutant(Sender, "_unknown", breaks="F5", by="lost", setting=RETRIES, killed_by="reordered@1")
 def takes_silence_for_stored(
     original: Any,
     self: Any,
@@ -84,7 +91,14 @@ def takes_silence_for_stored(
     self._accumulator.returned(queue, effects)
 
 
-@mutant(PartitionQueue, "__init__", breaks="D12, R90", by="doubled reordered", setting=RETRIES)
+@mutant(
+    PartitionQueue,
+    "__init__",
+    breaks="D12, R90",
+    by="doubled reordered",
+    setting=RETRIES,
+    killed_by="doubled@2",
+)
 def never_idempotent(
     original: Any,
     self: Any,
@@ -122,7 +136,7 @@ def repeats_unknown_under_new_epoch(original: Any, self: Any) -> Any:
     return original(self)
 
 
-@mutant(Batch, "seal", breaks="R90, R91", by="lost doubled reordered", setting=RETRIES)
+@mutant(Batch, "seal", breaks="R90, R91", by="lost doubled reordered", setting=RETRIES, killed_by="lost@1")
 def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_sequence: int) -> Any:
     """Every batch has sequence 0."""
     return original(self, identity, min(base_sequence, 0))
@@ -134,6 +148,7 @@ def all_batches_have_one_sequence(original: Any, self: Any, identity: Any, base_
     breaks="R93",
     by="reordered doubled",
     setting=FLAPPING,
+    killed_by="reordered@4",
 )
 def fills_pipeline_before_proof(
     original: Any, self: Any, now_ms: int, identity: Any, leader_epoch: int
@@ -172,7 +187,7 @@ def keeps_epoch_after_giving_up(original: Any, self: Any, batch: Any) -> Any:
     self.retired = False
 
 
-@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped OwnBug", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped OwnBug", setting=RETRIES, killed_by="skipped@2")
 def consumer_does_not_move(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:
@@ -183,7 +198,7 @@ def consumer_does_not_move(
         part.fetch_offset = offset
 
 
-@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES)
+@mutant(Fetcher, "_keep", breaks="rules 9, 10", by="skipped unseen", setting=RETRIES, killed_by="L-6@1")
 def consumer_skips_batches(
     original: Any, self: Any, part: Any, header: Any, data: Any, high_watermark: int
 ) -> Any:
@@ -208,7 +223,7 @@ SEEKING = Setting(
 )
 
 
-@mutant(Fetcher, "answered", breaks="rules 9, 10", by="astray", setting=SEEKING)
+@mutant(Fetcher, "answered", breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@1")
 def late_fetches_count(original: Any, self: Any, request_id: Any, response: Any, now_ms: Any) -> Any:
     """An answer counts though the reader has gone elsewhere since it asked."""
     for part in self._requests[request_id].parts:
@@ -217,7 +232,7 @@ def late_fetches_count(original: Any, self: Any, request_id: Any, response: Any,
     return original(self, request_id, response, now_ms)
 
 
-@mutant(Fetcher, "found", breaks="rules 9, 10", by="astray", setting=SEEKING)
+@mutant(Fetcher, "found", breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
 def late_lookups_count(original: Any, self: Any, request_id: Any, offsets: Any) -> None:
     """So does an offset that was looked up."""
     for topic_partition in offsets:
@@ -227,18 +242,18 @@ def late_lookups_count(original: Any, self: Any, request_id: Any, offsets: Any) 
     original(self, request_id, offsets)
 
 
-@mutant(Consumer, "_forget_decoded", breaks="rules 9, 10", by="astray", setting=SEEKING)
+@mutant(Consumer, "_forget_decoded", breaks="rules 9, 10", by="astray", setting=SEEKING, killed_by="astray@2")
 def seeks_keep_what_is_decoded(original: Any, self: Any, partition: Any) -> None:
     """Records that were decoded before a seek are given out behind it."""
 
 
-@mutant(Fetcher, "_reset", breaks="rule 9", by="astray", setting=SEEKING)
+@mutant(Fetcher, "_reset", breaks="rule 9", by="astray", setting=SEEKING, killed_by="astray@1")
 def ends_are_beginnings(original: Any, self: Any, part: Any, policy: Any) -> None:
     """Who asks for the end begins anew."""
     original(self, part, ResetPolicy.EARLIEST if policy is ResetPolicy.LATEST else policy)
 
 
-@mutant(Sender, "open_batch", breaks="L-5", by="late L-5", setting=SILENCE)
+@mutant(Sender, "open_batch", breaks="L-5", by="late L-5", setting=SILENCE, killed_by="late@3")
 def gives_up_late(original: Any, self: Any, queue: Any, now_ms: Any) -> None:
     """A batch that nobody takes is given up three seconds after its delivery time is over."""
     original(self, queue, now_ms)
@@ -255,13 +270,13 @@ ANOTHER_PAST = Setting(
 )
 
 
-@mutant(sender, "reaction_to", breaks="L-5", by="impatient", setting=TOO_FEW)
+@mutant(sender, "reaction_to", breaks="L-5", by="impatient", setting=TOO_FEW, killed_by="impatient@1")
 def gives_up_at_once(original: Any, code: Any) -> Any:
     """A producer gives a write up for which too few replicas are in sync now."""
     return Reaction.HOPELESS if code is ErrorCode.NOT_ENOUGH_REPLICAS else original(code)
 
 
-@mutant(Batch, "seal", breaks="R93, D12", by="misjudged", setting=RETRIES)
+@mutant(Batch, "seal", breaks="R93, D12", by="misjudged", setting=RETRIES, killed_by="misjudged@2")
 def new_epochs_keep_the_crc(original: Any, self: Any, identity: Any, base_sequence: int) -> None:
     """A batch that gets another epoch and sequence keeps the crc that it had: no broker ever takes it."""
     crc = None if self.payload is None else bytes(self.payload[17:21])
@@ -279,7 +294,14 @@ LEFT_BEHIND = Setting(
 )
 
 
-@mutant(Fetcher, "_reset_out_of_range", breaks="rules 9, 10, R83", by="rule", setting=LEFT_BEHIND)
+@mutant(
+    Fetcher,
+    "_reset_out_of_range",
+    breaks="rules 9, 10, R83",
+    by="rule",
+    setting=LEFT_BEHIND,
+    killed_by="rule@1",
+)
 def goes_to_the_end_when_something_was_deleted(
     original: Any, self: Any, part: Any, log_start_offset: int
 ) -> None:
@@ -287,7 +309,7 @@ def goes_to_the_end_when_something_was_deleted(
     self._reset(part, ResetPolicy.LATEST)
 
 
-@mutant(Sender, "_unknown", breaks="L-5, D9", by="L-5", setting=SILENCE)
+@mutant(Sender, "_unknown", breaks="L-5, D9", by="L-5", setting=SILENCE, killed_by="L-5@1")
 def nobody_looks_again_after_silence(
     original: Any,
     self: Any,
@@ -303,7 +325,7 @@ def nobody_looks_again_after_silence(
         batch.error, batch.error_text = ErrorCode.NETWORK_EXCEPTION, text
 
 
-@mutant(RecordAccumulator, "finish", breaks="L-5", by="L-5", setting=SILENCE)
+@mutant(RecordAccumulator, "finish", breaks="L-5", by="L-5", setting=SILENCE, killed_by="L-5@1")
 def bytes_of_failures_stay_in_the_buffer(
     original: Any,
     self: Any,
@@ -325,14 +347,16 @@ def bytes_of_failures_stay_in_the_buffer(
         self.buffered_bytes = kept
 
 
-@mutant(Delivery, "result", breaks="rule 2, F5", by="misled", setting=RETRIES)
+@mutant(Delivery, "result", breaks="rule 2, F5", by="misled", setting=RETRIES, killed_by="misled@1")
 def deliveries_tell_where_their_batch_begins(original: Any, self: Any) -> Any:
     """Every record of a batch is told the offset of the first one."""
     told = original(self)
     return told._replace(offset=self._batch.base_offset)
 
 
-@mutant(PartitionFetch, "fetch_epoch", breaks="R81, R88", by="mended", setting=ANOTHER_PAST)
+@mutant(
+    PartitionFetch, "fetch_epoch", breaks="R81, R88", by="mended", setting=ANOTHER_PAST, killed_by="mended@9"
+)
 def reads_on_in_any_past(original: Any, self: Any) -> int:
     """A consumer does not say of which epoch it has read last, so nobody tells it that this is gone."""
     return -1
@@ -352,7 +376,7 @@ def believes_the_end_it_is_told(original: Any, self: Any, epoch: int) -> int:
     return end
 
 
-@mutant(Fetcher, "_refused", breaks="R55, D9", by="troubled", setting=SILENCE)
+@mutant(Fetcher, "_refused", breaks="R55, D9", by="troubled", setting=SILENCE, killed_by="troubled@1")
 def tells_of_every_trouble(
     original: Any,
     self: Any,
@@ -369,7 +393,7 @@ def tells_of_every_trouble(
     original(self, part, code, now_ms, effects, log_start_offset)
 
 
-@mutant(Producer, "_answered", breaks="D9", by="OwnBug")
+@mutant(Producer, "_answered", breaks="D9", by="OwnBug", killed_by="OwnBug@1")
 def fails_behind_each_answer(original: Any, self: Any, effect: Any, answer: Any) -> None:
     """A callback of the producer raises; what it was there for is done."""
     original(self, effect, answer)

@@ -78,7 +78,14 @@ def _sets(*, elr: Any, known: Any) -> EligibleSets:
     return EligibleSets(tuple(sorted(set(elr))), tuple(sorted(set(known) - set(elr))))
 
 
-@mutant(partition_change, "next_eligible", row=9, breaks="R5, B4", by="OwnBug I-6 I-8", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R5, B4",
+    by="OwnBug I-6 I-8",
+    setting=BELOW_MIN_ISR,
+    killed_by="OwnBug@1",
+)
 def elr_above_min_isr(
     original: Any,
     before: Any,
@@ -104,7 +111,7 @@ def elr_above_min_isr(
     return _sets(elr=removed.union(sets.elr), known=sets.last_known_elr)
 
 
-@mutant(partition_change, "_eligible", breaks="R2, R5", by="R2", setting=BELOW_MIN_ISR)
+@mutant(partition_change, "_eligible", breaks="R2, R5", by="R2", setting=BELOW_MIN_ISR, killed_by="R2@1")
 def explains_by_the_other_rule(
     original: Any, before: Any, isr: Any, min_isr: Any, replicas: Any, requested: Any, context: Any
 ) -> Any:
@@ -114,13 +121,20 @@ def explains_by_the_other_rule(
     return sets, SetsRule.CLEARED_AT_MIN_ISR if rule is below else below
 
 
-@mutant(partition_change, "elect", breaks="R2", by="R2")
+@mutant(partition_change, "elect", breaks="R2", by="R2", killed_by="R2@1")
 def tells_of_nobody_passed_over(original: Any, candidates: Any, mode: Any) -> Any:
     """The record does not say who could not lead, and why."""
     return replace(original(candidates, mode), rejected=())
 
 
-@mutant(partition_change, "next_eligible", row=10, breaks="R5, R32", by="A-8 I-8 A-9", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R5, R32",
+    by="A-8 I-8 A-9",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-8@1",
+)
 def unclean_stays_in_elr(
     original: Any,
     before: Any,
@@ -138,7 +152,14 @@ def unclean_stays_in_elr(
     )
 
 
-@mutant(partition_change, "next_eligible", breaks="R5", by="OwnBug I-6 A-9", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R5",
+    by="OwnBug I-6 A-9",
+    setting=BELOW_MIN_ISR,
+    killed_by="OwnBug@2",
+)
 def elr_not_cleared(
     original: Any,
     before: Any,
@@ -164,7 +185,14 @@ def elr_not_cleared(
     return _sets(elr=kept.union(sets.elr), known=sets.last_known_elr)
 
 
-@mutant(partition_change, "next_eligible", breaks="R5, R9", by="A-12 A-9 A-10", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R5, R9",
+    by="A-12 A-9 A-10",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-12@1",
+)
 def elr_forgets(
     original: Any,
     before: Any,
@@ -188,7 +216,14 @@ def elr_forgets(
     )
 
 
-@mutant(partition_change, "next_eligible", row=27, breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R6",
+    by="A-12 I-14 A-9",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-12@11",
+)
 def last_known_elr_cleared_by_election(
     original: Any,
     before: Any,
@@ -214,7 +249,14 @@ def last_known_elr_cleared_by_election(
     return _sets(elr=sets.elr, known=known)
 
 
-@mutant(partition_change, "next_eligible", breaks="R6", by="A-12 I-14 A-9", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change,
+    "next_eligible",
+    breaks="R6",
+    by="A-12 I-14 A-9",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-12@1",
+)
 def last_known_elr_forgets_unclean(
     original: Any,
     before: Any,
@@ -242,7 +284,14 @@ def last_known_elr_forgets_unclean(
 # --- elections ---------------------------------------------------------------------------------------------
 
 
-@mutant(Candidates, "verdict_on", row=14, breaks="R11, R12", by="A-3 I-8 I-9", setting=BELOW_MIN_ISR)
+@mutant(
+    Candidates,
+    "verdict_on",
+    breaks="R11, R12",
+    by="A-3 I-8 I-9",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-3@2",
+)
 def elects_any_unfenced(original: Any, self: Candidates, replica: int) -> Any:
     """The first active replica is elected, in the ISR or not."""
     verdict = original(self, replica)
@@ -254,11 +303,11 @@ def elects_any_unfenced(original: Any, self: Candidates, replica: int) -> Any:
 @mutant(
     Candidates,
     "verdict_on",
-    row=14,
     breaks="R11",
     by="A-11 I-5 A-12",
     setting=BELOW_MIN_ISR,
     more=(UNCHECKED,),
+    killed_by="A-11@2",
 )
 def elects_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
     """A member of the ELR is elected although it is fenced."""
@@ -267,14 +316,27 @@ def elects_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
     return original(self, replica)
 
 
-@mutant(Candidates, "verdict_on", breaks="R11, D7", by="A-11 OwnBug L-4", setting=BELOW_MIN_ISR)
+@mutant(
+    Candidates,
+    "verdict_on",
+    breaks="R11, D7",
+    by="A-11 OwnBug L-4",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-11@2",
+)
 def means_to_elect_fenced_elr(original: Any, self: Candidates, replica: int) -> Any:
     """As elects-fenced-elr, but the controller's own check of the change is still there (D7)."""
     return elects_fenced_elr(original, self, replica)
 
 
 @mutant(
-    partition_change, "elect", row=14, breaks="R13", by="A-13 I-5", setting=BELOW_MIN_ISR, more=(UNCHECKED,)
+    partition_change,
+    "elect",
+    breaks="R13",
+    by="A-13 I-5",
+    setting=BELOW_MIN_ISR,
+    more=(UNCHECKED,),
+    killed_by="A-13@2",
 )
 def elects_fenced_last_known_leader(original: Any, candidates: Any, mode: ElectionMode) -> Any:
     """The last known leader is elected without a look at whether it is there."""
@@ -286,7 +348,9 @@ def elects_fenced_last_known_leader(original: Any, candidates: Any, mode: Electi
     return Elected(known, ElectionReason.LAST_KNOWN_LEADER)
 
 
-@mutant(partition_change, "elect", breaks="R13", by="A-12 A-13 I-8 I-9", setting=BELOW_MIN_ISR)
+@mutant(
+    partition_change, "elect", breaks="R13", by="A-12 A-13 I-8 I-9", setting=BELOW_MIN_ISR, killed_by="A-13@2"
+)
 def last_known_leader_before_elr(original: Any, candidates: Any, mode: ElectionMode) -> Any:
     """The last known leader is elected although members of the ELR are only fenced."""
     election = original(candidates, mode)
@@ -302,6 +366,7 @@ def last_known_leader_before_elr(original: Any, candidates: Any, mode: ElectionM
     breaks="R12",
     by="A-13 A-3",
     setting=TALL,
+    killed_by="A-3@7",
 )
 def elects_elr_before_isr(original: Any, self: Candidates, replica: int) -> Any:
     """Members of the ELR are candidates while the ISR has active ones."""
@@ -315,13 +380,20 @@ def _epoch_stays(original: Any, self: Any, record: Any) -> Any:
     return replace(after, leader_epoch=self.leader_epoch) if after.leader is not None else after
 
 
-@mutant(PartitionRegistration, "merge", row=15, breaks="R2", by="A-11 I-10 I-15", more=(UNCHECKED,))
+@mutant(
+    PartitionRegistration,
+    "merge",
+    breaks="R2",
+    by="A-11 I-10 I-15",
+    more=(UNCHECKED,),
+    killed_by="D7@1",
+)
 def leader_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """A new leader keeps the leader epoch."""
     return _epoch_stays(original, self, record)
 
 
-@mutant(PartitionRegistration, "merge", breaks="R2, D-5", by="A-11 A-8", more=(UNCHECKED,))
+@mutant(PartitionRegistration, "merge", breaks="R2, D-5", by="A-11 A-8", more=(UNCHECKED,), killed_by="D7@1")
 def partition_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """The partition epoch grows with elections only."""
     after = original(self, record)
@@ -343,6 +415,7 @@ def _in_any_incarnation(original: Any, self: Any, progress: Any) -> Any:
     by="A-4 A-5 I-8",
     setting=BRIDGED,
     more=(Patch(Partition, "_is_eligible", _in_any_incarnation),),
+    killed_by="Refinement@5",
 )
 def accepts_stale_broker_epochs(
     original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
@@ -352,7 +425,9 @@ def accepts_stale_broker_epochs(
     return original(image, partition, sender_id, replace(proposal, new_isr=members))
 
 
-@mutant(replication_control, "_proposal_error", breaks="R41", by="A-4 A-3 I-5", setting=REFUSED)
+@mutant(
+    replication_control, "_proposal_error", breaks="R41", by="A-4 A-3 I-5", setting=REFUSED, killed_by="A-4@1"
+)
 def accepts_fenced_members(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
     """AlterPartition does not look whether the members are fenced."""
     error = original(image, partition, sender_id, proposal)
@@ -365,6 +440,7 @@ def accepts_fenced_members(original: Any, image: Any, partition: Any, sender_id:
     breaks="R41",
     by="A-4 I-7",
     setting=OVERTAKEN,
+    killed_by="A-4@14",
 )
 def accepts_old_partition_epoch(
     original: Any, image: Any, partition: Any, sender_id: int, proposal: Any
@@ -381,6 +457,7 @@ def accepts_old_partition_epoch(
     breaks="R41",
     by="A-4 I-9",
     setting=OVERTAKEN,
+    killed_by="A-4@1",
 )
 def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_id: int, proposal: Any) -> Any:
     """AlterPartition is granted whoever leads by now, if that one is a member."""
@@ -397,6 +474,7 @@ def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_i
     breaks="D-4, A-15",
     by="A-4 I-7 I-8",
     setting=COPIES,
+    killed_by="I-7@2",
 )
 def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
     """A refused proposal may be granted by a late copy of itself."""
@@ -406,7 +484,14 @@ def grants_late_copies(original: Any, self: Any, request: Any) -> Any:
 # --- brokers -----------------------------------------------------------------------------------------------
 
 
-@mutant(ClusterControl, "register", row=12, breaks="R32", by="A-8 I-8 A-14", setting=BELOW_MIN_ISR)
+@mutant(
+    ClusterControl,
+    "register",
+    breaks="R32",
+    by="A-8 I-8 A-14",
+    setting=BELOW_MIN_ISR,
+    killed_by="R32@1",
+)
 def every_start_is_clean(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
     """No registration is ever taken for one after an unclean shutdown."""
     old = draft.image.brokers.get(request.broker_id)
@@ -415,7 +500,14 @@ def every_start_is_clean(original: Any, self: Any, draft: Any, request: Any, now
     return original(self, draft, request, now_ms)
 
 
-@mutant(ReplicationControl, "take_out", breaks="R32, R5", by="A-8 I-8 A-9", setting=BELOW_MIN_ISR)
+@mutant(
+    ReplicationControl,
+    "take_out",
+    breaks="R32, R5",
+    by="A-8 I-8 A-9",
+    setting=BELOW_MIN_ISR,
+    killed_by="A-8@1",
+)
 def unclean_leaves_like_clean(
     original: Any, self: Any, draft: Any, broker_id: int, departure: Any, cause: Any
 ) -> Any:
@@ -424,7 +516,7 @@ def unclean_leaves_like_clean(
     return original(self, draft, broker_id, clean, cause)
 
 
-@mutant(ClusterControl, "_registration_error", row=13, breaks="R30, D14", by="A-7 I-5 A-14")
+@mutant(ClusterControl, "_registration_error", breaks="R30, D14", by="A-7 I-5 A-14", killed_by="A-7@3")
 def registers_over_live_epoch(original: Any, self: Any, image: Any, request: Any) -> Any:
     """A registration is granted while the session of the old epoch lives, whatever it proves."""
     error, text = original(self, image, request)
@@ -433,7 +525,7 @@ def registers_over_live_epoch(original: Any, self: Any, image: Any, request: Any
     return error, text
 
 
-@mutant(ClusterControl, "register", breaks="R32", by="R32", setting=OLD_DISKS)
+@mutant(ClusterControl, "register", breaks="R32", by="R32", setting=OLD_DISKS, killed_by="R32@1")
 def any_epoch_proves_a_clean_stop(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
     """A stop counts as clean whichever epoch of that broker it names."""
     old = draft.image.brokers.get(request.broker_id)
@@ -458,7 +550,14 @@ def proves_also_dirs_that_are_gone(original: Any, self: Any, draft: Any, request
     return original(self, draft, request, now_ms)
 
 
-@mutant(cluster_control, "take_offline", breaks="R27, R5", by="A-9", setting=DIRS_FAIL_BELOW_MIN_ISR)
+@mutant(
+    cluster_control,
+    "take_offline",
+    breaks="R27, R5",
+    by="A-9",
+    setting=DIRS_FAIL_BELOW_MIN_ISR,
+    killed_by="A-9@1",
+)
 def replicas_of_failed_dirs_stay_eligible(
     original: Any, draft: Any, replication: Any, broker: Any, reported: Any
 ) -> None:
@@ -477,7 +576,7 @@ def replicas_of_failed_dirs_stay_eligible(
         del replication.change
 
 
-@mutant(ClusterControl, "fence", breaks="R20", by="I-5 ValidControllerState")
+@mutant(ClusterControl, "fence", breaks="R20", by="I-5 ValidControllerState", killed_by="Refinement@1")
 def fences_without_taking_out(
     original: Any,
     self: Any,
@@ -498,6 +597,7 @@ def fences_without_taking_out(
     by="D3 R25",
     # One that was really overtaken names a metadata offset before the new registration, and unfences nobody.
     setting=Setting(faults={"kill_broker": 2, "kill_leader": 1}, shape={"intrudes": True}),
+    killed_by="D3@1",
 )
 def believes_stale_heartbeats(
     original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
@@ -509,7 +609,14 @@ def believes_stale_heartbeats(
     return original(self, draft, request, connection_id, now_ms)
 
 
-@mutant(ReplicationControl, "elect_leaderless", breaks="R21", by="L-9 L-4 L-1", setting=BELOW_MIN_ISR)
+@mutant(
+    ReplicationControl,
+    "elect_leaderless",
+    breaks="R21",
+    by="L-9 L-4 L-1",
+    setting=BELOW_MIN_ISR,
+    killed_by="Refinement@2",
+)
 def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *, mode: Any = None) -> Any:
     """A replica that returns leads nothing."""
 
@@ -517,7 +624,7 @@ def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *,
 # --- the quorum --------------------------------------------------------------------------------------------
 
 
-@mutant(QuorumController, "_write", breaks="K20", by="D-5 I-10 A-2", setting=ACTIVE_MOVES)
+@mutant(QuorumController, "_write", breaks="K20", by="D-5 I-10 A-2", setting=ACTIVE_MOVES, killed_by="R29@1")
 def answers_before_commit(original: Any, self: Any, decide: Any, now_ms: int, request: Any = None) -> Any:
     """The controller answers a write before the quorum has its records."""
     effects = original(self, decide, now_ms, request)
@@ -530,7 +637,9 @@ def answers_before_commit(original: Any, self: Any, decide: Any, now_ms: int, re
     return effects
 
 
-@mutant(QuorumController, "_renounce", breaks="K23", by="I-11 A-8 I-13", setting=ACTIVE_MOVES)
+@mutant(
+    QuorumController, "_renounce", breaks="K23", by="I-11 A-8 I-13", setting=ACTIVE_MOVES, killed_by="I-11@1"
+)
 def keeps_uncommitted_state(original: Any, self: Any) -> Any:
     """A controller that lost the quorum goes on from what was never committed."""
     latest, was_active = self._latest, self._is_active
@@ -546,6 +655,7 @@ def keeps_uncommitted_state(original: Any, self: Any) -> Any:
     breaks="K22",
     by="I-11 A-8 I-13",
     setting=ACTIVE_MOVES,
+    killed_by="I-11@1",
 )
 def claims_before_applied(original: Any, self: Any, now_ms: int) -> Any:
     """A new leader of the quorum is active before it has applied its log."""

@@ -19,14 +19,14 @@ CUT_OFF = Setting(
 )
 
 
-@mutant(ProducePurgatory, "finish", breaks="A-18, F5", by="A-18", setting=CUT_OFF)
+@mutant(ProducePurgatory, "finish", breaks="A-18, F5", by="A-18", setting=CUT_OFF, killed_by="A-18@1")
 def writes_stay_counted(original: Any, self: Any, delayed: Any) -> None:
     """A write that has waited counts as one that waits for ever: after 20 000 the broker takes no more."""
     original(self, delayed)
     self.size += 1
 
 
-@mutant(ProducerIds, "allocated", breaks="D12", by="D12")
+@mutant(ProducerIds, "allocated", breaks="D12", by="D12", killed_by="D12@1")
 def blocks_of_ids_overlap(original: Any, self: Any, response: Any) -> Any:
     """The end of a block of ids is inclusive: its last id is the first one of another broker's."""
     if response.error_code == ErrorCode.NONE:

@@ -1,17 +1,15 @@
-"""Plays seeds with a mutant until a property notices; and the record of what was found.
+"""Plays seeds with a mutant until a property notices.
 
 Owns what counts as a kill: a violation with the mutant where the same story without it has none, and which is
 not the mutant's own stumbling (a TypeError says that the mutant is broken, not that a property has teeth).
 """
 
-import json
 import re
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 
 from holdfast.sim.campaign.recording import play
 from holdfast.sim.mutants.mutant import Mutant
@@ -34,6 +32,11 @@ class MutantResult:
     text: str
 
     @property
+    def killed_by(self) -> str:
+        """As declarations have it."""
+        return f"{self.by}@{self.seed}" if self.is_killed else ""
+
+    @property
     def is_killed(self) -> bool:
         return self.seed is not None
 
@@ -50,16 +53,17 @@ def is_sound(mutant: Mutant, seed: str) -> bool:
     return play(mutant.setting.spec(seed)).violation is None
 
 
-def find_kill(name: str, seeds: Sequence[str], known: MutantResult | None = None) -> MutantResult:
-    """Play seeds until one kills the mutant; first the one that has killed it before, if that is `known`.
+def find_kill(name: str, seeds: Sequence[str], *, declared_first: bool = False) -> MutantResult:
+    """Play seeds until one kills the mutant; with `declared_first` the seed that its declaration names before
+    all others, as if it were the only one when it still does.
 
     Raises: AssertionError when the mutant itself stumbles.
     """
     mutant = MUTANTS[name]
-    if known is not None and known.seed is not None:
-        again = find_kill(name, (known.seed,))
+    if declared_first and mutant.killing_seed is not None:
+        again = find_kill(name, (mutant.killing_seed,))
         if again.is_killed:
-            return replace(again, tried=known.tried)
+            return again
     for tried, seed in enumerate(seeds, 1):
         violation = violation_of(mutant, seed)
         if violation is None:
@@ -71,15 +75,16 @@ def find_kill(name: str, seeds: Sequence[str], known: MutantResult | None = None
 
 
 def find_kills(
-    names: Sequence[str], seeds: Sequence[str], jobs: int, known: Mapping[str, MutantResult]
+    names: Sequence[str], seeds: Sequence[str], jobs: int, *, declared_first: bool = False
 ) -> Iterator[MutantResult]:
     """As `find_kill`, from several processes, as they come."""
     if jobs == 1:
         for name in names:
-            yield find_kill(name, seeds, known.get(name))
+            yield find_kill(name, seeds, declared_first=declared_first)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(find_kill, name, seeds, known.get(name)) for name in names]):
+        waiting = [pool.submit(find_kill, name, seeds, declared_first=declared_first) for name in names]
+        for future in as_completed(waiting):
             yield future.result()
 
 
@@ -92,20 +97,6 @@ def first_line(violation: str) -> str:
     """Without the state behind it."""
     lines = [line.strip() for line in violation.splitlines() if line.strip()]
     return lines[0][:160]
-
-
-def load(path: Path) -> dict[str, MutantResult]:
-    """The record; empty when there is none."""
-    if not path.exists():
-        return {}
-    rows = json.loads(path.read_text(encoding="utf-8"))["mutants"]
-    return {row["mutant"]: MutantResult(**row) for row in rows}
-
-
-def save(path: Path, verdicts: dict[str, MutantResult]) -> None:
-    """Rows in the order of the table; those of mutants that are gone are left out."""
-    rows = [asdict(verdicts[name]) for name in MUTANTS if name in verdicts]
-    path.write_text(json.dumps({"mutants": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 def cpu_seconds() -> float:

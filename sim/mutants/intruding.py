@@ -20,13 +20,13 @@ from holdfast.sim.mutants.mutant import Setting, mutant
 INTRUDED = Setting(faults={"kill_leader": 1}, shape={"intrudes": True}, gap_ms=3_000)
 
 
-@mutant(produce_path, "check_batch", breaks="D4", by="D3", setting=INTRUDED)
+@mutant(produce_path, "check_batch", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
 def takes_turned_bits(original: Any, buffer: Any, position: int = 0) -> Any:
     """Nobody looks at the crc of what a client sends."""
     return parse_header(buffer, position)
 
 
-@mutant(ProducePath, "_check", breaks="D4", by="D3", setting=INTRUDED)
+@mutant(ProducePath, "_check", breaks="D4", by="D3", setting=INTRUDED, killed_by="D3@1")
 def takes_control_batches(original: Any, self: Any, partition: Any, row: Any, acks: int) -> Any:
     """Clients may write control batches."""
     checked = original(self, partition, row, acks)
@@ -34,7 +34,7 @@ def takes_control_batches(original: Any, self: Any, partition: Any, row: Any, ac
     return parse_header(row.records) if is_control else checked
 
 
-@mutant(ProducePath, "_check", breaks="D4", by="D3", setting=INTRUDED)
+@mutant(ProducePath, "_check", breaks="D4", by="D3", setting=INTRUDED, killed_by="OwnBug@1")
 def takes_the_first_of_several(original: Any, self: Any, partition: Any, row: Any, acks: int) -> Any:
     """What stands behind a batch goes into the log with it."""
     checked = original(self, partition, row, acks)
@@ -42,19 +42,19 @@ def takes_the_first_of_several(original: Any, self: Any, partition: Any, row: An
     return parse_header(row.records) if is_first else checked
 
 
-@mutant(ProducePath, "request", breaks="D6", by="D3", setting=INTRUDED)
+@mutant(ProducePath, "request", breaks="D6", by="D3", setting=INTRUDED, killed_by="D3@1")
 def any_acks_will_do(original: Any, self: Any, reply_to: object, request: Any, now_ms: int) -> Any:
     """Who asks for two acknowledgements gets the leader's."""
     return original(self, reply_to, replace(request, required_acks=min(1, request.required_acks)), now_ms)
 
 
-@mutant(Partition, "check_leader", breaks="R55", by="D3", setting=INTRUDED)
+@mutant(Partition, "check_leader", breaks="R55", by="D3", setting=INTRUDED, killed_by="D3@1")
 def later_epochs_are_now(original: Any, self: Any, current_leader_epoch: int) -> Any:
     """Who knows of a later leader is served by the former one."""
     return original(self, min(current_leader_epoch, self.leader_epoch))
 
 
-@mutant(Partition, "check_follower", breaks="R27", by="D3", setting=INTRUDED)
+@mutant(Partition, "check_follower", breaks="R27", by="D3", setting=INTRUDED, killed_by="D3@1")
 def former_incarnations_fetch(
     original: Any,
     self: Any,
@@ -68,45 +68,45 @@ def former_incarnations_fetch(
     return original(self, replica_id, -1, current_leader_epoch, fetch_offset, last_fetched_epoch)
 
 
-@mutant(answers, "_check_cluster", breaks="K6", by="D3", setting=INTRUDED)
+@mutant(answers, "_check_cluster", breaks="K6", by="D3", setting=INTRUDED, killed_by="D3@1")
 def serves_other_clusters(original: Any, cluster_id: Any, config: Any) -> Any:
     """Voters of another cluster are heard."""
     return None
 
 
-@mutant(answers, "_check_voter_key", breaks="K6", by="D3", setting=INTRUDED)
+@mutant(answers, "_check_voter_key", breaks="K6", by="D3", setting=INTRUDED, killed_by="K4@1")
 def answers_for_others(original: Any, voter_id: int, config: Any) -> Any:
     """Whoever is reached votes, whoever was meant."""
     return None
 
 
-@mutant(answers, "_check_leader", breaks="K6, Q-1", by="D3", setting=INTRUDED)
+@mutant(answers, "_check_leader", breaks="K6, Q-1", by="D3", setting=INTRUDED, killed_by="D3@1")
 def follows_strangers(original: Any, leader_id: int, raft_epoch: int, config: Any, state: Any) -> Any:
     """Who is no voter may say that a leader has resigned, or that it leads."""
     refusal = original(leader_id, raft_epoch, config, state)
     return None if refusal is not None and "no other voter" in refusal[1] else refusal
 
 
-@mutant(answers, "check_fetch", breaks="K10", by="D3", setting=INTRUDED)
+@mutant(answers, "check_fetch", breaks="K10", by="D3", setting=INTRUDED, killed_by="D3@1")
 def other_quorums_fetch(original: Any, request: Any, config: Any) -> Any:
     """Two quorums with a node in common go on."""
     return original(replace(request, voter_ids=None), config)
 
 
-@mutant(ClusterControl, "_registration_error", breaks="R30", by="R25", setting=INTRUDED)
+@mutant(ClusterControl, "_registration_error", breaks="R30", by="R25", setting=INTRUDED, killed_by="R25@1")
 def registers_whoever_asks(original: Any, self: Any, image: Any, request: Any) -> Any:
     """A registration may be without address, or share a log dir with another."""
     code, text = original(self, image, request)
     return (ErrorCode.NONE, None) if code is ErrorCode.INVALID_REGISTRATION else (code, text)
 
 
-@mutant(ClusterControl, "_registration_error", breaks="R30", by="R25", setting=INTRUDED)
+@mutant(ClusterControl, "_registration_error", breaks="R30", by="R25", setting=INTRUDED, killed_by="D3@1")
 def registers_for_any_cluster(original: Any, self: Any, image: Any, request: Any) -> Any:
     """A broker of another cluster is taken in."""
     return original(self, image, replace(request, cluster_id=self._config.cluster_id))
 
 
-@mutant(producer_ids, "allocate", breaks="R24, D12", by="D3", setting=INTRUDED)
+@mutant(producer_ids, "allocate", breaks="R24, D12", by="D3", setting=INTRUDED, killed_by="D3@1")
 def gives_ids_to_whoever_asks(original: Any, draft: Any, request: Any) -> Any:
     """A block of ids is given to an incarnation that is over."""
     broker = draft.image.brokers.get(request.broker_id)
@@ -114,13 +114,15 @@ def gives_ids_to_whoever_asks(original: Any, draft: Any, request: Any) -> Any:
     return original(draft, replace(request, broker_epoch=epoch))
 
 
-@mutant(topics, "topic_name_problem", breaks="K20", by="D3", setting=INTRUDED)
+@mutant(topics, "topic_name_problem", breaks="K20", by="D3", setting=INTRUDED, killed_by="D3@1")
 def any_name_will_do(original: Any, name: object) -> Any:
     """A topic may have a name that no folder can have."""
     return None
 
 
-@mutant(config_control.ConfigControl, "problem", breaks="R109", by="D3", setting=INTRUDED)
+@mutant(
+    config_control.ConfigControl, "problem", breaks="R109", by="D3", setting=INTRUDED, killed_by="OwnBug@1"
+)
 def any_value_will_do(original: Any, self: Any, image: Any, request: Any) -> Any:
     """A value is configured without a look at it."""
     return None

@@ -131,10 +131,10 @@ class Mutant:
     by: tuple[str, ...]
     patches: tuple[Patch, ...]
     setting: Setting = ANYWHERE
-    #: of verification.md §5.3, 0 for one of our own
-    row: int = 0
     #: part of the code
     part: str = ""
+    #: PROPERTY@SEED: what noticed it first, and at which seed; empty when no such seed is known
+    killed_by: str = ""
     #: why nothing that can be observed differs, or what else masks it; such a mutant need not be killed
     masked: str = ""
     #: why no seed is known that kills it, and what would: a defect of the simulator
@@ -142,6 +142,16 @@ class Mutant:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def killer(self) -> str:
+        """The property, or rule of the history, that noticed it first; empty when none did."""
+        return self.killed_by.partition("@")[0]
+
+    @property
+    def killing_seed(self) -> str | None:
+        """The first seed at which something noticed it, None when none is known."""
+        return self.killed_by.partition("@")[2] or None
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -168,8 +178,8 @@ def mutant(
     *,
     breaks: str,
     by: str,
-    row: int = 0,
     setting: Setting = ANYWHERE,
+    killed_by: str = "",
     masked: str = "",
     gap: str = "",
     more: tuple[Patch, ...] = (),
@@ -185,8 +195,8 @@ def mutant(
             tuple(by.split()),
             (Patch(owner, name, wrong), *more),
             setting,
-            row,
             wrong.__module__.rpartition(".")[2],
+            killed_by,
             masked,
             gap,
         )

@@ -99,7 +99,14 @@ class _OnlyIsr:
             self._replication.change(draft, topic, index, partition, *more)
 
 
-@mutant(cluster_control, "take_offline", breaks="R27, B24", by="R27", setting=ELIGIBLE_DIRS_FAIL)
+@mutant(
+    cluster_control,
+    "take_offline",
+    breaks="R27, B24",
+    by="R27",
+    setting=ELIGIBLE_DIRS_FAIL,
+    killed_by="R27@12",
+)
 def failed_dirs_stay_eligible(
     original: Any, draft: Any, replication: Any, broker: Any, reported: Any
 ) -> None:
@@ -127,6 +134,7 @@ def _record_of_the_same(original: Any, request: Any, broker_epoch: int, is_clean
     by="R32",
     setting=ANSWERS_LOST,
     more=(Patch(cluster_control, "_register_record", _record_of_the_same),),
+    killed_by="R32@3",
 )
 def who_asks_again_is_another(original: Any, self: Any, draft: Any, request: Any, now_ms: int) -> Any:
     """A process that registers again since the answer was lost counts as the next one, without a proof."""
@@ -137,7 +145,7 @@ def who_asks_again_is_another(original: Any, self: Any, draft: Any, request: Any
     return original(self, draft, request, now_ms)
 
 
-@mutant(ReplicationControl, "refresh", breaks="B8, R108", by="R108", setting=SWITCHED)
+@mutant(ReplicationControl, "refresh", breaks="B8, R108", by="R108", setting=SWITCHED, killed_by="R108@1")
 def elr_goes_off_and_leaves_its_sets(
     original: Any, self: Any, draft: Any, cause: Any, topic_name: Any = None
 ) -> None:
@@ -146,13 +154,15 @@ def elr_goes_off_and_leaves_its_sets(
         original(self, draft, cause, topic_name)
 
 
-@mutant(config_control, "_partition_without_isr", breaks="B8", by="R108", setting=SWITCHED)
+@mutant(
+    config_control, "_partition_without_isr", breaks="B8", by="R108", setting=SWITCHED, killed_by="R108@3"
+)
 def elr_goes_off_while_it_is_needed(original: Any, image: Any) -> Any:
     """ELR is switched off also while a partition has nobody in its ISR."""
     return None
 
 
-@mutant(QuorumController, "_bootstrap", breaks="F63, R108", by="R108", setting=SWITCHED)
+@mutant(QuorumController, "_bootstrap", breaks="F63, R108", by="R108", setting=SWITCHED, killed_by="R108@2")
 def each_controller_switches_elr_on(original: Any, self: Any, draft: Any) -> None:
     """A controller that becomes active takes back that operators have switched ELR off."""
     original(self, draft)
@@ -160,7 +170,7 @@ def each_controller_switches_elr_on(original: Any, self: Any, draft: Any) -> Non
         draft.write(FeatureLevelRecord(ELR_FEATURE, 1))
 
 
-@mutant(UncleanRecovery, "observe", breaks="R60, R69", by="R60", setting=BY_HAND)
+@mutant(UncleanRecovery, "observe", breaks="R60, R69", by="R60", setting=BY_HAND, killed_by="R60@2")
 def wishes_outlive_leaders(original: Any, self: Any, before: Any, after: Any, changed: Any) -> None:
     """What an operator has asked of a partition once holds the next time, too."""
     forced = dict(self._forced)
@@ -186,14 +196,14 @@ def asks_nobody_who_is_behind_again(original: Any, self: Any, event: Any, now_ms
     original(self, event, now_ms, lenient)
 
 
-@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=BY_HAND)
+@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=BY_HAND, killed_by="R60@2")
 def wishes_are_not_carried_out(
     original: Any, self: Any, image: Any, topic: Any, index: int, strategy: Any
 ) -> None:
     """Who asks for a comparison of logs hears of success, and nothing is compared."""
 
 
-@mutant(ClusterControl, "heartbeat", breaks="R23", by="R25", setting=STOPPED)
+@mutant(ClusterControl, "heartbeat", breaks="R23", by="R25", setting=STOPPED, killed_by="R25@1")
 def tells_nobody_that_it_may_go(
     original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
 ) -> Any:
@@ -201,7 +211,7 @@ def tells_nobody_that_it_may_go(
     return replace(original(self, draft, request, connection_id, now_ms), should_shut_down=False)
 
 
-@mutant(describe, "_described_topic", breaks="F50, R114", by="R113", setting=ASKED)
+@mutant(describe, "_described_topic", breaks="F50, R114", by="R113", setting=ASKED, killed_by="R113@1")
 def describes_seats_as_eligible(original: Any, image: Any, topic: Any, partitions: Any) -> Any:
     """Operators are told of an empty ELR."""
     described = original(image, topic, partitions)
@@ -209,7 +219,7 @@ def describes_seats_as_eligible(original: Any, image: Any, topic: Any, partition
     return replace(described, partitions=rows)
 
 
-@mutant(topics, "_more_replica_lists", breaks="R106, B7", by="R106", setting=ADDED)
+@mutant(topics, "_more_replica_lists", breaks="R106, B7", by="R106", setting=ADDED, killed_by="R106@7")
 def counts_those_that_leave(original: Any, image: Any, topic: Any, asked: Any, room: int) -> Any:
     """A new partition has as many replicas as the first one while it is moved, old and new ones."""
     first = replace(topic.partitions[0], removing_replicas=(), adding_replicas=(), original_replicas=None)
@@ -217,7 +227,7 @@ def counts_those_that_leave(original: Any, image: Any, topic: Any, asked: Any, r
     return original(image, topic, asked, room)
 
 
-@mutant(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE)
+@mutant(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE, killed_by="R106@1")
 def fenced_brokers_get_replicas_too(
     original: Any, active: Any, fenced: Any, *, partition_count: int, replication_factor: int, start: int
 ) -> Any:
@@ -230,7 +240,7 @@ def fenced_brokers_get_replicas_too(
     return placed if all(ready & {*replicas} for replicas in placed) else original(active, fenced, **more)
 
 
-@mutant(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE)
+@mutant(topics, "place_replicas", breaks="R106", by="R106", setting=TOPICS_MADE, killed_by="R106@1")
 def one_broker_leads_all_of_a_topic(
     original: Any, active: Any, fenced: Any, *, partition_count: int, replication_factor: int, start: int
 ) -> Any:
@@ -245,6 +255,7 @@ def one_broker_leads_all_of_a_topic(
     breaks="R106",
     by="R106",
     setting=replace(TOPICS_MADE, shape={"brokers": 5, "racks": 2}),
+    killed_by="R106@1",
 )
 def racks_count_for_nothing(original: Any, order: Any, count: int, active_count: int) -> Any:
     """Both copies may be in one rack."""
@@ -282,7 +293,7 @@ BUSY_OPERATORS = Setting(
 )
 
 
-@mutant(QuorumController, "_on_committed", breaks="K20", by="K20", setting=ACTIVE_MOVES)
+@mutant(QuorumController, "_on_committed", breaks="K20", by="K20", setting=ACTIVE_MOVES, killed_by="K20@1")
 def waiting_slots_leak(original: Any, self: Any, event: Any, now_ms: int) -> Any:
     """Requests that were answered still count as waiting: once queued.max.requests of them were, the active
     controller refuses every write until it is deposed."""
@@ -292,19 +303,21 @@ def waiting_slots_leak(original: Any, self: Any, event: Any, now_ms: int) -> Any
     return effects
 
 
-@mutant(QuorumController, "_renounce", breaks="K23", by="K20", setting=ACTIVE_MOVES)
+@mutant(QuorumController, "_renounce", breaks="K23", by="K20", setting=ACTIVE_MOVES, killed_by="K20@6")
 def renounces_without_a_word(original: Any, self: Any) -> Any:
     """A controller that is deposed forgets the requests that wait for their commit, and answers none."""
     return [one for one in original(self) if type(one) is not Respond]
 
 
-@mutant(quorum_controller, "undecided", breaks="K20, K23", by="K20", setting=BUSY_OPERATORS)
+@mutant(
+    quorum_controller, "undecided", breaks="K20, K23", by="K20", setting=BUSY_OPERATORS, killed_by="K20@1"
+)
 def undecided_is_nothing_done(original: Any, request: Any) -> Any:
     """What may yet be committed is refused as if nothing had been done: whoever passes it on asks again."""
     return refusal(request, ErrorCode.NOT_CONTROLLER, "not the active controller any more; ask the next one")
 
 
-@mutant(QuorumController, "_write", breaks="K20", by="K20", setting=ACTIVE_MOVES)
+@mutant(QuorumController, "_write", breaks="K20", by="K20", setting=ACTIVE_MOVES, killed_by="K20@1")
 def no_change_needs_no_commit(original: Any, self: Any, decide: Any, now_ms: int, request: Any = None) -> Any:
     """An answer without records of its own is given at once, though it was judged by what may be lost."""
     end_offset = self._next_offset
@@ -316,21 +329,21 @@ def no_change_needs_no_commit(original: Any, self: Any, decide: Any, now_ms: int
     return effects
 
 
-@mutant(RaftConfig, "check_quorum_timeout_ms", breaks="K7", by="K7", setting=VOTERS_FALL)
+@mutant(RaftConfig, "check_quorum_timeout_ms", breaks="K7", by="K7", setting=VOTERS_FALL, killed_by="K7@1")
 def leads_alone_for_long(original: Any, self: Any) -> int:
     """A leader whose followers are silent resigns after ten times as long."""
     timeout_ms: int = original(self) * 10
     return timeout_ms
 
 
-@mutant(following, "fetch_failed", breaks="D9, K4", by="K4", setting=VOTERS_FALL)
+@mutant(following, "fetch_failed", breaks="D9, K4", by="K4", setting=VOTERS_FALL, killed_by="K4@1")
 def any_failure_is_evidence(original: Any, member: Any, failure: Any) -> None:
     """A connection that ends counts as a process that has ended."""
     is_silence = failure is CallFailure.TIMED_OUT
     original(member, failure if is_silence else CallFailure.REFUSED)
 
 
-@mutant(Leader, "take_parked", breaks="K10", by="K7")
+@mutant(Leader, "take_parked", breaks="K10", by="K7", killed_by="K7@1")
 def commits_wake_nobody(
     original: Any, self: Any, log_end_offset: int, high_watermark: int, now_ms: int
 ) -> Any:
@@ -345,7 +358,7 @@ def commits_wake_nobody(
     return taken
 
 
-@mutant(Leader, "take_all_parked", breaks="K10, K3", by="K7", setting=VOTERS_FALL)
+@mutant(Leader, "take_all_parked", breaks="K10, K3", by="K7", setting=VOTERS_FALL, killed_by="K7@1")
 def leaves_fetches_unanswered(original: Any, self: Any) -> Any:
     """A leader that resigns lets those wait who have asked it for news."""
     return []
@@ -357,7 +370,14 @@ RECONFIGURED = Setting(
 )
 
 
-@mutant(config_control.ConfigControl, "alter", breaks="R109, D-5", by="R109", setting=RECONFIGURED)
+@mutant(
+    config_control.ConfigControl,
+    "alter",
+    breaks="R109, D-5",
+    by="R109",
+    setting=RECONFIGURED,
+    killed_by="R109@1",
+)
 def the_clusters_min_isr_is_for_new_topics(original: Any, self: Any, draft: Any, request: Any) -> Any:
     """Another min ISR of the cluster reaches no partition that is there."""
     if request.resource != CLUSTER_RESOURCE:
@@ -366,7 +386,9 @@ def the_clusters_min_isr_is_for_new_topics(original: Any, self: Any, draft: Any,
         return original(self, draft, request)
 
 
-@mutant(config_control.ConfigControl, "alter", breaks="R109", by="R109", setting=RECONFIGURED)
+@mutant(
+    config_control.ConfigControl, "alter", breaks="R109", by="R109", setting=RECONFIGURED, killed_by="R109@1"
+)
 def a_min_isr_that_is_taken_away_stays(original: Any, self: Any, draft: Any, request: Any) -> Any:
     """Partitions keep the min ISR of their topic when that is taken away."""
     if request.value is not None:
@@ -375,7 +397,9 @@ def a_min_isr_that_is_taken_away_stays(original: Any, self: Any, draft: Any, req
         return original(self, draft, request)
 
 
-@mutant(MetadataImage, "topic_config", breaks="R69, R109", by="R109", setting=RECONFIGURED)
+@mutant(
+    MetadataImage, "topic_config", breaks="R69, R109", by="R109", setting=RECONFIGURED, killed_by="R109@1"
+)
 def what_the_cluster_has_counts_for_nothing(
     original: Any, self: Any, topic_name: str, name: str, static: Any = None
 ) -> Any:

@@ -110,7 +110,14 @@ CUT_LATE = Setting(faults={"late_voters": 6}, gap_ms=4_000)
 STOPPED_IN_ORDER = Setting(faults={"stop_controller": 3, "kill_broker": 1})
 
 
-@mutant(election, "may_grant_vote", breaks="K5", by="OwnBug Q-1 ElectionSafety", setting=QUORUM)
+@mutant(
+    election,
+    "may_grant_vote",
+    breaks="K5",
+    by="OwnBug Q-1 ElectionSafety",
+    setting=QUORUM,
+    killed_by="OwnBug@2",
+)
 def votes_twice(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
     """A voter that has voted in an epoch votes again."""
     if state.leader_id is None and state.voted_for is not None:
@@ -124,6 +131,7 @@ def votes_twice(original: Any, state: Any, candidate_id: int, own: Any, candidat
     breaks="K5",
     by="Q-3 OwnBug Q-2 I-13",
     setting=STALE,
+    killed_by="K4@8",
 )
 def votes_for_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
     """A vote does not depend on the candidate's log."""
@@ -145,6 +153,7 @@ def _any_log(original: Any, state: Any, candidate_id: int, own: Any, candidate: 
     by="Q-3 OwnBug Q-2 I-13",
     setting=STALE,
     more=(Patch(election, "may_grant_pre_vote", _any_log_pre),),
+    killed_by="K4@1",
 )
 def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, candidate: Any) -> Any:
     """Neither a pre-vote nor a vote depends on the candidate's log."""
@@ -157,6 +166,7 @@ def elects_shorter_logs(original: Any, state: Any, candidate_id: int, own: Any, 
     breaks="K4",
     by="K4",
     setting=QUORUM,
+    killed_by="K4@1",
 )
 def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) -> Any:
     """Every pre-vote is granted."""
@@ -169,6 +179,7 @@ def grants_every_pre_vote(original: Any, role: Any, own: Any, candidate: Any) ->
     breaks="K4",
     by="K4",
     setting=QUORUM,
+    killed_by="K4@1",
 )
 def asks_in_an_epoch_of_its_own(original: Any, self: Any, role: Any, voter_id: int) -> Any:
     """Who asks whether it would be supported asks in the next epoch, which nobody is in."""
@@ -191,13 +202,14 @@ def _says_at_once(original: Any, self: Any, voter_id: int, request: Any, timeout
     by="Q-9 Q-1",
     setting=VOTES,
     more=(Patch(Member, "send", _says_at_once),),
+    killed_by="Q-9@1",
 )
 def votes_before_durable(original: Any, self: Any, token: int, response: Any, read: Any = None) -> Any:
     """Votes and epochs are told before they are on disk."""
     self.out.append(Reply(token, response, read))
 
 
-@mutant(StateFile, "when_durable", breaks="Q-9", by="Q-9", setting=SLOW_VOTES)
+@mutant(StateFile, "when_durable", breaks="Q-9", by="Q-9", setting=SLOW_VOTES, killed_by="Q-9@2")
 def lets_go_with_the_state_before(original: Any, self: Any, action: Any) -> None:
     """What waits for a later state is said once the one that is being written is durable."""
     if self._writing is None or self._latest == self._durable:
@@ -206,7 +218,7 @@ def lets_go_with_the_state_before(original: Any, self: Any, action: Any) -> None
         self._waiting_for_writing.append(action)
 
 
-@mutant(StateFile, "load", breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM)
+@mutant(StateFile, "load", breaks="K1, Q-9", by="Q-6 Q-1", setting=QUORUM, killed_by="Q-6@1")
 async def forgets_votes(original: Any, self: Any) -> Any:
     """A restarted voter does not know whom it voted for."""
     state = await original(self)
@@ -214,13 +226,13 @@ async def forgets_votes(original: Any, self: Any) -> Any:
     return self._latest
 
 
-@mutant(Votes, "is_won", breaks="K2", by="Q-1 OwnBug ElectionSafety", setting=QUORUM)
+@mutant(Votes, "is_won", breaks="K2", by="Q-1 OwnBug ElectionSafety", setting=QUORUM, killed_by="Q-9@1")
 def wins_without_majority(original: Any, self: Any) -> Any:
     """The own vote is enough."""
     return bool(self._granted)
 
 
-@mutant(Member, "start", breaks="K3, D-1", by="Q-3 Q-2 Q-4", setting=QUORUM)
+@mutant(Member, "start", breaks="K3, D-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="L-8@3")
 def leads_again_after_restart(original: Any, self: Any) -> Any:
     """A leader that restarts goes on leading its epoch."""
     original(self)
@@ -236,6 +248,7 @@ def leads_again_after_restart(original: Any, self: Any) -> Any:
     breaks="K3",
     by="K7",
     setting=LATE_VOTERS,
+    killed_by="K7@14",
 )
 def ignores_later_epochs(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
     """A leader does not step down when it hears of a later epoch."""
@@ -255,6 +268,7 @@ def _no_deadline(original: Any, self: Any, timeout_ms: int) -> Any:
     by="L-8 L-1 L-9 L-4 OwnBug Q-1",
     setting=LATE_VOTERS,
     more=(Patch(Leader, "check_quorum_deadline_ms", _no_deadline),),
+    killed_by="K7@2",
 )
 def leads_for_ever(original: Any, self: Any, raft_epoch: int, leader_id: int) -> Any:
     """A leader steps down neither when it hears of a later epoch nor when nobody follows it."""
@@ -264,32 +278,32 @@ def leads_for_ever(original: Any, self: Any, raft_epoch: int, leader_id: int) ->
 # --- commits -----------------------------------------------------------------------------------------------
 
 
-@mutant(quorum, "majority_count", breaks="K1", by="Q-7 Q-1 I-13", setting=QUORUM)
+@mutant(quorum, "majority_count", breaks="K1", by="Q-7 Q-1 I-13", setting=QUORUM, killed_by="Q-9@1")
 def half_is_a_majority(original: Any, voter_count: int) -> Any:
     """Half of the voters, rounded down, make a majority."""
     return max(1, voter_count // 2)
 
 
-@mutant(Votes, "is_won", breaks="K5", by="L-8", setting=CORE)
+@mutant(Votes, "is_won", breaks="K5", by="L-8", setting=CORE, killed_by="L-8@1")
 def needs_all_votes(original: Any, self: Any) -> Any:
     """An election is won when all voters agree."""
     return len(self._granted) == self._voter_count
 
 
-@mutant(Leader, "check_quorum_deadline_ms", breaks="K7", by="L-8", setting=CORE)
+@mutant(Leader, "check_quorum_deadline_ms", breaks="K7", by="L-8", setting=CORE, killed_by="L-9@1")
 def wants_all_to_fetch(original: Any, self: Any, timeout_ms: int) -> Any:
     """A leader resigns unless all other voters fetch from it."""
     seen_ms = [max(self.elected_at_ms, progress.last_fetch_ms) for progress in self.voters.values()]
     return min(seen_ms) + timeout_ms if seen_ms else None
 
 
-@mutant(leadership, "majority_offset", breaks="K12", by="L-8 L-1", setting=CORE)
+@mutant(leadership, "majority_offset", breaks="K12", by="L-8 L-1", setting=CORE, killed_by="L-8@1")
 def commits_what_all_have(original: Any, offsets: Any) -> Any:
     """A leader of the quorum commits what every voter has flushed."""
     return min(offsets)
 
 
-@mutant(Leader, "committed_end", breaks="K12", by="K12 Q-3", setting=PARTED)
+@mutant(Leader, "committed_end", breaks="K12", by="K12 Q-3", setting=PARTED, killed_by="K12@5")
 def commits_former_epochs(original: Any, self: Any, own_flushed_offset: int) -> Any:
     """Records of former epochs are committed by counting copies of them."""
     ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
@@ -297,7 +311,7 @@ def commits_former_epochs(original: Any, self: Any, own_flushed_offset: int) -> 
     return end_offset if end_offset > 0 else None
 
 
-@mutant(Member, "advance", breaks="K13", by="Q-7", setting=SLOW_DISKS)
+@mutant(Member, "advance", breaks="K13", by="Q-7", setting=SLOW_DISKS, killed_by="Q-7@1")
 def leader_counts_unflushed_log(original: Any, self: Any) -> Any:
     """The leader counts its own log before it is flushed."""
     flushed, self.shape.flushed_offset = self.shape.flushed_offset, self.shape.log_end_offset
@@ -307,7 +321,7 @@ def leader_counts_unflushed_log(original: Any, self: Any) -> Any:
         self.shape.flushed_offset = flushed
 
 
-@mutant(following, "may_fetch", breaks="K11", by="Q-7 K11 OwnBug", setting=QUORUM)
+@mutant(following, "may_fetch", breaks="K11", by="Q-7 K11 OwnBug", setting=QUORUM, killed_by="Q-7@1")
 def voters_fetch_unflushed(original: Any, member: Any) -> Any:
     """A voter fetches on before what it has is flushed."""
     flushed, member.shape.flushed_offset = member.shape.flushed_offset, member.shape.log_end_offset
@@ -317,7 +331,7 @@ def voters_fetch_unflushed(original: Any, member: Any) -> Any:
         member.shape.flushed_offset = flushed
 
 
-@mutant(LogWriter, "_flush", breaks="A-21, K13", by="Q-7 OwnBug", setting=SLOW_DISKS)
+@mutant(LogWriter, "_flush", breaks="A-21, K13", by="Q-7 OwnBug", setting=SLOW_DISKS, killed_by="Q-7@2")
 async def quorum_flush_covers_completion(original: Any, self: Any) -> Any:
     """A flush of the metadata log vouches for what came while it ran."""
     while self._is_flush_wanted:
@@ -333,6 +347,7 @@ async def quorum_flush_covers_completion(original: Any, self: Any) -> Any:
     breaks="K7",
     by="K7",
     setting=PARTED,
+    killed_by="K7@1",
 )
 def never_checks_quorum(original: Any, self: Any, timeout_ms: int) -> Any:
     """A leader without followers stays one."""
@@ -343,7 +358,12 @@ def never_checks_quorum(original: Any, self: Any, timeout_ms: int) -> Any:
 
 
 @mutant(
-    LogShape, "diverging_point", breaks="R80, K14", by="Q-2 QuorumLogMatching OwnBug I-10b", setting=PARTED
+    LogShape,
+    "diverging_point",
+    breaks="R80, K14",
+    by="Q-2 QuorumLogMatching OwnBug I-10b",
+    setting=PARTED,
+    killed_by="Q-2@2",
 )
 def quorum_without_divergence_check(
     original: Any, self: Any, last_fetched_epoch: int, fetch_offset: int
@@ -352,13 +372,13 @@ def quorum_without_divergence_check(
     return None if fetch_offset <= self.log_end_offset else original(self, last_fetched_epoch, fetch_offset)
 
 
-@mutant(LogShape, "truncation_point", breaks="R81", by="OwnBug K14 Q-3", setting=PARTED)
+@mutant(LogShape, "truncation_point", breaks="R81", by="OwnBug K14 Q-3", setting=PARTED, killed_by="OwnBug@1")
 def quorum_cuts_everything(original: Any, self: Any, epoch: int, leader_end_offset: int) -> Any:
     """A voter that diverges cuts its whole log."""
     return 0
 
 
-@mutant(following, "_truncate", breaks="R81", by="L-4 OwnBug Q-2", setting=PARTED)
+@mutant(following, "_truncate", breaks="R81", by="L-4 OwnBug Q-2", setting=PARTED, killed_by="L-4@2")
 def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
     """A voter that diverges keeps its log."""
 
@@ -393,20 +413,23 @@ def _any_request(original: Any, self: Any, request_id: int, response: Any) -> An
     by="OwnBug K14 Q-2 Q-3",
     setting=CUT_LATE,
     more=(Patch(RaftNode, "_answered", _any_request),),
+    killed_by="OwnBug@1",
 )
 def takes_any_answer(original: Any, member: Any, response: Any) -> Any:
     """An answer counts as if the leader had given it in the present epoch, to whichever fetch it is one."""
     return takes_answers_of_others(original, member, response)
 
 
-@mutant(Member, "raise_high_watermark", breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED)
+@mutant(
+    Member, "raise_high_watermark", breaks="Q-6, K12", by="Q-7 Q-3 I-13", setting=PARTED, killed_by="Q-7@1"
+)
 def followers_commit_all(original: Any, self: Any, to_offset: int) -> Any:
     """A follower takes all of its log for committed."""
     end = to_offset if isinstance(self.role, Leader) else self.shape.log_end_offset
     return original(self, end)
 
 
-@mutant(Member, "become_prospective", breaks="K4", by="K6", setting=QUORUM)
+@mutant(Member, "become_prospective", breaks="K4", by="K6", setting=QUORUM, killed_by="K6@1")
 def asks_nobody_before_it_runs(original: Any, self: Any) -> None:
     """Who hears of no leader runs for the next epoch at once, without asking for pre-votes."""
     original(self)
@@ -414,46 +437,46 @@ def asks_nobody_before_it_runs(original: Any, self: Any) -> None:
         self.become_candidate()
 
 
-@mutant(Member, "resign", breaks="K6, K3", by="K6", setting=QUORUM)
+@mutant(Member, "resign", breaks="K6, K3", by="K6", setting=QUORUM, killed_by="K6@1")
 def resigns_silently(original: Any, self: Any, reason: str) -> None:
     """A leader that leads no more tells nobody."""
     original(self, reason)
     self.role.calls = self.calls_to(())
 
 
-@mutant(RaftDriver, "_step", breaks="K6", by="K6", setting=STOPPED_IN_ORDER)
+@mutant(RaftDriver, "_step", breaks="K6", by="K6", setting=STOPPED_IN_ORDER, killed_by="K6@1")
 def stops_as_a_leader(original: Any, self: Any, event: Any) -> None:
     """A leader that is stopped in order leaves it to the others to find out."""
     if not (self._is_stopping and type(event) is Resign):
         original(self, event)
 
 
-@mutant(Member, "become_leader", breaks="K6", by="K6", setting=QUORUM)
+@mutant(Member, "become_leader", breaks="K6", by="K6", setting=QUORUM, killed_by="K6@1")
 def leads_silently(original: Any, self: Any, votes: Any) -> None:
     """Who is elected tells nobody: the others find out when they ask around."""
     original(self, votes)
     self.role.calls = self.calls_to(())
 
 
-@mutant(Member, "leader_gone", breaks="D9, K6", by="K6", setting=QUORUM)
+@mutant(Member, "leader_gone", breaks="D9, K6", by="K6", setting=QUORUM, killed_by="K6@1")
 def waits_for_leaders_that_are_gone(original: Any, self: Any, delay_ms: int) -> None:
     """A voter waits for its whole fetch timeout, whatever it knows of its leader."""
 
 
-@mutant(election, "election_timeout_ms", breaks="K7", by="K6", setting=PARTED)
+@mutant(election, "election_timeout_ms", breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
 def elections_last_as_long_each_time(original: Any, config: Any, random: Any) -> int:
     """The time for an election is not drawn: voters that run at once run at once again."""
     return config.election_timeout_ms  # type: ignore[no-any-return]
 
 
-@mutant(Member, "fetch_deadline_ms", breaks="K7", by="K6", setting=PARTED)
+@mutant(Member, "fetch_deadline_ms", breaks="K7", by="K6", setting=PARTED, killed_by="K6@1")
 def waits_twice_as_long_for_leaders(original: Any, self: Any) -> Any:
     """A follower has more patience with its leader than is configured."""
     deadline_ms = original(self)
     return None if deadline_ms is None else deadline_ms + self.config.fetch_timeout_ms
 
 
-@mutant(election, "retry_delay_ms", breaks="K2", by="K6", setting=PARTED)
+@mutant(election, "retry_delay_ms", breaks="K2", by="K6", setting=PARTED, killed_by="K6@2")
 def backs_off_without_end(original: Any, config: Any, random: Any, failed_elections: int) -> int:
     """The pause after a lost election doubles beyond its bound."""
     return config.election_backoff_max_ms * (2 + failed_elections)  # type: ignore[no-any-return]
@@ -466,7 +489,7 @@ DESCRIBED = Setting(
 )
 
 
-@mutant(Progress, "on_fetch", breaks="K16", by="K16", setting=DESCRIBED)
+@mutant(Progress, "on_fetch", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
 def notes_the_first_time_only(
     original: Any, self: Any, fetch_offset: int, log_end_offset: int, now_ms: int
 ) -> None:
@@ -477,7 +500,7 @@ def notes_the_first_time_only(
         self.last_caught_up_ms = caught_up_ms
 
 
-@mutant(leadership, "_rows", breaks="K16", by="K16", setting=DESCRIBED)
+@mutant(leadership, "_rows", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@3")
 def tells_of_everybody_at_the_end(original: Any, replicas: Any, to_wall_ms: int) -> Any:
     """Whoever has asked is told of as if it had all that anybody has."""
     rows = original(replicas, to_wall_ms)
@@ -485,7 +508,7 @@ def tells_of_everybody_at_the_end(original: Any, replicas: Any, to_wall_ms: int)
     return [replace(row, log_end_offset=end) for row in rows]
 
 
-@mutant(answers, "describe_elsewhere", breaks="K16", by="K16", setting=DESCRIBED)
+@mutant(answers, "describe_elsewhere", breaks="K16", by="K16", setting=DESCRIBED, killed_by="K16@1")
 def tells_of_the_quorum_without_leading(original: Any, leader_id: int, raft_epoch: int) -> Any:
     """Who does not lead answers as if there were nobody in the quorum."""
     return replace(original(leader_id, raft_epoch), error_code=ErrorCode.NONE)

@@ -96,7 +96,14 @@ def _final(assignment: Assignment) -> tuple[int, ...]:
     return tuple(r for r in assignment.replicas if r not in assignment.removing)
 
 
-@mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=MOVES)
+@mutant(
+    partition_change,
+    "_assignment_and_isr",
+    breaks="R101",
+    by="A-17 I-8 Refinement",
+    setting=MOVES,
+    killed_by="Refinement@1",
+)
 def move_ends_without_the_added(original: Any, before: Any, requested: Any, context: Any) -> Any:
     """A reassignment is complete though those that were added are not in sync."""
     assignment, isr = original(before, requested, context)
@@ -106,7 +113,14 @@ def move_ends_without_the_added(original: Any, before: Any, requested: Any, cont
     return (Assignment(_final(assignment)), staying) if len(staying) >= before.min_isr else (assignment, isr)
 
 
-@mutant(partition_change, "_assignment_and_isr", breaks="R101", by="A-17 I-8 Refinement", setting=TALL_MOVES)
+@mutant(
+    partition_change,
+    "_assignment_and_isr",
+    breaks="R101",
+    by="A-17 I-8 Refinement",
+    setting=TALL_MOVES,
+    killed_by="A-17@7",
+)
 def move_ends_below_min_isr(original: Any, before: Any, requested: Any, context: Any) -> Any:
     """A reassignment is complete once the added are in sync, however few stay in the ISR."""
     assignment, isr = original(before, requested, context)
@@ -116,7 +130,14 @@ def move_ends_below_min_isr(original: Any, before: Any, requested: Any, context:
     return Assignment(_final(assignment)), staying
 
 
-@mutant(partition_change, "_assignment_and_isr", breaks="R102", by="I-6 OwnBug", setting=MOVES)
+@mutant(
+    partition_change,
+    "_assignment_and_isr",
+    breaks="R102",
+    by="I-6 OwnBug",
+    setting=MOVES,
+    killed_by="OwnBug@1",
+)
 def leavers_stay_in_isr(original: Any, before: Any, requested: Any, context: Any) -> Any:
     """A reassignment that is complete leaves those who leave in the ISR."""
     assignment, isr = original(before, requested, context)
@@ -158,20 +179,34 @@ def leavers_stay_eligible(
     )
 
 
-@mutant(reassignment, "_towards", breaks="R100", by="A-17 I-8 Refinement L-9", setting=MOVES)
+@mutant(
+    reassignment,
+    "_towards",
+    breaks="R100",
+    by="A-17 I-8 Refinement L-9",
+    setting=MOVES,
+    killed_by="Refinement@3",
+)
 def moves_at_once(original: Any, partition: Any, target: Any) -> Any:
     """The new replicas take the place of the old ones before they have a byte."""
     return Assignment(target)
 
 
-@mutant(reassignment, "_towards", breaks="R105, B12", by="L-7 A-17 Refinement", setting=MOVES)
+@mutant(
+    reassignment,
+    "_towards",
+    breaks="R105, B12",
+    by="L-7 A-17 Refinement",
+    setting=MOVES,
+    killed_by="Refinement@1",
+)
 def redirects_from_merged_list(original: Any, partition: Any, target: Any) -> Any:
     """A second reassignment takes the merged list of the first for where the partition was."""
     merged = replace(partition, original_replicas=None)
     return original(merged, target)
 
 
-@mutant(reassignment, "_towards", breaks="R100", by="K20 L-10", setting=MOVES)
+@mutant(reassignment, "_towards", breaks="R100", by="K20 L-10", setting=MOVES, killed_by="K20@1")
 def moves_sort_their_targets(original: Any, partition: Any, target: Any) -> Any:
     """A moved partition has the replicas that were asked for in another order: another one is preferred."""
     return original(partition, tuple(sorted(target)))
@@ -200,6 +235,7 @@ def _begin(request: Any, draft: Any, replication: Any) -> Any:
     breaks="R103, B5, R9",
     by="A-17 A-10 I-8 I-12",
     setting=CALLED_OFF,
+    killed_by="Refinement@1",
 )
 def calls_off_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
     """A move is called off, or sent elsewhere, though too few of those who stay are in sync."""
@@ -216,6 +252,7 @@ def calls_off_below_min_isr(original: Any, draft: Any, request: Any, replication
     by="A-11 Refinement",
     setting=MOVES,
     more=(UNCHECKED,),
+    killed_by="D7@3",
 )
 def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> Any:
     """The leader epoch does not grow when a replica leaves and the leader stays."""
@@ -228,7 +265,14 @@ def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> 
 # --- min ISR -----------------------------------------------------------------------------------------------
 
 
-@mutant(partition_change, "_eligible", breaks="R109, B2", by="A-9 A-10 A-12 Refinement", setting=MIN_ISRS)
+@mutant(
+    partition_change,
+    "_eligible",
+    breaks="R109, B2",
+    by="A-9 A-10 A-12 Refinement",
+    setting=MIN_ISRS,
+    killed_by="A-9@1",
+)
 def min_isr_change_forgets_elr(
     original: Any, before: Any, isr: Any, min_isr: int, replicas: Any, requested: Any, context: Any
 ) -> Any:
@@ -260,6 +304,7 @@ def answers_keep_old_min_isr(original: Any, self: Partition, proposal: Any, answ
     breaks="R109, D-5",
     by="R109",
     setting=MIN_ISRS,
+    killed_by="R109@1",
 )
 def min_isr_stays_in_partitions(
     original: Any, self: Any, draft: Any, cause: Any, topic_name: Any = None
@@ -270,7 +315,12 @@ def min_isr_stays_in_partitions(
 
 
 @mutant(
-    partition_change, "effective_min_isr", breaks="F2, R109", by="R109 I-6 Refinement OwnBug", setting=MOVES
+    partition_change,
+    "effective_min_isr",
+    breaks="F2, R109",
+    by="R109 I-6 Refinement OwnBug",
+    setting=MOVES,
+    killed_by="Refinement@1",
 )
 def min_isr_off_by_one(original: Any, configured: int, replica_count: int) -> Any:
     """The effective min ISR is one less than what is configured."""
@@ -280,7 +330,14 @@ def min_isr_off_by_one(original: Any, configured: int, replica_count: int) -> An
 # --- elections by hand -------------------------------------------------------------------------------------
 
 
-@mutant(election, "_designated", breaks="R18", by="A-13 OwnBug Refinement", setting=BY_HAND)
+@mutant(
+    election,
+    "_designated",
+    breaks="R18",
+    by="A-13 OwnBug Refinement",
+    setting=BY_HAND,
+    killed_by="Refinement@6",
+)
 def designates_another(original: Any, candidates: Any, replica: int, reason: Any) -> Any:
     """When the replica that was named may not lead, another one does."""
     others = [r for r in candidates.replicas if candidates.is_active(r) and r != replica]
@@ -290,7 +347,14 @@ def designates_another(original: Any, candidates: Any, replica: int, reason: Any
     return Elected(others[0], reason) if isinstance(found, NoLeader) or others[0] < replica else found
 
 
-@mutant(partition_change, "_after_unclean_election", breaks="R10", by="A-9 I-6 Refinement", setting=BY_HAND)
+@mutant(
+    partition_change,
+    "_after_unclean_election",
+    breaks="R10",
+    by="A-9 I-6 Refinement",
+    setting=BY_HAND,
+    killed_by="A-9@1",
+)
 def unclean_election_keeps_elr(
     original: Any, isr: Any, sets: Any, leader: int, min_isr: int, context: Any
 ) -> Any:
@@ -308,6 +372,7 @@ def unclean_election_keeps_elr(
     by="Refinement A-13",
     setting=BY_HAND,
     more=(UNCHECKED,),
+    killed_by="Refinement@1",
 )
 def unclean_leader_counts_as_recovered(
     original: Any, topic_id: Any, partition_index: int, before: Any, after: Any, decision: Any
@@ -318,7 +383,14 @@ def unclean_leader_counts_as_recovered(
     )
 
 
-@mutant(leader_elections, "_elect_preferred", breaks="R17, B15", by="A-13 A-11 Refinement", setting=PREFERRED)
+@mutant(
+    leader_elections,
+    "_elect_preferred",
+    breaks="R17, B15",
+    by="A-13 A-11 Refinement",
+    setting=PREFERRED,
+    killed_by="A-3@2",
+)
 def prefers_whoever_is_first(
     original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
 ) -> Any:
@@ -335,25 +407,32 @@ def prefers_whoever_is_first(
 # --- what operators are told ------------------------------------------------------------------------------
 
 
-@mutant(requests, "reassign", breaks="R100", by="L-10")
+@mutant(requests, "reassign", breaks="R100", by="L-10", killed_by="L-10@1")
 def moves_nothing(original: Any, draft: Any, request: Any, replication: Any) -> Any:
     """Every reassignment is refused."""
     return OperationResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no")
 
 
-@mutant(ConfigControl, "alter", breaks="R109, K20", by="K20 L-10")
+@mutant(ConfigControl, "alter", breaks="R109, K20", by="K20 L-10", killed_by="K20@1")
 def takes_no_configuration_away(original: Any, self: Any, draft: Any, request: Any) -> Any:
     """A value that is taken away stays, and operators are told that it is gone."""
     return DONE if request.value is None else original(self, draft, request)
 
 
-@mutant(requests, "elect_leader", breaks="R17, K20", by="K20 L-10", setting=PREFERRED)
+@mutant(requests, "elect_leader", breaks="R17, K20", by="K20 L-10", setting=PREFERRED, killed_by="K20@1")
 def elects_on_paper(original: Any, draft: Any, request: Any, replication: Any, recovery: Any) -> Any:
     """Operators are told of an election that was not made."""
     return DONE
 
 
-@mutant(partition_change, "_needs_leaver", breaks="R101, F7", by="K20 Refinement OwnBug", setting=STRANDED)
+@mutant(
+    partition_change,
+    "_needs_leaver",
+    breaks="R101, F7",
+    by="K20 Refinement OwnBug",
+    setting=STRANDED,
+    killed_by="Refinement@10",
+)
 def move_drops_who_is_elected(
     original: Any, removing: Any, staying: Any, requested: Any, context: Any
 ) -> bool:
@@ -361,7 +440,7 @@ def move_drops_who_is_elected(
     return False
 
 
-@mutant(requests, "reassign", breaks="R103", by="R103", setting=UNDER_MIN_ISR)
+@mutant(requests, "reassign", breaks="R103", by="R103", setting=UNDER_MIN_ISR, killed_by="R103@1")
 def moves_nothing_below_min_isr(original: Any, draft: Any, request: Any, replication: Any) -> Any:
     """A move is refused below min ISR, also one that takes no seat from anybody who may be needed."""
     topic = draft.image.topic(request.topic_name)
@@ -371,7 +450,7 @@ def moves_nothing_below_min_isr(original: Any, draft: Any, request: Any, replica
     return original(draft, request, replication)
 
 
-@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R103", setting=PREFERRED)
+@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R103", setting=PREFERRED, killed_by="R103@6")
 def prefers_nobody_while_one_is_away(
     original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
 ) -> Any:
@@ -381,7 +460,9 @@ def prefers_nobody_while_one_is_away(
     return original(draft, topic, index, partition, replication)
 
 
-@mutant(leader_elections, "_elect_unclean", breaks="R17, R10", by="R17", setting=UNCLEAN_OF_ONE)
+@mutant(
+    leader_elections, "_elect_unclean", breaks="R17, R10", by="R17", setting=UNCLEAN_OF_ONE, killed_by="R17@1"
+)
 def unclean_for_one_is_for_all(
     original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
 ) -> Any:
@@ -393,7 +474,9 @@ def unclean_for_one_is_for_all(
     return outcome
 
 
-@mutant(leader_elections, "_elect_preferred", breaks="R17", by="R17", setting=PREFERRED_OF_MANY)
+@mutant(
+    leader_elections, "_elect_preferred", breaks="R17", by="R17", setting=PREFERRED_OF_MANY, killed_by="R17@1"
+)
 def preferred_for_one_is_for_its_topic(
     original: Any, draft: Any, topic: Any, index: int, partition: Any, replication: Any
 ) -> Any:

@@ -108,7 +108,7 @@ CHAINS = Setting(
 # --- the high watermark ------------------------------------------------------------------------------------
 
 
-@mutant(Partition, "advance_high_watermark", row=1, breaks="F1", by="A-2 I-8", setting=LAGGING)
+@mutant(Partition, "advance_high_watermark", breaks="F1", by="A-2 I-8", setting=LAGGING, killed_by="A-2@1")
 def gate_by_maximal_isr(original: Any, self: Partition, now_ms: int) -> Any:
     """The size of the maximal ISR opens the high watermark, not that of the committed one."""
     registration, leadership = self.registration, self.leadership
@@ -121,7 +121,14 @@ def gate_by_maximal_isr(original: Any, self: Partition, now_ms: int) -> Any:
         self.registration = registration
 
 
-@mutant(Partition, "advance_high_watermark", row=2, breaks="F1, A-2", by="A-2 I-8", setting=LAGGING)
+@mutant(
+    Partition,
+    "advance_high_watermark",
+    breaks="F1, A-2",
+    by="A-2 I-8",
+    setting=LAGGING,
+    killed_by="I-8@1",
+)
 def no_gate(original: Any, self: Partition, now_ms: int) -> Any:
     """The high watermark moves below min ISR too, as before KIP-966."""
     registration = self.registration
@@ -134,7 +141,14 @@ def no_gate(original: Any, self: Partition, now_ms: int) -> Any:
         self.registration = registration
 
 
-@mutant(Partition, "advance_high_watermark", row=3, breaks="F3", by="I-7 I-8 A-2", setting=LAGGING)
+@mutant(
+    Partition,
+    "advance_high_watermark",
+    breaks="F3",
+    by="I-7 I-8 A-2",
+    setting=LAGGING,
+    killed_by="Refinement@3",
+)
 def ignores_pending_expansion(original: Any, self: Partition, now_ms: int) -> Any:
     """The high watermark counts the committed ISR, not the members asked for."""
     registration, leadership = self.registration, self.leadership
@@ -149,21 +163,21 @@ def ignores_pending_expansion(original: Any, self: Partition, now_ms: int) -> An
         leadership.progress, leadership.maximal_isr = progress, maximal_isr
 
 
-@mutant(Partition, "advance_high_watermark", breaks="R68", by="B-4")
+@mutant(Partition, "advance_high_watermark", breaks="R68", by="B-4", killed_by="B-4@1")
 def passes_its_ceiling(original: Any, self: Partition, now_ms: int) -> Any:
     """The high watermark moves before its ceiling is stored."""
     self.ceiling.limit = max(self.ceiling.limit, self.log.log_end_offset)
     return original(self, now_ms)
 
 
-@mutant(Ceiling, "promise", breaks="R68", by="B-4")
+@mutant(Ceiling, "promise", breaks="R68", by="B-4", killed_by="B-4@1")
 def counts_promises_at_once(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """A ceiling counts when it is asked for, not when it is durable."""
     self.limit = original(self, end, now_ms, may_lower=may_lower)
     return self.limit
 
 
-@mutant(Fetchers, "_promise_first", breaks="R68", by="B-4")
+@mutant(Fetchers, "_promise_first", breaks="R68", by="B-4", killed_by="B-4@1")
 def shows_logs_above_their_ceilings(original: Any, self: Fetchers, source: Any) -> Any:
     """A follower shows its leader what it has before its ceiling is stored."""
     ready = list(source.ready)
@@ -197,6 +211,7 @@ def lowers_ceilings_out_of_sync(
     by="B-4",
     setting=TAILS_GONE,
     more=(Patch(Ceiling, "promise", lowers_ceilings_out_of_sync),),
+    killed_by="B-4@1",
 )
 def finds_ceilings_too_high_out_of_sync(original: Any, self: Partition, now_ms: int) -> Any:
     """Who has lost its tail looks for promises that are too high for what is left, and lowers them."""
@@ -209,6 +224,7 @@ def finds_ceilings_too_high_out_of_sync(original: Any, self: Partition, now_ms: 
     breaks="R68",
     by="B-4",
     setting=LULLS,
+    killed_by="B-4@1",
 )
 def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """While a lower ceiling is written the high watermark still moves up to the higher one."""
@@ -218,7 +234,7 @@ def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int, *,
     return offset
 
 
-@mutant(Partition, "maybe_shrink", row=4, breaks="F3, R51", by="I-10 I-7 I-8", setting=LAGGING)
+@mutant(Partition, "maybe_shrink", breaks="F3, R51", by="I-10 I-7 I-8", setting=LAGGING, killed_by="I-8@1")
 def shrinks_before_confirmed(original: Any, self: Partition, now_ms: int) -> Any:
     """A proposed shrink counts at once."""
     proposal = original(self, now_ms)
@@ -227,7 +243,7 @@ def shrinks_before_confirmed(original: Any, self: Partition, now_ms: int) -> Any
     return proposal
 
 
-@mutant(Partition, "advance_high_watermark", row=5, breaks="F1", by="I-8 A-2")
+@mutant(Partition, "advance_high_watermark", breaks="F1", by="I-8 A-2", killed_by="A-2@1")
 def high_watermark_off_by_one(original: Any, self: Partition, now_ms: int) -> Any:
     """The high watermark is taken for inclusive."""
     has_moved = original(self, now_ms)
@@ -236,7 +252,7 @@ def high_watermark_off_by_one(original: Any, self: Partition, now_ms: int) -> An
     return has_moved
 
 
-@mutant(Partition, "advance_high_watermark", row=6, breaks="F3", by="I-8 A-2 I-7")
+@mutant(Partition, "advance_high_watermark", breaks="F3", by="I-8 A-2 I-7", killed_by="A-2@1")
 def majority_high_watermark(original: Any, self: Partition, now_ms: int) -> Any:
     """The MinISR-th largest position is taken for committed."""
     registration, leadership = self.registration, self.leadership
@@ -252,7 +268,7 @@ def majority_high_watermark(original: Any, self: Partition, now_ms: int) -> Any:
     return True
 
 
-@mutant(Partition, "advance_high_watermark", breaks="F3", by="I-8 A-2 I-7")
+@mutant(Partition, "advance_high_watermark", breaks="F3", by="I-8 A-2 I-7", killed_by="A-2@1")
 def counts_nobody_else(original: Any, self: Partition, now_ms: int) -> Any:
     """The leader counts nobody but itself."""
     leadership = self.leadership
@@ -265,7 +281,7 @@ def counts_nobody_else(original: Any, self: Partition, now_ms: int) -> Any:
         leadership.progress = progress
 
 
-@mutant(Partition, "epoch_started", breaks="A-6, F6", by="I-8 A-2 A-6", setting=DIVERGING)
+@mutant(Partition, "epoch_started", breaks="A-6, F6", by="I-8 A-2 A-6", setting=DIVERGING, killed_by="I-8@1")
 def new_leader_commits_all(original: Any, self: Partition, leader_epoch: int, start_offset: int) -> Any:
     """A new leader takes its log end for the high watermark (the primer)."""
     has_begun = original(self, leader_epoch, start_offset)
@@ -274,7 +290,7 @@ def new_leader_commits_all(original: Any, self: Partition, leader_epoch: int, st
     return has_begun
 
 
-@mutant(Partition, "visible_high_watermark", breaks="A-6, F6", by="A-6", setting=DIVERGING)
+@mutant(Partition, "visible_high_watermark", breaks="A-6, F6", by="A-6", setting=DIVERGING, killed_by="A-6@3")
 def shows_lagging_high_watermark(original: Any, self: Partition) -> Any:
     """A new leader tells consumers its high watermark at once."""
     return self.high_watermark if self.is_serving else original(self)
@@ -296,7 +312,7 @@ def _counts_fetch_offset(
     return original(self, replica_id, broker_epoch, fetch_offset, fetch_offset, now_ms)
 
 
-@mutant(Partition, "position", breaks="D6, B-3", by="B-3 I-8 A-2 I-11", setting=FLUSHED)
+@mutant(Partition, "position", breaks="D6, B-3", by="B-3 I-8 A-2 I-11", setting=FLUSHED, killed_by="D6@2")
 def leader_counts_unflushed(original: Any, self: Partition) -> Any:
     """With every write flushed, the leader counts its log end instead of its flushed end."""
     return _log_end(original, self)
@@ -309,6 +325,7 @@ def leader_counts_unflushed(original: Any, self: Partition) -> Any:
     by="B-3 I-8 A-2 I-11",
     setting=FLUSHED,
     more=(Patch(Partition, "follower_fetched", _counts_fetch_offset),),
+    killed_by="A-2@1",
 )
 def followers_count_unflushed(original: Any, self: Fetchers, source: Any) -> Any:
     """With every write flushed, followers fetch before their flush and their log end counts."""
@@ -339,7 +356,7 @@ def believes_fetch_offsets(
 # --- joining and leaving the ISR ---------------------------------------------------------------------------
 
 
-@mutant(Partition, "_may_join", row=18, breaks="R50, A-5", by="I-8 A-5 I-9", setting=DIVERGING)
+@mutant(Partition, "_may_join", breaks="R50, A-5", by="I-8 A-5 I-9", setting=DIVERGING, killed_by="A-5@2")
 def joins_below_epoch_start(
     original: Any, self: Partition, leadership: Any, progress: Any, now_ms: int
 ) -> Any:
@@ -351,7 +368,7 @@ def joins_below_epoch_start(
     )
 
 
-@mutant(Partition, "_may_join", breaks="R50", by="I-8 A-5 I-9", setting=LAGGING)
+@mutant(Partition, "_may_join", breaks="R50", by="I-8 A-5 I-9", setting=LAGGING, killed_by="A-5@1")
 def joins_below_high_watermark(
     original: Any, self: Partition, leadership: Any, progress: Any, now_ms: int
 ) -> Any:
@@ -370,6 +387,7 @@ def _member_epoch_of_metadata(original: Any, self: Partition, leadership: Any, r
     by="A-5 I-8",
     setting=PAIRS,
     more=(Patch(Partition, "_member_epoch", _member_epoch_of_metadata),),
+    killed_by="Refinement@1",
 )
 def joins_in_old_incarnation(original: Any, self: Partition, progress: Any) -> Any:
     """What a former incarnation fetched counts for the present one, and is named with its epoch."""
@@ -402,6 +420,7 @@ def joins_whatever_it_lags(
     breaks="R56, D-5",
     by="D-5 I-7 A-2 TypeOK",
     setting=LATE_METADATA,
+    killed_by="D-5@2",
 )
 def takes_old_registrations(original: Any, self: Partition, registration: Any, now_ms: int) -> Any:
     """An older partition epoch of the same leader epoch replaces a newer one."""
@@ -421,6 +440,7 @@ def takes_old_registrations(original: Any, self: Partition, registration: Any, n
     breaks="R51",
     by="R51",
     setting=CUT_OFF_FOLLOWERS,
+    killed_by="R51@2",
 )
 def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
     """Who lags stays in the ISR for ever."""
@@ -433,6 +453,7 @@ def never_shrinks(original: Any, self: Partition, now_ms: int) -> Any:
     breaks="R51",
     by="R51",
     setting=CUT_OFF_FOLLOWERS,
+    killed_by="R51@2",
 )
 def forgets_who_was_caught_up(original: Any, self: Partition, now_ms: int) -> Any:
     """Whoever has what the leader had at the beginning of its epoch counts as caught up."""
@@ -447,7 +468,14 @@ def forgets_who_was_caught_up(original: Any, self: Partition, now_ms: int) -> An
 # --- divergence --------------------------------------------------------------------------------------------
 
 
-@mutant(Partition, "check_follower", row=20, breaks="R80", by="I-8 I-10 A-22", setting=DIVERGING)
+@mutant(
+    Partition,
+    "check_follower",
+    breaks="R80",
+    by="I-8 I-10 A-22",
+    setting=DIVERGING,
+    killed_by="I-8@1",
+)
 def no_divergence_check(
     original: Any,
     self: Partition,
@@ -484,7 +512,14 @@ def serves_any_epoch(
     return original(self, replica_id, broker_epoch, -1, fetch_offset, last_fetched_epoch)
 
 
-@mutant(Partition, "truncation_offset", row=21, breaks="R81", by="I-8 A-7 I-9 A-16", setting=DIVERGING)
+@mutant(
+    Partition,
+    "truncation_offset",
+    breaks="R81",
+    by="I-8 A-7 I-9 A-16",
+    setting=DIVERGING,
+    killed_by="A-16@3",
+)
 def truncates_to_high_watermark(
     original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int
 ) -> Any:
@@ -498,6 +533,7 @@ def truncates_to_high_watermark(
     breaks="R81, A-16",
     by="I-10 A-16",
     setting=CHAINS,
+    killed_by="L-4@1",
 )
 def truncates_to_leaders_end(
     original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int
@@ -506,24 +542,31 @@ def truncates_to_leaders_end(
     return max(self.log.log_start_offset, min(leader_end_offset, self.log.log_end_offset))
 
 
-@mutant(Partition, "truncation_offset", breaks="R81", by="L-4 I-10", setting=DIVERGING)
+@mutant(Partition, "truncation_offset", breaks="R81", by="L-4 I-10", setting=DIVERGING, killed_by="L-4@1")
 def never_truncates(original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int) -> Any:
     """A follower keeps what diverges: safe, and stuck for ever."""
     return self.log.log_end_offset
 
 
-@mutant(Partition, "truncation_offset", breaks="R81, A-16", by="A-1 A-16 I-8", setting=DIVERGING)
+@mutant(
+    Partition,
+    "truncation_offset",
+    breaks="R81, A-16",
+    by="A-1 A-16 I-8",
+    setting=DIVERGING,
+    killed_by="A-1@1",
+)
 def truncates_everything(original: Any, self: Partition, diverging_epoch: int, leader_end_offset: int) -> Any:
     """A follower that diverges drops its whole log."""
     return self.log.log_start_offset
 
 
-@mutant(Partition, "log_was_cut", breaks="R81", by="I-1", setting=LOSING)
+@mutant(Partition, "log_was_cut", breaks="R81", by="I-1", setting=LOSING, killed_by="I-1@2")
 def keeps_high_watermark_when_cut(original: Any, self: Partition) -> Any:
     """The high watermark stays where it was when the log is cut below it."""
 
 
-@mutant(Partition, "leader_answered", breaks="R52", by="I-1 A-2")
+@mutant(Partition, "leader_answered", breaks="R52", by="I-1 A-2", killed_by="D-4@1")
 def takes_high_watermark_beyond_end(
     original: Any, self: Partition, leader_high_watermark: int, leader_end: int
 ) -> Any:
@@ -532,7 +575,7 @@ def takes_high_watermark_beyond_end(
         self.high_watermark = leader_high_watermark
 
 
-@mutant(Fetchers, "_row_answered", breaks="R82", by="I-10 A-7 A-2", setting=DIVERGING)
+@mutant(Fetchers, "_row_answered", breaks="R82", by="I-10 A-7 A-2", setting=DIVERGING, killed_by="I-10@1")
 def learns_before_it_truncates(
     original: Any, self: Any, row: Any, answer: Any, fetched: Any, effects: Any, now_ms: int
 ) -> Any:
@@ -545,7 +588,6 @@ def learns_before_it_truncates(
 @mutant(
     Fetchers,
     "answered",
-    row=20,
     breaks="D-4, A-15",
     by="I-10 A-15",
     setting=DIVERGING,
@@ -560,7 +602,7 @@ def takes_stale_answers(original: Any, self: Any, event: Any, now_ms: int) -> An
     return original(self, event, now_ms)
 
 
-@mutant(FetchPath, "_consumer_row", breaks="F6, I-12", by="A-6 I-12")
+@mutant(FetchPath, "_consumer_row", breaks="F6, I-12", by="A-6 I-12", killed_by="A-6@1")
 def shows_uncommitted(original: Any, self: Any, wanted: Any) -> Any:
     """Consumers are given records above the high watermark."""
     row = original(self, wanted)
@@ -581,6 +623,7 @@ def shows_uncommitted(original: Any, self: Any, wanted: Any) -> Any:
     breaks="R44",
     by="R44",
     setting=REFUSED,
+    killed_by="R44@1",
 )
 def keeps_refused_proposals(original: Any, self: Partition, proposal: Any, answer: Any, now_ms: int) -> Any:
     """A proposal that was refused for good is sent again and again."""

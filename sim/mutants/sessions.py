@@ -24,13 +24,15 @@ STOPPED_ALONE = Setting(faults={"stop_unseen": 6, "kill_active": 1}, gap_ms=1_50
 STOPPED_UNSEEN = Setting(faults={"stop_broker": 5, "late_metadata": 4, "one_way": 2, "slow_disk": 1})
 
 
-@mutant(ClusterControl, "check_sessions", breaks="R25, R20", by="R25 OwnBug", setting=SILENT)
+@mutant(
+    ClusterControl, "check_sessions", breaks="R25, R20", by="R25 OwnBug", setting=SILENT, killed_by="R25@1"
+)
 def fences_nobody_for_silence(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
     """Whoever is silent stays unfenced."""
     self._next_check_ms = None
 
 
-@mutant(ClusterControl, "check_sessions", breaks="R25", by="R25", setting=SILENT)
+@mutant(ClusterControl, "check_sessions", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
 def sessions_last_half_as_long(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
     """A broker is fenced after half a session."""
     half_ms = self._config.session_timeout_ms // 2
@@ -43,7 +45,7 @@ def sessions_last_half_as_long(original: Any, self: Any, draft: Any, now_ms: int
             session.last_contact_ms += half_ms
 
 
-@mutant(ClusterControl, "start", breaks="R26", by="R25", setting=STOOD_STILL)
+@mutant(ClusterControl, "start", breaks="R26", by="R25", setting=STOOD_STILL, killed_by="R25@1")
 def new_controllers_wait_for_four_sessions(original: Any, self: Any, image: Any, now_ms: int) -> Any:
     """A controller that becomes active gives everybody four sessions in one."""
     original(self, image, now_ms)
@@ -51,7 +53,7 @@ def new_controllers_wait_for_four_sessions(original: Any, self: Any, image: Any,
         session.last_contact_ms += 3 * self._config.session_timeout_ms
 
 
-@mutant(ClusterControl, "check_sessions", breaks="D7", by="R25", setting=STOOD_STILL)
+@mutant(ClusterControl, "check_sessions", breaks="D7", by="R25", setting=STOOD_STILL, killed_by="R25@1")
 def fences_after_standing_still(original: Any, self: Any, draft: Any, now_ms: int) -> Any:
     """A controller that stood still fences those whose heartbeats wait in its sockets."""
     if self._next_check_ms is not None and now_ms > self._next_check_ms:
@@ -59,13 +61,13 @@ def fences_after_standing_still(original: Any, self: Any, draft: Any, now_ms: in
     original(self, draft, now_ms)
 
 
-@mutant(ClusterControl, "on_connection_closed", breaks="D9", by="R25", setting=GONE)
+@mutant(ClusterControl, "on_connection_closed", breaks="D9", by="R25", setting=GONE, killed_by="R25@1")
 def looks_after_nobody(original: Any, self: Any, image: Any, event: Any) -> Any:
     """Nobody asks whether a broker whose connection is lost is gone: it leads until its session ends."""
     return []
 
 
-@mutant(ClusterControl, "on_probed", breaks="D9", by="R25", setting=GONE)
+@mutant(ClusterControl, "on_probed", breaks="D9", by="R25", setting=GONE, killed_by="R25@3")
 def believes_late_refusals(original: Any, self: Any, draft: Any, event: Any) -> Any:
     """A refusal counts though the broker was heard of since, or is another process by now."""
     broker, session = draft.image.brokers.get(event.broker_id), self._sessions.get(event.broker_id)
@@ -78,7 +80,14 @@ def believes_late_refusals(original: Any, self: Any, draft: Any, event: Any) -> 
         session.connection_id = connection_id
 
 
-@mutant(ClusterControl, "_registration_error", breaks="R30, D14", by="R25", setting=STOPPED_ALONE)
+@mutant(
+    ClusterControl,
+    "_registration_error",
+    breaks="R30, D14",
+    by="R25",
+    setting=STOPPED_ALONE,
+    killed_by="R25@1",
+)
 def proofs_wait_for_the_session(original: Any, self: Any, image: Any, request: Any) -> Any:
     """Who proves a clean stop may not register while the session of the stopped process lives."""
     old = image.brokers.get(request.broker_id)
@@ -87,14 +96,14 @@ def proofs_wait_for_the_session(original: Any, self: Any, image: Any, request: A
     return original(self, image, request)
 
 
-@mutant(ClusterControl, "_next_state", breaks="R22", by="R25", setting=STOPPED)
+@mutant(ClusterControl, "_next_state", breaks="R22", by="R25", setting=STOPPED, killed_by="R25@1")
 def lets_leaders_go(original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any) -> Any:
     """A broker that asks to leave may go at once, whatever it leads."""
     state = original(self, image, broker, session, request)
     return _NextState.SHUTDOWN_NOW if request.want_shutdown else state
 
 
-@mutant(ClusterControl, "_next_state", breaks="R22, R23", by="R25", setting=STOPPED_UNSEEN)
+@mutant(ClusterControl, "_next_state", breaks="R22, R23", by="R25", setting=STOPPED_UNSEEN, killed_by="R25@1")
 def lets_go_before_others_know(
     original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any
 ) -> Any:
@@ -103,7 +112,7 @@ def lets_go_before_others_know(
     return original(self, image, broker, session, request)
 
 
-@mutant(ClusterControl, "_next_state", breaks="R22, R23", by="R25", setting=STOPPED)
+@mutant(ClusterControl, "_next_state", breaks="R22, R23", by="R25", setting=STOPPED, killed_by="R25@1")
 def lets_nobody_go(original: Any, self: Any, image: Any, broker: Any, session: Any, request: Any) -> Any:
     """A broker that has left everything to others is never told that it may go."""
     state = original(self, image, broker, session, request)
@@ -111,7 +120,7 @@ def lets_nobody_go(original: Any, self: Any, image: Any, broker: Any, session: A
     return _NextState.CONTROLLED_SHUTDOWN if is_let_go else state
 
 
-@mutant(ClusterControl, "heartbeat", breaks="R27", by="R25", setting=DIRS_FAIL)
+@mutant(ClusterControl, "heartbeat", breaks="R27", by="R25", setting=DIRS_FAIL, killed_by="R25@1")
 def hears_of_no_failed_dirs(
     original: Any, self: Any, draft: Any, request: Any, connection_id: int, now_ms: int
 ) -> Any:
@@ -119,7 +128,7 @@ def hears_of_no_failed_dirs(
     return original(self, draft, replace(request, offline=()), connection_id, now_ms)
 
 
-@mutant(Lifecycle, "heartbeat_answered", breaks="R25", by="R25", setting=SILENT)
+@mutant(Lifecycle, "heartbeat_answered", breaks="R25", by="R25", setting=SILENT, killed_by="R25@1")
 def heartbeats_are_late(original: Any, self: Any, response: Any, now_ms: int) -> Any:
     """Five times as long passes between two heartbeats as is configured."""
     outcome = original(self, response, now_ms)

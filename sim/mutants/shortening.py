@@ -34,7 +34,7 @@ SHORT = Setting(
 CALM = Setting(faults={"kill_leader": 1}, shape={"retention": True}, seconds=25, gap_ms=5_000)
 
 
-@mutant(log, "old_count", breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT)
+@mutant(log, "old_count", breaks="D5, A-21", by="Refinement I-1 D5", setting=SHORT, killed_by="I-1@1")
 def deletes_what_is_needed(
     original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
 ) -> Any:
@@ -45,7 +45,7 @@ def deletes_what_is_needed(
     )
 
 
-@mutant(snapshots, "write", breaks="R94", by="R94", setting=SHORT)
+@mutant(snapshots, "write", breaks="R94", by="R94", setting=SHORT, killed_by="R94@1")
 async def keeps_one_snapshot(
     original: Any, disk: Any, folder: Any, offset: Any, text: Any, bases: Any
 ) -> None:
@@ -53,13 +53,13 @@ async def keeps_one_snapshot(
     await original(disk, folder, offset, text, ())
 
 
-@mutant(Log, "_rebuildable", breaks="R94", by="D5", setting=SHORT)
+@mutant(Log, "_rebuildable", breaks="R94", by="D5", setting=SHORT, killed_by="D5@12")
 async def deletes_before_snapshots(original: Any, self: Any, count: Any) -> Any:
     """Segments go before the next one has its snapshot on the disk."""
     return count
 
 
-@mutant(Log, "reset_to", breaks="R83, R94", by="R94", setting=SHORT)
+@mutant(Log, "reset_to", breaks="R83, R94", by="R94", setting=SHORT, killed_by="R94@1")
 async def snapshots_outlive_resets(original: Any, self: Any, offset: Any) -> None:
     """A log that begins anew keeps the producers of its former life."""
     kept = self._producers
@@ -67,25 +67,25 @@ async def snapshots_outlive_resets(original: Any, self: Any, offset: Any) -> Non
     self._producers = kept
 
 
-@mutant(Log, "reset_to", breaks="R83", by="L-4 L-6", setting=SHORT)
+@mutant(Log, "reset_to", breaks="R83", by="L-4 L-6", setting=SHORT, killed_by="L-4@1")
 async def begins_anew_too_low(original: Any, self: Any, offset: Any) -> None:
     """A follower begins anew right below its leader's log start."""
     await original(self, max(0, offset - 1))
 
 
-@mutant(Log, "reset_to", breaks="R83", by="L-6 I-8 I-10", setting=SHORT)
+@mutant(Log, "reset_to", breaks="R83", by="L-6 I-8 I-10", setting=SHORT, killed_by="Refinement@1")
 async def begins_anew_too_high(original: Any, self: Any, offset: Any) -> None:
     """A follower begins anew one record behind its leader's log start."""
     await original(self, offset + 1)
 
 
-@mutant(retention, "is_past_time", breaks="D5", by="D5", setting=SHORT)
+@mutant(retention, "is_past_time", breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
 def everything_is_old(original: Any, segment: Any, config: Any, wall_ms: Any) -> Any:
     """Every record is older than its topic keeps it."""
     return True
 
 
-@mutant(epoch_file, "_divided", breaks="R80, R62", by="R80", setting=SHORT)
+@mutant(epoch_file, "_divided", breaks="R80, R62", by="R80", setting=SHORT, killed_by="R80@12")
 def expired_logs_forget(original: Any, rows: Any) -> Any:
     """A log that all has gone from does not know its last epoch after a start: a comparison of logs prefers
     one that has lost its end."""
@@ -108,13 +108,13 @@ AWAY_MEANWHILE = Setting(
 )
 
 
-@mutant(LogDir, "has_rows_of", breaks="R87, R107", by="R87", setting=REMADE)
+@mutant(LogDir, "has_rows_of", breaks="R87, R107", by="R87", setting=REMADE, killed_by="R87@1")
 def rows_of_deleted_logs_stay(original: Any, self: Any, partition: Any) -> Any:
     """What is stored of a deleted log counts for the next one of its name."""
     return False
 
 
-@mutant(MetadataDelta, "_replay_remove_topic", breaks="R107", by="R107", setting=REMADE)
+@mutant(MetadataDelta, "_replay_remove_topic", breaks="R107", by="R107", setting=REMADE, killed_by="D7@1")
 def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
     """The configuration of a topic stays when it is deleted."""
     kept = self._configs
@@ -122,7 +122,9 @@ def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
     self._configs = kept
 
 
-@mutant(ReplicaManager, "maybe_take_roles", breaks="R107", by="L-7", setting=AWAY_MEANWHILE)
+@mutant(
+    ReplicaManager, "maybe_take_roles", breaks="R107", by="L-7", setting=AWAY_MEANWHILE, killed_by="L-7@2"
+)
 def keeps_what_went_while_it_was_away(original: Any, self: Any, now_ms: int) -> None:
     """A broker that returns keeps the logs of topics that were deleted, and of partitions that were moved."""
     self._delete = lambda key: None
@@ -132,19 +134,26 @@ def keeps_what_went_while_it_was_away(original: Any, self: Any, now_ms: int) -> 
         del self._delete
 
 
-@mutant(Log, "needs_roll", breaks="D5", by="D5", setting=SHORT)
+@mutant(Log, "needs_roll", breaks="D5", by="D5", setting=SHORT, killed_by="D5@1")
 def segments_grow_for_ever(original: Any, self: Any, next_size_bytes: int) -> bool:
     """A segment is as large as what is written while it is the newest."""
     return False
 
 
-@mutant(Segment, "find_timestamp", breaks="F6", by="L-10", setting=Setting(shape={"more_acts": True}))
+@mutant(
+    Segment,
+    "find_timestamp",
+    breaks="F6",
+    by="L-10",
+    setting=Setting(shape={"more_acts": True}),
+    killed_by="L-10@1",
+)
 def looks_behind_the_time(original: Any, self: Any, timestamp_ms: int) -> Any:
     """Who asks for what is as old as a record is told what is younger."""
     return original(self, timestamp_ms + 1)
 
 
-@mutant(log, "old_count", breaks="D5", by="D5", setting=CALM)
+@mutant(log, "old_count", breaks="D5", by="D5", setting=CALM, killed_by="D5@1")
 def deletes_nothing(
     original: Any, segments: Any, config: Any, wall_ms: Any, log_start_offset: Any, kept_offset: Any
 ) -> int:
@@ -172,6 +181,7 @@ def _is_not_past_time(original: Any, segment: Any, config: Any, wall_ms: int) ->
     by="D5",
     setting=SLOW,
     more=(Patch(log, "is_past_time", _is_not_past_time),),
+    killed_by="D5@7",
 )
 def nothing_is_ever_old(original: Any, segment: Any, config: Any, wall_ms: int) -> bool:
     """retention.ms deletes nothing."""

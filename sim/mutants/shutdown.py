@@ -83,7 +83,13 @@ BLIND = (Patch(clean_shutdown, "digest", _no_digest),)
 
 
 @mutant(
-    LogManager, "close", row=11, breaks="A-19, R34", by="I-17 A-19 I-8 A-14", setting=AT_STEPS, more=BLIND
+    LogManager,
+    "close",
+    breaks="A-19, R34",
+    by="I-17 A-19 I-8 A-14",
+    setting=AT_STEPS,
+    more=BLIND,
+    killed_by="I-17@1",
 )
 async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
     """The clean-shutdown file is written before the logs are flushed."""
@@ -94,7 +100,9 @@ async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
     return await original(self, broker_epoch)
 
 
-@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED, more=BLIND)
+@mutant(
+    Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED, more=BLIND, killed_by="I-17@2"
+)
 async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
     """A stop closes the logs without flushing them, and proves a clean stop all the same."""
     return await original(self, False)
@@ -109,7 +117,15 @@ async def _any_epoch(original: Any, disk: Any, log_dir: Any, directory_id: Any) 
 OLD_FILES = (Patch(clean_shutdown, "read", _any_epoch), *BLIND)
 
 
-@mutant(clean_shutdown, "take", breaks="R33, R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES)
+@mutant(
+    clean_shutdown,
+    "take",
+    breaks="R33, R35",
+    by="I-17 A-14",
+    setting=STOPPED,
+    more=OLD_FILES,
+    killed_by="I-17@2",
+)
 async def keeps_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """The clean-shutdown file stays after the start."""
     return await clean_shutdown.read(disk, log_dir, directory_id)
@@ -128,19 +144,28 @@ class _Unsynced:
         return None
 
 
-@mutant(clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES)
+@mutant(
+    clean_shutdown, "take", breaks="R35", by="I-17 A-14", setting=STOPPED, more=OLD_FILES, killed_by="I-17@2"
+)
 async def file_gone_but_not_durably(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """The clean-shutdown file is deleted at the start, but its folder is not synced."""
     return await original(_Unsynced(disk), log_dir, directory_id)
 
 
-@mutant(clean_shutdown, "read", breaks="R33", by="R33 CleanStopsCount", setting=STOPPED)
+@mutant(clean_shutdown, "read", breaks="R33", by="R33 CleanStopsCount", setting=STOPPED, killed_by="R33@1")
 async def finds_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """No clean-shutdown file is ever found: each stop costs the broker its seats."""
     return None
 
 
-@mutant(BrokerNode, "_epoch_to_prove", breaks="R36, B11", by="R33 CleanStopsCount", setting=STOPPED_EARLY)
+@mutant(
+    BrokerNode,
+    "_epoch_to_prove",
+    breaks="R36, B11",
+    by="R33 CleanStopsCount",
+    setting=STOPPED_EARLY,
+    killed_by="R33@1",
+)
 def proves_only_its_own_epoch(original: Any, self: Any) -> Any:
     """A broker that is stopped before it has registered leaves no proof, though no log has changed."""
     lifecycle = self.core.lifecycle
@@ -160,6 +185,7 @@ async def _vouches_for_all(original: Any, self: Any) -> Any:
     by="A-21 I-17 A-14",
     setting=STOPPED,
     more=(*BLIND, Patch(LogDir, "load_checkpoints", _vouches_for_all)),
+    killed_by="A-21@2",
 )
 async def believes_no_file(original: Any, disk: Any, log_dir: Any, directory_id: Any) -> Any:
     """A missing clean-shutdown file counts as epoch 0, for all logs that are found."""
@@ -179,6 +205,7 @@ def _no_offence(original: Any, self: Any, error: Any) -> Any:
         faults={"io_error": 6, "stop_broker": 6}, shape={"every_write": False}, seconds=30, gap_ms=250
     ),
     more=(Patch(LogGuard, "fail", _no_offence),),
+    killed_by="I-17@1",
 )
 async def proves_what_failed_to_flush(original: Any, self: Any, managed: Any) -> Any:
     """A log that could not be flushed at the stop does not take the proof away."""
@@ -209,7 +236,7 @@ def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
 # --- roles -------------------------------------------------------------------------------------------------
 
 
-@mutant(ReplicaManager, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5")
+@mutant(ReplicaManager, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5", killed_by="I-2@3")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
     if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
@@ -228,13 +255,14 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     breaks="D-2",
     by="I-2 I-5",
     setting=UNREGISTERED,
+    killed_by="I-2@2",
 )
 def keeps_roles_without_registration(original: Any, self: Any) -> Any:
     """A broker whose registration is over goes on in its roles."""
     self.has_roles = False
 
 
-@mutant(ReplicaManager, "_open_log", breaks="R107", by="R27", setting=TOPICS)
+@mutant(ReplicaManager, "_open_log", breaks="R107", by="R27", setting=TOPICS, killed_by="R27@1")
 def makes_two_logs_in_a_folder(original: Any, self: Any, key: Any, place: Any) -> Any:
     """The log of a topic is asked for while that of a deleted one of its name is being made."""
     if self._opening.get(place, key) == key:
@@ -256,6 +284,7 @@ def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int,
     "next_request",
     breaks="D-2, R23",
     by="R23 I-2 D-2",
+    killed_by="R23@1",
 )
 def unfenced_before_caught_up(
     original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any = ()
@@ -267,7 +296,7 @@ def unfenced_before_caught_up(
 # --- answers to writes -------------------------------------------------------------------------------------
 
 
-@mutant(produce_path, "_reached", breaks="F5, R52", by="I-16 I-11 lost", setting=WAITING)
+@mutant(produce_path, "_reached", breaks="F5, R52", by="I-16 I-11 lost", setting=WAITING, killed_by="I-16@1")
 def acknowledges_at_append(original: Any, partition: Any, acks: int) -> Any:
     """A write of acks=all is acknowledged when the leader has it."""
     return partition.log.log_end_offset
@@ -284,6 +313,7 @@ def _no_answers(original: Any, self: Any, key: Any) -> Any:
     by="I-16 lost",
     setting=WAITING,
     more=(Patch(ProducePath, "state_changed", _no_answers),),
+    killed_by="A-18@2",
 )
 def acknowledges_in_later_epoch(original: Any, self: Any, leader_epoch: int, required_acks: int = -1) -> Any:
     """Whoever leads again acknowledges what it appended in a former epoch."""
@@ -306,7 +336,14 @@ def takes_writes_below_min_isr(original: Any, self: Any, required_acks: int) -> 
 # --- log dirs that fail ------------------------------------------------------------------------------------
 
 
-@mutant(ReplicaManager, "offline_to_report", breaks="R27", by="L- A-13 Refinement I-", setting=DIRS_FAIL)
+@mutant(
+    ReplicaManager,
+    "offline_to_report",
+    breaks="R27",
+    by="L- A-13 Refinement I-",
+    setting=DIRS_FAIL,
+    killed_by="R27@1",
+)
 def hides_failed_dirs(original: Any, self: Any) -> Any:
     """A broker does not tell that a log dir of it has failed."""
     return ()
@@ -323,6 +360,7 @@ def _active_as_its_broker(original: Any, self: Any, broker_id: int, key: Any) ->
     by="A-13 Refinement L- I-",
     setting=DIRS_FAIL,
     more=(Patch(MetadataImage, "is_active_replica", _active_as_its_broker),),
+    killed_by="R2@4",
 )
 def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key: Any) -> Any:
     """A replica in a failed log dir may lead and join, as long as its broker is unfenced."""
@@ -332,13 +370,13 @@ def elects_replicas_of_failed_dirs(original: Any, self: Any, replicas: Any, key:
 # --- its life with the controllers -------------------------------------------------------------------------
 
 
-@mutant(Lifecycle, "shutdown_wanted", breaks="R22", by="R22", setting=STOPPED)
+@mutant(Lifecycle, "shutdown_wanted", breaks="R22", by="R22", setting=STOPPED, killed_by="R22@3")
 def stops_without_asking(original: Any, self: Any, now_ms: Any) -> Any:
     """A broker that shall stop does not ask to leave: nobody leads what it has led until it is missed."""
     return self._stop("at once")
 
 
-@mutant(Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST)
+@mutant(Lifecycle, "heartbeat_answered", breaks="R29", by="R29", setting=FENCED_AT_FIRST, killed_by="R29@15")
 def runs_on_any_answer(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
     """A heartbeat that was refused counts as one that unfences."""
     over = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)

@@ -89,18 +89,18 @@ ASKED_TO_FLUSH = Setting(faults={"kill_broker": 1}, shape={"topics": 3, "partiti
 # --- flushes -----------------------------------------------------------------------------------------------
 
 
-@mutant(LogManager, "_flush_by_time", breaks="D6", by="D6", setting=ASKED_TO_FLUSH)
+@mutant(LogManager, "_flush_by_time", breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@2")
 async def never_flushes_by_time(original: Any, self: Any) -> None:
     """Nothing is flushed because it is old."""
 
 
-@mutant(FlushPolicy, "appended", breaks="D6", by="D6", setting=ASKED_TO_FLUSH)
+@mutant(FlushPolicy, "appended", breaks="D6", by="D6", setting=ASKED_TO_FLUSH, killed_by="D6@1")
 def flushes_every_write_or_never(original: Any, self: Any, record_count: Any, now_ms: Any) -> Any:
     """A flush that is asked for after several records is never begun."""
     return original(self, record_count, now_ms) and self.flush_messages == 1
 
 
-@mutant(Log, "flush", row=29, breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
+@mutant(Log, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER, killed_by="A-21@1")
 async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushReason.POLICY) -> Any:
     """The durable offset becomes the log end at the completion of a flush."""
     await original(self, reason)
@@ -108,30 +108,30 @@ async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushR
     return self._flushed_offset
 
 
-@mutant(Segment, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER)
+@mutant(Segment, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER, killed_by="A-21@1")
 async def flush_writes_nothing(original: Any, self: Any) -> Any:
     """A flush reports success and flushes nothing."""
     self.flushed_size = self.size
 
 
-@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 B-3", setting=ROLLING)
+@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 B-3", setting=ROLLING, killed_by="A-21@1")
 def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
     """A flush covers the active segment only, not the one that was rolled before."""
 
 
-@mutant(Log, "_finish_roll", breaks="D6", by="D6", setting=ROLLING)
+@mutant(Log, "_finish_roll", breaks="D6", by="D6", setting=ROLLING, killed_by="D6@1")
 async def leaves_full_segments_to_the_page_cache(
     original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
 ) -> None:
     """A segment that is full is not flushed for that, and what its producers wrote is not kept beside it."""
 
 
-@mutant(Flusher, "sync_names", breaks="D4", by="A-21 B-3 A-22", setting=FLUSHED_POWER)
+@mutant(Flusher, "sync_names", breaks="D4", by="A-21 B-3 A-22", setting=FLUSHED_POWER, killed_by="A-21@1")
 async def names_not_durable(original: Any, self: Any) -> Any:
     """The folder is not synced after a new segment was made."""
 
 
-@mutant(Segment, "flush", row=32, breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS)
+@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
 async def retries_failed_flush(original: Any, self: Any) -> Any:
     """EIO on fsync is retried, on a file that does not refuse that (as runtime's files do)."""
     for _ in range(5):
@@ -142,7 +142,7 @@ async def retries_failed_flush(original: Any, self: Any) -> Any:
     await original(self)
 
 
-@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS)
+@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
 async def ignores_failed_flush(original: Any, self: Any) -> Any:
     """EIO on fsync is logged at most, and the log goes on."""
     try:
@@ -172,13 +172,27 @@ def log_takes_no_offence(original: Any, self: Any, error: Any) -> Any:
 # --- recovery ----------------------------------------------------------------------------------------------
 
 
-@mutant(recovery, "check_batch", row=30, breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER)
+@mutant(
+    recovery,
+    "check_batch",
+    breaks="A-22, R86",
+    by="OwnBug A-22 I-10",
+    setting=POWER,
+    killed_by="I-10@1",
+)
 def recovery_believes_headers(original: Any, buffer: Any, position: int = 0) -> Any:
     """Recovery keeps a batch whose bytes do not match its crc, and what follows it."""
     return parse_header(buffer, position)
 
 
-@mutant(Segment, "cut_file", row=30, breaks="A-22, R86", by="OwnBug A-22 I-10", setting=POWER)
+@mutant(
+    Segment,
+    "cut_file",
+    breaks="A-22, R86",
+    by="OwnBug A-22 I-10",
+    setting=POWER,
+    killed_by="OwnBug@1",
+)
 async def recovery_leaves_tail(original: Any, self: Any) -> Any:
     """Bytes behind the last valid batch stay in the file (a NUL tail, a torn batch)."""
 
@@ -211,6 +225,7 @@ async def _scan_page_cache(original: Any, found: Any, segment: Any) -> Any:
     by="A-21 A-22 I-13",
     setting=TWICE,
     more=(Patch(recovery, "_scan", _scan_page_cache),),
+    killed_by="A-21@1",
 )
 async def recovered_not_durable(
     original: Any, disk: Any, folder: str, found: Any, names_changed: bool
@@ -226,6 +241,7 @@ async def recovered_not_durable(
     breaks="R87",
     by="A-22 I-10 B-3",
     setting=TORN,
+    killed_by="R87@24",
 )
 def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     """The recovery point is the log end, flushed or not."""
@@ -240,6 +256,7 @@ def recovery_point_at_log_end(original: Any, self: Any, log_dir: Any) -> Any:
     breaks="R86",
     by="A-22 I-10",
     setting=TORN,
+    killed_by="A-21@2",
 )
 async def recovery_trusts_everything(original: Any, found: Any, segment: Any) -> Any:
     """After an unclean stop the walk over the headers is enough."""
@@ -258,7 +275,12 @@ async def recovery_trusts_everything(original: Any, found: Any, segment: Any) ->
 
 
 @mutant(
-    LeaderEpochCache, "truncate_from_end", row=33, breaks="R85, A-16", by="I-18 OwnBug", setting=DIVERGING
+    LeaderEpochCache,
+    "truncate_from_end",
+    breaks="R85, A-16",
+    by="I-18 OwnBug",
+    setting=DIVERGING,
+    killed_by="I-18@3",
 )
 def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
     """The leader epochs are not cut with the log."""
@@ -270,6 +292,7 @@ def epochs_not_truncated(original: Any, self: Any, end_offset: int) -> Any:
     breaks="R81",
     by="A-21 I-17 A-14",
     setting=CUT_THEN_STOPPED,
+    killed_by="A-22@1",
 )
 async def cut_not_durable(original: Any, self: Any) -> Any:
     """What is left after a cut counts as flushed without a flush."""
@@ -284,7 +307,7 @@ def _rewound_without_flushed(original: Any, self: Any, log_end_offset: int) -> A
     self._flushed_offset = flushed
 
 
-@mutant(Log, "_rewound", breaks="R81", by="I-1 B-3", setting=DIVERGING)
+@mutant(Log, "_rewound", breaks="R81", by="I-1 B-3", setting=DIVERGING, killed_by="I-1@2")
 def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int) -> Any:
     """The flushed offset stays where it was when the log is cut below it."""
     _rewound_without_flushed(original, self, log_end_offset)
@@ -299,6 +322,7 @@ def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int)
     breaks="A-19, R87",
     by="L-8 L-4 I-17",
     setting=Setting(faults={"power_broker": 4, "power_controller": 4, "power_all": 3, "crash_at_point": 3}),
+    killed_by="L-8@1",
 )
 async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str) -> Any:
     """A small file is renamed into place before its bytes are flushed."""
@@ -315,14 +339,14 @@ async def checkpoints_not_flushed(original: Any, disk: Any, path: str, text: str
 # --- producers ---------------------------------------------------------------------------------------------
 
 
-@mutant(ProducerState, "check", breaks="R91", by="doubled", setting=RETRIES)
+@mutant(ProducerState, "check", breaks="R91", by="doubled", setting=RETRIES, killed_by="R92@1")
 def appends_duplicates(original: Any, self: Any, header: Any) -> Any:
     """A repeated batch of an idempotent producer is appended again."""
     verdict = original(self, header)
     return verdict if isinstance(verdict, Rejected) else None
 
 
-@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES)
+@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
 def refuses_repetitions(original: Any, self: Any, header: Any) -> Any:
     """A repeated batch of an idempotent producer is out of order, though it is in the log."""
     verdict = original(self, header)
@@ -331,7 +355,7 @@ def refuses_repetitions(original: Any, self: Any, header: Any) -> Any:
     return verdict
 
 
-@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES)
+@mutant(ProducerState, "check", breaks="R91", by="R91", setting=RETRIES, killed_by="R91@1")
 def tells_the_last_place(original: Any, self: Any, header: Any) -> Any:
     """A repeated batch is told to be where the last one of its producer is."""
     verdict = original(self, header)
@@ -347,6 +371,7 @@ def tells_the_last_place(original: Any, self: Any, header: Any) -> Any:
     breaks="R92",
     by="R92",
     setting=FLAPPING,
+    killed_by="R92@1",
 )
 def appends_behind_gaps(original: Any, self: Any, header: Any) -> Any:
     """A batch is appended though the one before it is missing."""
@@ -358,7 +383,7 @@ def _forgets_as_follower(original: Any, self: Any, header: Any, base_offset: int
     return original(self, header, base_offset)
 
 
-@mutant(Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES)
+@mutant(Log, "append_as_follower", breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@2")
 def followers_forget_producers(original: Any, self: Any, records: Any, *, leader_epoch: Any = None) -> Any:
     """Followers do not remember producers: a new leader takes repetitions for new."""
     kept, self._producers = self._producers, ProducerState()
@@ -368,13 +393,13 @@ def followers_forget_producers(original: Any, self: Any, records: Any, *, leader
         self._producers = kept
 
 
-@mutant(snapshots, "load", breaks="R94", by="doubled reordered", setting=RETRIES)
+@mutant(snapshots, "load", breaks="R94", by="doubled reordered", setting=RETRIES, killed_by="R94@3")
 async def starts_without_producers(original: Any, disk: Any, folder: str, segments: Any) -> Any:
     """A log that is opened, or cut, has forgotten its producers."""
     return ProducerState()
 
 
-@mutant(ProducerState, "apply", breaks="R90, R93", by="R94", setting=RETRIES)
+@mutant(ProducerState, "apply", breaks="R90, R93", by="R94", setting=RETRIES, killed_by="R94@2")
 def producer_epochs_keep_batches(original: Any, self: Any, header: Any, base_offset: Any) -> None:
     """The batches of a producer's last epoch stay known under its next one."""
     old = self._producers.get(header.producer_id)
@@ -384,7 +409,7 @@ def producer_epochs_keep_batches(original: Any, self: Any, header: Any, base_off
         now.batches = [*old.batches, *now.batches][-BATCHES_KEPT:]
 
 
-@mutant(Log, "_finish_rewind", breaks="R94", by="R94", setting=CUTS)
+@mutant(Log, "_finish_rewind", breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
 async def producers_outlive_cuts(original: Any, self: Any) -> None:
     """What producers wrote stays known when the log is cut below it."""
     kept = self._producers
@@ -392,7 +417,7 @@ async def producers_outlive_cuts(original: Any, self: Any) -> None:
     self._producers = kept
 
 
-@mutant(Log, "_finish_roll", breaks="R94", by="R94", setting=CUTS)
+@mutant(Log, "_finish_roll", breaks="R94", by="R94", setting=CUTS, killed_by="R94@1")
 async def snapshots_taken_late(
     original: Any, self: Any, offset: Any, snapshot: Any, truncation_count: Any
 ) -> None:
@@ -417,13 +442,13 @@ CUTS_AND_POWER = Setting(
 )
 
 
-@mutant(snapshots, "drop_above", breaks="R94", by="R94", setting=CUTS_AND_POWER)
+@mutant(snapshots, "drop_above", breaks="R94", by="R94", setting=CUTS_AND_POWER, killed_by="R94@1")
 async def snapshots_outlive_cuts(original: Any, disk: Any, folder: str, offset: int) -> bool:
     """A snapshot above the end of a log that was cut stays, until the log has grown beyond it again."""
     return False if offset >= 0 else await original(disk, folder, offset)
 
 
-@mutant(Segment, "_restart_from", breaks="F6, D5", by="D5", setting=CUTS)
+@mutant(Segment, "_restart_from", breaks="F6, D5", by="D5", setting=CUTS, killed_by="D5@1")
 def cuts_leave_the_newest_time(original: Any, self: Any, entry: Any) -> None:
     """The newest time of a segment stays when the batch that had it is cut off: who asks for that time is
     told that the disk is broken, and so is the log."""
@@ -432,6 +457,6 @@ def cuts_leave_the_newest_time(original: Any, self: Any, entry: Any) -> None:
     self.max_timestamp = max(self.max_timestamp, newest)
 
 
-@mutant(LogDir, "lower", breaks="R87", by="R87", setting=CUTS)
+@mutant(LogDir, "lower", breaks="R87", by="R87", setting=CUTS, killed_by="R87@3")
 async def recovery_points_outlive_cuts(original: Any, self: Any, partition: Any, offset: Any) -> None:
     """The recovery point of a log stays where it is when the log is cut below it."""

@@ -141,13 +141,27 @@ STILL_FED = Setting(
 )
 
 
-@mutant(unclean_recovery, "_is_decided", row=24, breaks="R64, R65", by="I-8 I-13 A-14 B-", setting=ALL_DOWN)
+@mutant(
+    unclean_recovery,
+    "_is_decided",
+    breaks="R64, R65",
+    by="I-8 I-13 A-14 B-",
+    setting=ALL_DOWN,
+    killed_by="A-14@1",
+)
 def recovers_on_first_reply(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
     """Recovery elects on the first answer."""
     return bool(valid)
 
 
-@mutant(unclean_recovery, "best_log", row=24, breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN)
+@mutant(
+    unclean_recovery,
+    "best_log",
+    breaks="R66",
+    by="A-14 A-17 I-8",
+    setting=ALL_DOWN,
+    killed_by="Refinement@1",
+)
 def recovers_at_random(original: Any, partition: Any, replies: Any) -> Any:
     """Recovery elects the first replica that has answered, whatever its log."""
     return min(replies)
@@ -159,19 +173,29 @@ def recovers_at_random(original: Any, partition: Any, replies: Any) -> Any:
     breaks="R66, B22",
     by="A-17 BestLogWins I-8 I-13",
     setting=CRUMBLING,
+    killed_by="Refinement@1",
 )
 def longest_log_before_epoch(original: Any, partition: Any, replies: Any) -> Any:
     """The longest log wins, whatever epoch it ends in."""
     return max(replies, key=lambda replica: (replies[replica].end_offset, -replica))
 
 
-@mutant(unclean_recovery, "best_log", breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN)
+@mutant(
+    unclean_recovery, "best_log", breaks="R66", by="A-14 A-17 I-8", setting=ALL_DOWN, killed_by="Refinement@1"
+)
 def shortest_log_wins(original: Any, partition: Any, replies: Any) -> Any:
     """The log that ends first wins."""
     return min(replies, key=lambda replica: (replies[replica].end_offset, replica))
 
 
-@mutant(unclean_recovery, "_statement", breaks="R61, R64", by="A-14 A-17 I-8", setting=ALL_DOWN)
+@mutant(
+    unclean_recovery,
+    "_statement",
+    breaks="R61, R64",
+    by="A-14 A-17 I-8",
+    setting=ALL_DOWN,
+    killed_by="A-14@1",
+)
 def recovers_without_fenced_seats(original: Any, image: Any, key: Any, partition: Any, strategy: Any) -> Any:
     """Recovery does not wait for members of the last known ELR that are fenced."""
     statement = original(image, key, partition, strategy)
@@ -214,7 +238,14 @@ def counts_answers_with_errors(original: Any, self: Any, image: Any, event: Any)
     return AnswerValidity.OK if verdict is AnswerValidity.OK else verdict
 
 
-@mutant(ReplicationControl, "compares_logs", breaks="R69", by="A-13 I-8 I-13", setting=ALL_DOWN)
+@mutant(
+    ReplicationControl,
+    "compares_logs",
+    breaks="R69",
+    by="A-13 I-8 I-13",
+    setting=ALL_DOWN,
+    killed_by="A-13@1",
+)
 def manager_is_off(original: Any, self: Any, image: Any) -> Any:
     """The recovery manager is configured, and the last known leader is trusted all the same."""
     return False
@@ -229,7 +260,9 @@ class _Anything:
         return True
 
 
-@mutant(Recovery, "identity", breaks="R60", by="A-14 L-9 Refinement", setting=BY_OPERATORS)
+@mutant(
+    Recovery, "identity", breaks="R60", by="A-14 L-9 Refinement", setting=BY_OPERATORS, killed_by="OwnBug@1"
+)
 def recovery_outlives_its_partition(original: Any, self: Any) -> Any:
     """A recovery goes on, with the answers it has, though the partition has changed or had a leader."""
     return _Anything()
@@ -258,6 +291,7 @@ def counts_answers_of_former_incarnations(original: Any, self: Any, image: Any, 
     breaks="R62, F44",
     by="A-14 I-8 Refinement",
     setting=STILL_FED,
+    killed_by="A-14@1",
 )
 def counts_answers_of_other_epochs(original: Any, self: Any, image: Any, event: Any) -> Any:
     """An answer counts though the broker follows a former leader still, and may yet cut its log."""
@@ -268,7 +302,12 @@ def counts_answers_of_other_epochs(original: Any, self: Any, image: Any, event: 
 
 
 @mutant(
-    UncleanRecovery, "_strategy", breaks="R14, R67", by="A-13 A-14 OwnBug Refinement I-8", setting=CRUMBLING
+    UncleanRecovery,
+    "_strategy",
+    breaks="R14, R67",
+    by="A-13 A-14 OwnBug Refinement I-8",
+    setting=CRUMBLING,
+    killed_by="I-8@10",
 )
 def compares_logs_beside_elr(
     original: Any, self: Any, look: Any, topic_name: str, key: Any, partition: Any
@@ -283,13 +322,16 @@ def compares_logs_beside_elr(
     breaks="R64, R66",
     by="A-14 I-8 Refinement",
     setting=FIGURE_8,
+    killed_by="A-14@1",
 )
 def believes_later_epochs(original: Any, partition: Any, strategy: Any, replies: Any) -> Any:
     """The highest epoch wins, also that of a replica outside the last known ELR (the KIP's text)."""
     return replies
 
 
-@mutant(unclean_recovery, "_provable", breaks="R66", by="A-14 Refinement", setting=ALL_EMPTY)
+@mutant(
+    unclean_recovery, "_provable", breaks="R66", by="A-14 Refinement", setting=ALL_EMPTY, killed_by="A-14@9"
+)
 def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any) -> Any:
     """A last known ELR without records sets the epoch, and a replica outside it with records is left out."""
     if strategy is Strategy.BALANCED and partition.last_known_elr:
@@ -299,7 +341,7 @@ def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any
     return original(partition, strategy, replies)
 
 
-@mutant(unclean_recovery, "_counted", breaks="R68", by="B-4", setting=ALL_EMPTY)
+@mutant(unclean_recovery, "_counted", breaks="R68", by="B-4", setting=ALL_EMPTY, killed_by="B-4@50")
 def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     """The ceiling of a replica that was left behind bounds the loss too."""
     return partition.replicas
@@ -311,6 +353,7 @@ def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     breaks="R68, R10",
     by="B-4",
     setting=GIVEN_UP,
+    killed_by="B-4@42",
 )
 def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     """Seats that stay after an unclean election bound the loss of the next history too."""
@@ -323,6 +366,7 @@ def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     breaks="R68",
     by="B-4",
     setting=LONG_LOGS,
+    killed_by="B-4@1",
 )
 def believes_that_the_elected_log_is_the_same(
     original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
@@ -331,14 +375,14 @@ def believes_that_the_elected_log_is_the_same(
     return original(partition, dict.fromkeys(replies, replies[chosen]), ceilings, chosen)
 
 
-@mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN)
+@mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN, killed_by="B-4@1")
 def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
     """An unclean election is told like any other."""
     text, level = original(name, change)
     return text.replace("records may be lost", "all is well"), level
 
 
-@mutant(log_info, "_row", breaks="R66", by="R66", setting=CRUMBLING)
+@mutant(log_info, "_row", breaks="R66", by="R66", setting=CRUMBLING, killed_by="A-14@1")
 def tells_what_is_committed(original: Any, image: Any, broker_id: Any, key: Any, replica_of: Any) -> Any:
     """A replica tells of its high watermark as the end of its log."""
     row = original(image, broker_id, key, replica_of)
@@ -346,7 +390,7 @@ def tells_what_is_committed(original: Any, image: Any, broker_id: Any, key: Any,
     return row if row.error_code else replace(row, log_end_offset=known)
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=CRUMBLING)
+@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=CRUMBLING, killed_by="R60@2")
 def recovers_without_asking_the_others(
     original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
 ) -> Any:
@@ -354,13 +398,13 @@ def recovers_without_asking_the_others(
     return original(partition, replace(recovery, has_timed_out=True), asked, valid)
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=IMPATIENT)
+@mutant(unclean_recovery, "_is_decided", breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@1")
 def recovery_waits_for_ever(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
     """Time for answers is never over: one that hangs keeps a partition without a leader."""
     return original(partition, replace(recovery, has_timed_out=False), asked, valid)
 
 
-@mutant(UncleanRecovery, "take_log_info", breaks="R64, R65", by="R60", setting=IMPATIENT)
+@mutant(UncleanRecovery, "take_log_info", breaks="R64, R65", by="R60", setting=IMPATIENT, killed_by="R60@3")
 def answers_begin_time_anew(original: Any, self: Any, image: Any, event: Any) -> Any:
     """With each answer the others have as long again."""
     verdict = original(self, image, event)
@@ -370,7 +414,7 @@ def answers_begin_time_anew(original: Any, self: Any, image: Any, event: Any) ->
     return verdict
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R64", by="R60 R62 I-8", setting=IMPATIENT)
+@mutant(unclean_recovery, "_is_decided", breaks="R64", by="R60 R62 I-8", setting=IMPATIENT, killed_by="R60@1")
 def time_proves_something(original: Any, partition: Any, recovery: Any, asked: Any, valid: Any) -> Any:
     """Once time is over the best log is elected also where one of the last known ELR has told of none."""
     known = partition.last_known_elr
@@ -378,7 +422,7 @@ def time_proves_something(original: Any, partition: Any, recovery: Any, asked: A
     return (recovery.has_timed_out and has_any) or original(partition, recovery, asked, valid)
 
 
-@mutant(unclean_recovery, "_is_decided", breaks="R65", by="R60", setting=STRATEGIES)
+@mutant(unclean_recovery, "_is_decided", breaks="R65", by="R60", setting=STRATEGIES, killed_by="R60@2")
 def aggressive_waits_for_who_is_away(
     original: Any, partition: Any, recovery: Any, asked: Any, valid: Any
 ) -> Any:
@@ -388,27 +432,27 @@ def aggressive_waits_for_who_is_away(
     return original(partition, recovery, asked, valid)
 
 
-@mutant(UncleanRecovery, "start", breaks="R60", by="R60 L-9", setting=TAKEN_OVER)
+@mutant(UncleanRecovery, "start", breaks="R60", by="R60 L-9", setting=TAKEN_OVER, killed_by="R60@1")
 def new_controllers_recover_nothing(original: Any, self: Any, image: Any) -> Any:
     """A controller that becomes active does not look for partitions without a leader."""
     original(self, image)
     self._is_all_dirty = False
 
 
-@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES)
+@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@2")
 def topics_have_no_strategies(original: Any, self: Any, image: Any, topic_name: str) -> Any:
     """The strategy of the cluster counts, whatever the topic says."""
     return original(self, image, "")
 
 
-@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES)
+@mutant(UncleanRecovery, "_configured", breaks="R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
 def recovers_against_the_strategy(original: Any, self: Any, image: Any, topic_name: str) -> Any:
     """A topic that is to wait for an operator is recovered all the same."""
     strategy = original(self, image, topic_name)
     return Strategy.BALANCED if strategy is Strategy.NONE else strategy
 
 
-@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=STRATEGIES)
+@mutant(UncleanRecovery, "force", breaks="R17, R69", by="R60", setting=STRATEGIES, killed_by="R60@5")
 def operators_recover_nothing(
     original: Any, self: Any, image: Any, topic: Any, index: int, strategy: Any
 ) -> Any:

@@ -89,7 +89,7 @@ def _closed(self: Partition, proposal: Any) -> tuple[AlterVerdict, RoleChange]:
     return AlterVerdict.CLOSED, RoleChange.IGNORED
 
 
-@mutant(Partition, "alter_answered", breaks="R44, F3", by="R44", setting=ASKED_AGAIN)
+@mutant(Partition, "alter_answered", breaks="R44, F3", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
 def drops_proposals_of_old_versions(
     original: Any, self: Any, proposal: Any, answer: Any, now_ms: Any
 ) -> tuple[AlterVerdict, RoleChange]:
@@ -99,7 +99,7 @@ def drops_proposals_of_old_versions(
     return original(self, proposal, answer, now_ms)  # type: ignore[no-any-return]
 
 
-@mutant(Partition, "alter_answered", breaks="R44", by="R44", setting=ASKED_AGAIN)
+@mutant(Partition, "alter_answered", breaks="R44", by="R44", setting=ASKED_AGAIN, killed_by="R44@9")
 def closes_on_any_error(
     original: Any, self: Any, proposal: Any, answer: Any, now_ms: Any
 ) -> tuple[AlterVerdict, RoleChange]:
@@ -109,7 +109,7 @@ def closes_on_any_error(
     return original(self, proposal, answer, now_ms)  # type: ignore[no-any-return]
 
 
-@mutant(AlterPartitionQueue, "failed", breaks="R45", by="R45")
+@mutant(AlterPartitionQueue, "failed", breaks="R45", by="R45", killed_by="R45@2")
 def forgets_proposals_that_failed(original: Any, self: Any, now_ms: Any) -> None:
     """Proposals of a request that failed are not sent again, and stay open."""
     self._in_flight = None
@@ -122,6 +122,7 @@ def forgets_proposals_that_failed(original: Any, self: Any, now_ms: Any) -> None
     breaks="R45",
     by="R45",
     setting=FLAPPING,
+    killed_by="R45@35",
 )
 def older_proposals_replace_newer(original: Any, self: Any, proposals: Any, now_ms: Any) -> None:
     """A proposal that is to be sent again takes the place of the newer one that waits."""
@@ -130,7 +131,7 @@ def older_proposals_replace_newer(original: Any, self: Any, proposals: Any, now_
         self._not_before_ms = now_ms + RETRY_MS
 
 
-@mutant(ControllerLink, "changed", breaks="R45, K27", by="R45", setting=ASKED_AGAIN)
+@mutant(ControllerLink, "changed", breaks="R45, K27", by="R45", setting=ASKED_AGAIN, killed_by="R45@1")
 def proposals_die_with_their_controller(
     original: Any, self: Any, controller_id: Any, raft_epoch: Any, now_ms: Any
 ) -> Any:
@@ -143,7 +144,7 @@ def proposals_die_with_their_controller(
 # --- what is remembered ------------------------------------------------------------------------------------
 
 
-@mutant(Partition, "_take_role", breaks="R54, A-5", by="R54", setting=MOVING_LEADERS)
+@mutant(Partition, "_take_role", breaks="R54, A-5", by="R54", setting=MOVING_LEADERS, killed_by="R54@1")
 def leaders_keep_positions(original: Any, self: Any, registration: Any, now_ms: Any) -> Any:
     """Who is elected again goes on with the positions that its followers had in the last epoch."""
     former = self.leadership
@@ -154,7 +155,7 @@ def leaders_keep_positions(original: Any, self: Any, registration: Any, now_ms: 
     return change
 
 
-@mutant(Partition, "_take_role", breaks="R54, R68", by="R54", setting=MOVING_LEADERS)
+@mutant(Partition, "_take_role", breaks="R54, R68", by="R54", setting=MOVING_LEADERS, killed_by="R54@1")
 def followers_keep_what_was_held_back(original: Any, self: Any, registration: Any, now_ms: Any) -> Any:
     """What a former leader has told, and the ceiling has held back, counts in the next epoch."""
     kept = self._held_back, self._leader_end
@@ -163,18 +164,18 @@ def followers_keep_what_was_held_back(original: Any, self: Any, registration: An
     return change
 
 
-@mutant(ProducePath, "expire", breaks="A-18", by="A-18", setting=CUT_OFF)
+@mutant(ProducePath, "expire", breaks="A-18", by="A-18", setting=CUT_OFF, killed_by="A-18@5")
 def writes_wait_for_ever(original: Any, self: Any, now_ms: Any) -> list[Any]:
     """A write that waits is not answered when its time is over."""
     return []
 
 
-@mutant(LogManager, "checkpoint_high_watermarks", breaks="F6", by="F6", setting=STOPPED)
+@mutant(LogManager, "checkpoint_high_watermarks", breaks="F6", by="F6", setting=STOPPED, killed_by="F6@1")
 async def high_watermarks_not_stored(original: Any, self: Any) -> None:
     """High watermarks are not stored, at the stop neither."""
 
 
-@mutant(LogDir, "sync_names", breaks="A-21, D4", by="A-21", setting=NEW_TOPICS)
+@mutant(LogDir, "sync_names", breaks="A-21, D4", by="A-21", setting=NEW_TOPICS, killed_by="A-21@1")
 async def new_folders_not_durable(original: Any, self: Any) -> None:
     """The name of a new log's folder is not synced."""
 
@@ -187,6 +188,7 @@ async def new_folders_not_durable(original: Any, self: Any) -> None:
     "allocate",
     breaks="D12",
     by="D12",
+    killed_by="D12@1",
 )
 def producer_blocks_given_twice(original: Any, draft: Any, request: Any) -> Any:
     """Each block of producer ids is the first one."""
@@ -196,13 +198,13 @@ def producer_blocks_given_twice(original: Any, draft: Any, request: Any) -> Any:
     return replace(response, producer_id_start=0)
 
 
-@mutant(ProducerIds, "_take", breaks="D12", by="D12")
+@mutant(ProducerIds, "_take", breaks="D12", by="D12", killed_by="D12@1")
 def producer_ids_given_twice(original: Any, self: Any) -> Any:
     """A broker gives the first id of its block to everybody."""
     return self._next
 
 
-@mutant(broker_ids, "_granted", breaks="D12, R93", by="D12", setting=RETRIES)
+@mutant(broker_ids, "_granted", breaks="D12, R93", by="D12", setting=RETRIES, killed_by="D12@2")
 def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: Any) -> Any:
     """Who asks for the next epoch of its producer id is given the one that it has."""
     return original(producer_id, max(0, producer_epoch - 1))
@@ -211,7 +213,7 @@ def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: 
 # --- fetch sessions ----------------------------------------------------------------------------------------
 
 
-@mutant(FollowerSessions, "open", breaks="D-4", by="D-4")
+@mutant(FollowerSessions, "open", breaks="D-4", by="D-4", killed_by="D-4@1")
 def sessions_leave_rows_behind(
     original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any
 ) -> Any:
@@ -246,6 +248,7 @@ def rows_listed_again_know_the_high_watermark(
     breaks="A-15",
     by="A-15",
     setting=STALLED,
+    killed_by="A-15@1",
 )
 def opens_overtaken_sessions(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
     """A session is opened though a later one of that follower was opened before."""
@@ -273,13 +276,13 @@ def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, reques
     return original(self, reply_to, request, now_ms)
 
 
-@mutant(ControllerLink, "producer_ids_answered", breaks="D12", by="L-5")
+@mutant(ControllerLink, "producer_ids_answered", breaks="D12", by="L-5", killed_by="L-5@1")
 def gives_no_producer_ids(original: Any, self: Any, response: Any, now_ms: Any) -> Any:
     """No block of producer ids is ever taken in: idempotent producers wait for ever."""
     return self._refuse_producers("no", now_ms)
 
 
-@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS)
+@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@1")
 def drops_who_is_behind_for_a_moment(
     original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
 ) -> Any:
@@ -287,7 +290,7 @@ def drops_who_is_behind_for_a_moment(
     return self.position >= leader_position
 
 
-@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS)
+@mutant(ReplicaProgress, "may_stay", breaks="R51", by="R51", setting=CUT_OFF_FOLLOWERS, killed_by="R51@1")
 def gives_no_time_at_the_beginning(
     original: Any, self: Any, leader_position: int, now_ms: int, lag_ms_max: int
 ) -> Any:
@@ -295,7 +298,7 @@ def gives_no_time_at_the_beginning(
     return self.is_caught_up(leader_position, now_ms, lag_ms_max)
 
 
-@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=TRICKLING_FOLLOWERS)
+@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=TRICKLING_FOLLOWERS, killed_by="R51@1")
 def whoever_fetches_is_caught_up(
     original: Any,
     self: ReplicaProgress,
@@ -309,7 +312,7 @@ def whoever_fetches_is_caught_up(
     self.last_caught_up_ms = now_ms
 
 
-@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=LATE_FOLLOWERS)
+@mutant(ReplicaProgress, "fetched", breaks="R51", by="R51", setting=LATE_FOLLOWERS, killed_by="R51@1")
 def who_never_has_all_lags(
     original: Any,
     self: ReplicaProgress,
@@ -323,20 +326,20 @@ def who_never_has_all_lags(
     original(self, position, broker_epoch, leader_position, now_ms)
 
 
-@mutant(LeaderBalance, "start", breaks="R16", by="R16", setting=LEADERS_CHANGE)
+@mutant(LeaderBalance, "start", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
 def never_gives_leaderships_back(original: Any, self: Any, now_ms: int) -> None:
     """Preferred replicas lead again only when an operator asks for it."""
     self._next_pass_ms = None
 
 
-@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE)
+@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@1")
 def gives_leaderships_back_once(original: Any, self: Any, draft: Any, now_ms: int) -> None:
     """The pass does not come again."""
     original(self, draft, now_ms)
     self._next_pass_ms = None
 
 
-@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE)
+@mutant(LeaderBalance, "run", breaks="R16", by="R16", setting=LEADERS_CHANGE, killed_by="R16@11")
 def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: int) -> None:
     """Leaderships move, and clients with them, however few a broker misses."""
     former, self._config = self._config, replace(self._config, imbalance_percentage=0)
@@ -346,6 +349,8 @@ def gives_back_whatever_is_missed(original: Any, self: Any, draft: Any, now_ms: 
         self._config = former
 
 
-@mutant(ReplicationControl, "elect_unclean", breaks="R16, F38", by="R16", setting=ALLOWED_LATER)
+@mutant(
+    ReplicationControl, "elect_unclean", breaks="R16, F38", by="R16", setting=ALLOWED_LATER, killed_by="R16@2"
+)
 def unclean_pass_elects_nobody(original: Any, self: Any, draft: Any) -> None:
     """Partitions without a leader whose topics come to allow any get none before a broker comes or goes."""

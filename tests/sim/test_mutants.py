@@ -13,17 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.broker.core.replicas.partition import Partition
-from holdfast.cli.sim import mutants
 from holdfast.cli.sim.command import command
-from holdfast.cli.sim.mutants import PAGE, RECORD
 from holdfast.sim.campaign.artifact import load
-from holdfast.sim.mutants import find_kill
+from holdfast.sim.checks.all import PROPERTIES
+from holdfast.sim.checks.history_rules import RULES
+from holdfast.sim.mutants import declarations, find_kill
 from holdfast.sim.mutants.mutant import Mutant, Patch
 from holdfast.sim.mutants.page import page
 from holdfast.sim.mutants.table import MUTANTS, PARTS
+from holdfast.tools.mutant_docs import PAGE
 
-VERDICTS = find_kill.load(RECORD)
-KILLED = [name for name, verdict in VERDICTS.items() if verdict.is_killed]
 PRODUCTION = tuple(
     f"holdfast.{name}."
     for name in (
@@ -94,10 +93,50 @@ def test_a_mutant_replaces_a_function_where_it_is_called(mutant: Mutant) -> None
         assert is_called_here or elsewhere == [patch.owner.__name__], f"{patch.place}: {elsewhere}"
 
 
-def test_every_mutant_has_its_verdict_or_a_reason_and_the_page_tells() -> None:
-    alive = [name for name, one in MUTANTS.items() if name not in KILLED and not one.masked and not one.gap]
-    assert alive == [], "run `holdfast sim mutants --only NAME --write`, or say what would unmask it"
-    assert PAGE.read_text(encoding="utf-8") == page(VERDICTS), "run `holdfast sim mutants --write`"
+def test_every_mutant_is_declared_with_what_kills_it_or_with_a_reason_and_the_page_tells() -> None:
+    declared = [bool(one.killed_by) + bool(one.masked) + bool(one.gap) for one in MUTANTS.values()]
+    unexplained = [name for name, count in zip(MUTANTS, declared, strict=True) if count != 1]
+    assert unexplained == [], "run `holdfast sim mutants --only NAME --declare`, or say what would unmask it"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+def test_what_kills_a_mutant_is_a_property_or_a_rule_that_there_is() -> None:
+    known = {one.name.split()[0] for one in PROPERTIES} | set(RULES) | {"OwnBug"}
+    killers = {one.killer for one in MUTANTS.values() if one.killed_by}
+    # of liveness are L-1 to L-10
+    assert {name for name in killers - known if not re.fullmatch(r"L-\d+", name)} == set()
+
+
+def test_a_killing_seed_is_written_into_the_declaration_and_nothing_else_changes(tmp_path: Path) -> None:
+    module = tmp_path / "some.py"
+    before = '''"""Mutants."""
+
+
+@mutant(Log, "append", breaks="D5", by="A-1", killed_by="A-1@1")
+def loses_half(original: object) -> None:
+    """A write of größe two is lost."""
+
+
+@mutant(
+    Log,
+    "flush",
+    breaks="D5",
+    by="A-1",
+    setting=SLOW,
+)
+def never_flushes(original: object) -> None:
+    """No flush."""
+'''
+    module.write_text(before, encoding="utf-8")
+    changed = declarations.declare({"loses-half": "I-8@12", "never-flushes": "A-22@3"}, tmp_path)
+    assert changed == [module]
+    after = before.replace('"A-1@1"', '"I-8@12"').replace(
+        "setting=SLOW,", 'setting=SLOW, killed_by="A-22@3",'
+    )
+    assert module.read_text(encoding="utf-8") == after
+    assert declarations.declare({"loses-half": "I-8@12"}, tmp_path) == []
+    with pytest.raises(KeyError, match="of-yesterday"):
+        declarations.declare({"of-yesterday": "I-8@1"}, tmp_path)
 
 
 @pytest.mark.parametrize("name", HANDFUL)
@@ -107,36 +146,36 @@ def test_a_killing_seed_still_kills(name: str) -> None:
 
 
 def _replay(name: str) -> None:
-    seed = VERDICTS[name].seed
+    seed = MUTANTS[name].killing_seed
     assert seed is not None
     violation = find_kill.violation_of(MUTANTS[name], seed)
-    again = f"seed {seed} does not kill {name} any more: `holdfast sim mutants --only {name} --write`"
+    again = f"seed {seed} does not kill {name} any more: `holdfast sim mutants --only {name} --declare`"
     assert violation is not None, again
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("failures_logged")
-def test_a_recorded_seed_that_kills_no_more_is_replaced_and_others_stay(
+def test_a_declared_seed_that_kills_no_more_is_replaced_and_others_stay(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    record = tmp_path / "mutants.json"
-    former = {name: replace(VERDICTS[name], tried=7) for name in ("no-gate", "votes-twice")}
-    former["votes-twice"] = replace(former["votes-twice"], seed="1")  # which does not
-    former["stops-without-flush"] = find_kill.MutantResult(
-        "stops-without-flush", 30, None, "", ""
-    )  # not killed then
-    find_kill.save(record, former)
-    monkeypatch.setattr(mutants, "RECORD", record)
-    monkeypatch.setattr(mutants, "PAGE", tmp_path / "mutants.md")
-    ran = CliRunner().invoke(command, ["mutants", "--recorded", "--write", "--output", "json"])
+    names = ("no-gate", "votes-twice", "stops-without-flush")
+    declared = {name: replace(MUTANTS[name]) for name in names}
+    declared["no-gate"] = replace(declared["no-gate"], killed_by="I-8@2")
+    declared["votes-twice"] = replace(declared["votes-twice"], killed_by="I-8@1")  # which does not
+    declared["stops-without-flush"] = replace(declared["stops-without-flush"], killed_by="")
+    for name, one in declared.items():
+        monkeypatch.setitem(MUTANTS, name, one)
+    only = [word for name in names for word in ("--only", name)]
+    arguments = ["mutants", *only, "--recorded", "--write", str(tmp_path), "--output", "json"]
+    ran = CliRunner().invoke(command, arguments)
     assert ran.exit_code == 0, ran.output
     told = {row["mutant"]: row for row in map(json.loads, ran.stdout.splitlines())}
-    found = find_kill.load(record)
-    assert told.keys() == found.keys() == former.keys()
-    assert (found["no-gate"].seed, found["no-gate"].tried) == (former["no-gate"].seed, 7)
-    assert found["votes-twice"].tried == int(found["votes-twice"].seed or 0) > 1
-    assert found["stops-without-flush"].is_killed
-    refused = CliRunner().invoke(command, ["mutants", "--recorded", "--only", "wins-without-majority"])
+    assert told.keys() == {"no-gate", "votes-twice"}
+    assert told["no-gate"]["seed"] == "2"
+    assert told["votes-twice"]["tried"] == int(told["votes-twice"]["seed"]) > 1
+    kept = json.loads((tmp_path / "mutants.json").read_text(encoding="utf-8"))
+    assert {row["mutant"]: row["text"] for row in kept} == {name: row["text"] for name, row in told.items()}
+    refused = CliRunner().invoke(command, ["mutants", "--recorded", "--only", "stops-without-flush"])
     assert refused.exit_code == 2
 
 
@@ -145,7 +184,7 @@ def test_a_mutant_is_shown_by_its_seed_kept_and_replayed_as_it_was(tmp_path: Pat
     kept = tmp_path / "run.json"
     ran = CliRunner().invoke(command, ["run", "--mutant", "shows-uncommitted", "--keep", str(kept)])
     assert ran.exit_code == 1, ran.output
-    seed = VERDICTS["shows-uncommitted"].seed
+    seed = MUTANTS["shows-uncommitted"].killing_seed
     assert f"again:   holdfast sim run --seed {seed} --mutant shows-uncommitted" in ran.output
     assert "broken on purpose by the mutant shows-uncommitted" in ran.output
     assert re.search(r"  c10[123] running exit None boots 1 leader epoch \d+ leader (\d+) end", ran.output)
