@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import holdfast
 from holdfast.cli.extras import require
 from holdfast.cli.options import output
 from holdfast.cli.sim.model import parse_seeds
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
     from holdfast.sim.campaign.rows import SeedRow
     from holdfast.sim.campaign.run_spec import RunTemplate
 
-#: what long swarms amounted to
-RUNS = Path(holdfast.__file__).resolve().parent.parent / "docs" / "simulation-runs.json"
+#: of the folder that `report --write` names: what swarms amounted to, and the same as a table
+RUNS = "runs.json"
+RUNS_PAGE = "runs.md"
 #: pages about failing seeds that are written or printed; the rows name the others
 _PAGES_MAX = 10
 _PROGRESS_S = 0.5
@@ -165,9 +165,15 @@ def _tell(total: dict[str, Any], output: str) -> None:
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False), metavar="DIR")
 @click.option("--rows", "with_rows", is_flag=True, help="Print every seed, not only those that fail.")
-@click.option("--write", is_flag=True, help="Add the sums to docs/simulation-runs.json and .md.")
+@click.option(
+    "--write",
+    "record",
+    type=click.Path(file_okay=False),
+    metavar="TO",
+    help=f"Add the sums to the record in the folder TO: {RUNS}, and {RUNS_PAGE} as a table.",
+)
 @output
-def report(folder: str, with_rows: bool, write: bool, output: str) -> None:
+def report(folder: str, with_rows: bool, record: str | None, output: str) -> None:
     """Sum up the rows of swarms in a folder, JSON lines and Parquet alike.
 
     Exit 1 when a property was violated.
@@ -187,23 +193,24 @@ def report(folder: str, with_rows: bool, write: bool, output: str) -> None:
     if output == "text" and shown:
         click.echo("\n".join(table_lines(HEADS, [cells(row) for row in shown])))
     total = {**asdict(origin), **sums(rows)}
-    if write:
+    if record is not None:
         try:
-            _record(total)
+            _add_to(Path(record), total)
         except BadRows as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(1)
     _tell(total, output)
 
 
-def _record(total: dict[str, Any]) -> None:
-    """Into the documents of this source tree."""
+def _add_to(folder: Path, total: dict[str, Any]) -> None:
+    """Into the record that is kept there. Raises: BadRows."""
     from holdfast.sim.campaign.runs import page, with_run
 
-    kept = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else []
-    runs = with_run(kept, total)
-    RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
-    RUNS.with_suffix(".md").write_text(page(runs), encoding="utf-8")
+    path = folder / RUNS
+    runs = with_run(json.loads(path.read_text(encoding="utf-8")) if path.exists() else [], total)
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    (folder / RUNS_PAGE).write_text(page(runs), encoding="utf-8")
 
 
 @click.command()

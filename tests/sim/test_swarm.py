@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from holdfast.cli.sim.command import command
 from holdfast.cli.sim.options import BANDS as BAND_OPTIONS
-from holdfast.cli.sim.swarm import RUNS
 from holdfast.sim.campaign import run as sim_run
 from holdfast.sim.campaign import swarm
 from holdfast.sim.campaign.artifact import load
@@ -249,7 +248,20 @@ def test_the_record_of_runs_has_one_line_for_a_commit_and_a_recipe_and_the_page_
     other = {**old, "commit": "b"}
     assert with_run([old, other], new) == [other, new]
     assert "| a | `sim run --seed N` | 2 | 0 |" in page([other, new])
-    assert RUNS.with_suffix(".md").read_text(encoding="utf-8") == page(json.loads(RUNS.read_text()))
+
+
+def test_a_report_adds_its_sums_to_the_record_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    rows, record = tmp_path / "rows", tmp_path / "sim-out" / "record"
+    played = CliRunner().invoke(
+        command, ["swarm", "--seeds", "0..1", "--jobs", "1", "--dir", str(rows), *SMALL]
+    )
+    assert played.exit_code == 0, played.output
+    for _ in range(2):  # the same sums take the place of what they were
+        written = CliRunner().invoke(command, ["report", str(rows), "--write", str(record)])
+        assert written.exit_code == 0, written.output
+    (run,) = json.loads((record / "runs.json").read_text(encoding="utf-8"))
+    assert (run["seeds"], run["seed_ranges"]) == (2, [[0, 1]])
+    assert (record / "runs.md").read_text(encoding="utf-8") == page([run])
 
 
 def test_seeds_that_another_machine_has_played_are_added_to_the_record() -> None:
