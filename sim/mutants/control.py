@@ -386,14 +386,16 @@ def _epoch_stays(original: Any, self: Any, record: Any) -> Any:
     breaks="R2",
     by="A-11 I-10 I-15",
     more=(UNCHECKED,),
-    killed_by="D7@1",
+    killed_by="A-11@1",
 )
 def leader_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """A new leader keeps the leader epoch."""
     return _epoch_stays(original, self, record)
 
 
-@mutant(PartitionRegistration, "merge", breaks="R2, D-5", by="A-11 A-8", more=(UNCHECKED,), killed_by="D7@1")
+@mutant(
+    PartitionRegistration, "merge", breaks="R2, D-5", by="A-11 A-8", more=(UNCHECKED,), killed_by="A-11@1"
+)
 def partition_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """The partition epoch grows with elections only."""
     after = original(self, record)

@@ -252,7 +252,7 @@ def calls_off_below_min_isr(original: Any, draft: Any, request: Any, replication
     by="A-11 Refinement",
     setting=MOVES,
     more=(UNCHECKED,),
-    killed_by="D7@3",
+    killed_by="A-11@3",
 )
 def epoch_stays_when_a_replica_leaves(original: Any, self: Any, record: Any) -> Any:
     """The leader epoch does not grow when a replica leaves and the leader stays."""

@@ -114,7 +114,7 @@ def rows_of_deleted_logs_stay(original: Any, self: Any, partition: Any) -> Any:
     return False
 
 
-@mutant(MetadataDelta, "_replay_remove_topic", breaks="R107", by="R107", setting=REMADE, killed_by="D7@1")
+@mutant(MetadataDelta, "_replay_remove_topic", breaks="R107", by="R107", setting=REMADE, killed_by="R107@1")
 def configs_outlive_topics(original: Any, self: Any, record: Any) -> None:
     """The configuration of a topic stays when it is deleted."""
     kept = self._configs

@@ -86,7 +86,6 @@ PAIRS = (
     *_pairs("leaders-keep-positions", "R54"),
     *_pairs("refuses-repetitions", "R91"),
     *_pairs("leaves-full-segments-to-the-page-cache", "D6"),
-    *_pairs("leaving-is-not-replayed", "D7"),
     *_pairs("drops-who-is-behind-for-a-moment", "R51 KeepersStay"),
     *_pairs("who-never-has-all-lags", "R51 KeepersStay"),
     *_pairs("whoever-fetches-is-caught-up", "R51 LaggardsLeave"),
