@@ -13,6 +13,8 @@ import sys
 import time
 from typing import Any
 
+import aiofiles
+
 from holdfast.bench.cluster import process_usage
 from holdfast.bench.figures import latency
 from holdfast.client.consumer import Consumer, ConsumerConfig
@@ -29,7 +31,7 @@ async def _go() -> None:
     print("ready", flush=True)
     gc.collect()
     gc.freeze()
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    await aiofiles.stdin.readline()
 
 
 def _value(size_bytes: int) -> bytes:

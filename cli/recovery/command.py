@@ -10,6 +10,8 @@ import os
 from collections.abc import Coroutine
 from typing import Any
 
+import aiofiles
+import aiofiles.os
 import click
 
 from holdfast.cli.admin_session import AdminSession, ask
@@ -92,7 +94,7 @@ def command(**given: Any) -> None:
             raise
         _report(answer, text, planner, given, is_interrupted=False)
         if given["target"] is not None:
-            text.extend(_write(answer, planner, given["target"], given["is_kip1275"]))
+            text.extend(await _write(answer, planner, given["target"], given["is_kip1275"]))
 
     ask(given, answer, act)
     answer.finish(given["output"], "\n".join(text))
@@ -148,21 +150,21 @@ def _report(
 def _check_new_file(path: str) -> None:
     """See before anybody is asked that the file can be made. Raises: click.UsageError."""
     try:
-        _create(path, "")
-        os.unlink(path)
+        with open(path, "x", encoding="utf-8"):
+            os.unlink(path)
     except FileExistsError as error:
         raise click.UsageError(f"{path} exists; nothing is overwritten, name a new file") from error
     except (OSError, ValueError) as error:
         raise click.UsageError(f"cannot write {path}: {_reason(error)}") from error
 
 
-def _write(answer: CommandAnswer, planner: RecoveryPlanner, path: str, is_kip1275: bool) -> list[str]:
+async def _write(answer: CommandAnswer, planner: RecoveryPlanner, path: str, is_kip1275: bool) -> list[str]:
     """Write the elections; the lines that say so. Without any there is no file."""
     content = election_file(planner, is_kip1275=is_kip1275)
     if content is None:
         return [f"Nobody is to be elected: {path} was not written."]
     try:
-        _create(path, content)
+        await _create(path, content)
     except (OSError, ValueError) as error:
         text = f"{path} was not written: {_reason(error)}"
         answer.errors.append({"code": ErrorCode.UNKNOWN_SERVER_ERROR.name, "message": text})
@@ -175,15 +177,15 @@ def _write(answer: CommandAnswer, planner: RecoveryPlanner, path: str, is_kip127
     ]
 
 
-def _create(path: str, content: str) -> None:
+async def _create(path: str, content: str) -> None:
     """Make a new file, whole or not at all; one that exists is left alone. Raises: OSError."""
-    with open(path, "x", encoding="utf-8") as made:
+    async with aiofiles.open(path, "x", encoding="utf-8") as made:
         try:
-            made.write(content)
-            made.flush()
-            os.fsync(made.fileno())
+            await made.write(content)
+            await made.flush()
+            await aiofiles.os.wrap(os.fsync)(made.fileno())
         except BaseException:
-            os.unlink(path)
+            await aiofiles.os.unlink(path)
             raise
 
 
