@@ -242,7 +242,7 @@ class CallFailed:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """The response to a SendFetch of that identity (D-4)."""
+    """The response to a SendFetch of that identity (N-4)."""
 
     source_id: int
     session_id: int
@@ -404,7 +404,7 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True)
 class CloseSource:
-    """Close the connection to a source (D-4); answers of that session are not wanted any more."""
+    """Close the connection to a source (N-4); answers of that session are not wanted any more."""
 
     source_id: int
 

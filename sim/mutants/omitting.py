@@ -357,7 +357,7 @@ RECONFIGURED = Setting(
 )
 
 
-@mutant(config_control.ConfigControl, "alter", breaks="R109, D-5", by="R109", setting=RECONFIGURED)
+@mutant(config_control.ConfigControl, "alter", breaks="R109, N-5", by="R109", setting=RECONFIGURED)
 def the_clusters_min_isr_is_for_new_topics(original: Any, self: Any, draft: Any, request: Any) -> Any:
     """Another min ISR of the cluster reaches no partition that is there."""
     if request.resource != CLUSTER_RESOURCE:

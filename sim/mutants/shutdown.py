@@ -94,7 +94,7 @@ async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
     return await original(self, broker_epoch)
 
 
-@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED, more=BLIND)
+@mutant(Log, "close", breaks="A-19", by="I-17 A-19 I-8 G-3 A-14", setting=STOPPED, more=BLIND)
 async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
     """A stop closes the logs without flushing them, and proves a clean stop all the same."""
     return await original(self, False)
@@ -209,7 +209,7 @@ def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
 # --- roles -------------------------------------------------------------------------------------------------
 
 
-@mutant(ReplicaManager, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5")
+@mutant(ReplicaManager, "maybe_take_roles", breaks="N-2", by="I-2 N-2 I-5")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
     if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
@@ -225,7 +225,7 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
 @mutant(
     ReplicaManager,
     "drop_roles",
-    breaks="D-2",
+    breaks="N-2",
     by="I-2 I-5",
     setting=UNREGISTERED,
 )
@@ -254,8 +254,8 @@ def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int,
 @mutant(
     Lifecycle,
     "next_request",
-    breaks="D-2, R23",
-    by="R23 I-2 D-2",
+    breaks="N-2, R23",
+    by="R23 I-2 N-2",
 )
 def unfenced_before_caught_up(
     original: Any, self: Any, metadata_offset: int, now_ms: int, offline: Any = ()

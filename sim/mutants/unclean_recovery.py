@@ -182,7 +182,7 @@ def recovers_without_fenced_seats(original: Any, image: Any, key: Any, partition
 @mutant(
     unclean_recovery,
     "_valid_replies",
-    breaks="R63, D-3",
+    breaks="R63, N-3",
     by="A-17 BestLogWins I-8 I-13",
     setting=CRUMBLING,
     masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
@@ -238,7 +238,7 @@ def recovery_outlives_its_partition(original: Any, self: Any) -> Any:
 @mutant(
     UncleanRecovery,
     "take_log_info",
-    breaks="R62, D-3",
+    breaks="R62, N-3",
     by="A-14 I-8 Refinement",
     setting=CRUMBLING,
     masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
@@ -299,7 +299,7 @@ def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any
     return original(partition, strategy, replies)
 
 
-@mutant(unclean_recovery, "_counted", breaks="R68", by="B-4", setting=ALL_EMPTY)
+@mutant(unclean_recovery, "_counted", breaks="R68", by="G-4", setting=ALL_EMPTY)
 def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     """The ceiling of a replica that was left behind bounds the loss too."""
     return partition.replicas
@@ -309,7 +309,7 @@ def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     unclean_recovery,
     "_counted",
     breaks="R68, R10",
-    by="B-4",
+    by="G-4",
     setting=GIVEN_UP,
 )
 def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
@@ -321,7 +321,7 @@ def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     unclean_recovery,
     "most_lost",
     breaks="R68",
-    by="B-4",
+    by="G-4",
     setting=LONG_LOGS,
 )
 def believes_that_the_elected_log_is_the_same(
@@ -331,7 +331,7 @@ def believes_that_the_elected_log_is_the_same(
     return original(partition, dict.fromkeys(replies, replies[chosen]), ceilings, chosen)
 
 
-@mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN)
+@mutant(replication_control, "_line", breaks="R68, G-4", by="G-4", setting=ALL_DOWN)
 def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
     """An unclean election is told like any other."""
     text, level = original(name, change)

@@ -299,7 +299,7 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
 
 def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
     """A record of epoch 0 is committed in epoch 2, which writes nothing; a log that ends in epoch 1 lacks it.
-    Nobody loses a byte (B-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
+    Nobody loses a byte (G-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
 
     def recover_after_three_leaders(walk: DirectedWalk) -> None:
         walk.write_unacknowledged()

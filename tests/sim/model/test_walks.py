@@ -156,7 +156,7 @@ def test_every_row_of_the_plan_is_caught_within_thirty_seeds() -> None:
 
 @pytest.mark.slow
 def test_beyond_the_budget_records_are_lost_and_never_in_silence() -> None:
-    """B-4, B-5: a zero here would mean that the injector is broken."""
+    """G-4, G-5: a zero here would mean that the injector is broken."""
     for band in ("edge", "over-budget"):
         verdicts = walks(0, 200, band)
         assert broken(verdicts) == []

@@ -72,7 +72,7 @@ def has_isr(cluster: Cluster, isr: tuple[int, ...]) -> bool:
 async def test_a_power_outage_loses_what_the_last_known_leader_lost_unless_logs_are_compared(
     cluster: Cluster, manager: str, leader: int, kept: list[str]
 ) -> None:
-    """B1, D8 Q8, R66: acknowledged records, one of three logs has them."""
+    """B1, D8.8, R66: acknowledged records, one of three logs has them."""
     await switch_manager(cluster, manager)
     await power_outage(cluster)
     for broker_id in (3, 1, 2):
