@@ -1,6 +1,6 @@
 """What goes into the broker's core and what comes out of it: events and effects, all frozen values.
 
-Contract with the shell (style.md §3.3): effects of one list are carried out in order. Effects on one log
+Contract with the shell: effects of one list are carried out in order. Effects on one log
 run in the order issued. The result of an effect comes back as an event. `reply_to` is whatever the shell
 gave with the request; the core only hands it back.
 """

@@ -1,4 +1,4 @@
-"""Which rule allows a property about loss to break, in runs that leave the fault budget (verification §1.6).
+"""Which rule allows a property about loss to break, in runs that leave the fault budget (G-4).
 
 In budget nothing is allowed. Beyond it G-4 lets committed records go, but only where the controller has
 elected somebody who may have lacked them: a loss without that report is a violation in every band. A disk

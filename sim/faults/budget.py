@@ -1,4 +1,4 @@
-"""Which faults may still be played without leaving the safe zone (verification §1.6).
+"""Which faults may still be played without leaving the safe zone (G-1 to G-5).
 
 Owns, by partition, who of its replicas may have lost records that it held, and who has stopped uncleanly. At
 most min ISR - 1 replicas are lossy at a time (G-1); with every write flushed nobody is (G-3). The min ISR

@@ -1,7 +1,7 @@
 """The rules of the protocol, one method each, over plain numbers and sets: what mutants replace.
 
-Owns no state. A method answers one question; actions ask it and do the rest. Numbers of rules.md (R..., F...)
-and verification.md (A-..., D-...) stand where they are kept. Sets are bitmasks.
+Owns no state. A method answers one question; actions ask it and do the rest. Codes of
+docs/rules.md stand where they are kept. Sets are bitmasks.
 """
 
 from holdfast.sim.model.state import (

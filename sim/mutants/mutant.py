@@ -131,7 +131,7 @@ class Mutant:
     by: tuple[str, ...]
     patches: tuple[Patch, ...]
     setting: Setting = ANYWHERE
-    #: of verification.md §5.3, 0 for one of our own
+    #: number in the list of mutants that was planned first, 0 for a later one
     row: int = 0
     #: part of the code
     part: str = ""

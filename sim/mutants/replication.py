@@ -468,7 +468,7 @@ def no_divergence_check(
     breaks="R55",
     by="I-10",
     setting=DIVERGING,
-    masked="the divergence check sees to the log (§5.3), and answers of a former epoch have no row any more; "
+    masked="the divergence check sees to the log, and answers of a former epoch have no row any more; "
     "unit tests of broker.core.replicas.partition check the error code",
 )
 def serves_any_epoch(

@@ -195,7 +195,7 @@ class ClusterControl:
             old is not None
             and not old.is_fenced
             and old.incarnation_id != request.incarnation_id
-            and old.broker_epoch != request.previous_broker_epoch  # the proof of a clean stop (§4.3 item 14)
+            and old.broker_epoch != request.previous_broker_epoch  # the proof of a clean stop (D9)
         ):
             return (
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,

@@ -41,7 +41,7 @@ async def switch_manager(cluster: Cluster, value: str) -> None:
 
 
 async def power_outage(cluster: Cluster) -> None:
-    """Source 001 §5.3.3: only 2 flushes; 1, 2 and 3 lose power in this order, 3 is the last known leader."""
+    """Chapter 5.3.3: only 2 flushes; 1, 2 and 3 lose power in this order, 3 is the last known leader."""
     await cluster.topic(min_insync_replicas="2")
     for value in SENT:
         row = await cluster.produce((await cluster.leader()).id, batch(value))

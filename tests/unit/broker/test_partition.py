@@ -1,4 +1,4 @@
-"""One partition: what the scenario files do not say more clearly (rules 2.6, 2.9, verification 1.3)."""
+"""One partition: what the scenario files do not say more clearly (R50-R56, R80-R88)."""
 
 from dataclasses import replace
 
