@@ -513,7 +513,7 @@ class LogManager:
         self._dir_failed(managed.log_dir, error)
 
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
-        """Take a dir offline, once; the node ends when it was the last one (A-20, design §3)."""
+        """Take a dir offline, once; the node ends when it was the last one (A-20)."""
         if not log_dir.is_online:
             return
         log_dir.failure = error

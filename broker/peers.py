@@ -1,6 +1,6 @@
 """Connections of a broker to others: its sources, one each, and the active controller.
 
-Owns the channels; decides nothing. D-4: a session of fetches lives and dies with its own connection.
+Owns the channels; decides nothing. N-4: a session of fetches lives and dies with its own connection.
 Failures are told apart only as far as they are evidence (D9).
 """
 
@@ -118,7 +118,7 @@ class Peers:
         )
 
     def close_source(self, effect: CloseSource) -> None:
-        """End the session's connection; none of its answers will be heard (D-4)."""
+        """End the session's connection; none of its answers will be heard (N-4)."""
         self._drop(effect.source_id)
 
     def _drop(self, source_id: int) -> None:

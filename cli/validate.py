@@ -1,6 +1,6 @@
 """`holdfast validate`: was anything that was acknowledged lost? Ledgers against the cluster, judged by Spark.
 
-Exit codes (design §4): 0 all well; 4 lost; 5 moved, duplicated, unexpected, corrupt, reordered or diverged;
+Exit codes: 0 all well; 4 lost; 5 moved, duplicated, unexpected, corrupt, reordered or diverged;
 6 inconclusive; 2 usage.
 """
 

@@ -31,7 +31,7 @@ class Axis(Enum):
 class Settings:
     """How one run is played."""
 
-    #: unclean.recovery.manager.enabled; off is what Apache Kafka ships (D8 Q8)
+    #: unclean.recovery.manager.enabled; off is what Apache Kafka ships (D8.8)
     manager: bool = True
     #: eligible.leader.replicas.version
     elr: bool = True

@@ -1,6 +1,6 @@
 """Record batches of the wire as Arrow, with as little work for each record as Python allows.
 
-Owns the columns of `format("holdfast")` (interfaces §3.9). Decoding is aiokafka's C codec; what a ledger's
+Owns the columns of `format("holdfast")` (docs/validate.md). Decoding is aiokafka's C codec; what a ledger's
 value says of itself is `client.core.history`'s business. Never fetches.
 """
 

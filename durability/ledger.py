@@ -1,4 +1,4 @@
-"""Ledgers as a table of sends, and what is wrong with them (design D11).
+"""Ledgers as a table of sends, and what is wrong with them (D11).
 
 Reads the JSON lines with an explicit schema and pairs `invoke` with `complete`. A last line that a crash cut
 is tolerated: its send stays unanswered, which claims nothing. Any other line that cannot be read makes a

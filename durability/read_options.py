@@ -1,6 +1,6 @@
 """Options of `format("holdfast")`, spelled as those of Spark's Kafka source, and how offsets become ranges.
 
-Pure: option text in, values out. Owns names, defaults and refusals of interfaces §3.9.
+Pure: option text in, values out. Owns names, defaults and refusals of docs/validate.md.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The rules of the verdict as SQL: one named query for each class, which returns the rows that break it.
 
-Source: design §4 and the numbered rules of verification §2.2. Owns what is an anomaly; knows nothing of how
+Source: docs/validate.md, and docs/rules.md by number. Owns what is an anomaly; knows nothing of how
 rows were read nor of exit codes. Every query gives (topic, partition, offset, run, producer, pseq, detail).
 
 Views that the queries read:

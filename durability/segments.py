@@ -1,7 +1,7 @@
 """Reads replica segment files without the broker's help: a second decoder of Kafka's v2 batch (D4).
 
-Shares no code with `protocol` or `storage` on purpose, so that a mistake there cannot hide itself here
-(verification §2.1, table `replica`). Reads only; what cannot be read is reported and passed over, no error.
+Shares no code with `protocol` or `storage` on purpose, so that a mistake there cannot hide itself here.
+Reads only; what cannot be read is reported and passed over, no error.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""`spark.read.format("holdfast")`: topics of a cluster as a table (design D11, interfaces §3.9).
+"""`spark.read.format("holdfast")`: topics of a cluster as a table (D11, docs/validate.md).
 
 Options and schema are those of Spark's Kafka source, plus `leaderEpoch`. The driver turns options into offset
 ranges once; executors open their own sockets inside `read` and hand over Arrow batches. A stream reader can

@@ -1,4 +1,4 @@
-"""The job of `holdfast validate`: ledgers against what the cluster serves and replicas keep (design §4).
+"""The job of `holdfast validate`: ledgers against what the cluster serves and replicas keep.
 
 Owns the order of things: the ledger is read to its end before end offsets are asked for, so that everything
 acknowledged in it must lie below them. Rules are SQL in `durability.rules`; words are `durability.verdict`'s.

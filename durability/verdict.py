@@ -1,4 +1,4 @@
-"""What the validator says in the end: an exit code, a table for people, an object for programs (design §4).
+"""What the validator says in the end: an exit code, a table for people, an object for programs.
 
 Pure: counts and samples in, words out. Owns the meaning of each class and the order of exit codes.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Most rows of one class that are shown (verification §2.2, as Jepsen does).
+#: Most rows of one class that are shown, as many as Jepsen shows.
 SAMPLES_MAX = 32
 _TEXT_SAMPLES_MAX = 5
 
@@ -59,7 +59,7 @@ class Verdict:
         return EXIT_GOOD
 
     def as_json(self) -> dict[str, Any]:
-        """The object of `--output json` (interfaces §3.3)."""
+        """The object of `--output json` (docs/tools.md)."""
         errors = [
             {"code": name.upper(), "count": self.counts[name], "message": text}
             for name, text in FORBIDDEN.items()

@@ -2,7 +2,7 @@
 
 Owns the processes and the files `cluster.json`, `<node>/server.properties`, `node.log` and `node.pid`; knows
 nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
-Three kinds of stop are kept apart (design D10): `stop` (SIGTERM, clean), `kill` (SIGKILL: the page cache
+Three kinds of stop are kept apart (D10): `stop` (SIGTERM, clean), `kill` (SIGKILL: the page cache
 lives), `power_loss` (what was not synced is gone). `pause` (SIGSTOP) makes a node silent.
 """
 

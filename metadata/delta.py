@@ -335,7 +335,7 @@ class MetadataDelta:
 
 
 def local_view(image: MetadataImage, broker_id: int) -> LocalChanges:
-    """Every partition of the broker, as changes from nothing: what it does when it has caught up (D-2)."""
+    """Every partition of the broker, as changes from nothing: what it does when it has caught up (N-2)."""
     leaders: list[LocalPartition] = []
     followers: list[LocalPartition] = []
     for topic, index, registration in image.partitions_of(broker_id):

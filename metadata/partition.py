@@ -35,7 +35,7 @@ class PartitionRegistration:
     leader_epoch: int
     #: grows with each record about this partition (R2)
     partition_epoch: int
-    #: effective; controller and leader switch it at the same metadata offset (R109, D-5)
+    #: effective; controller and leader switch it at the same metadata offset (R109, N-5)
     min_isr: int
     #: outside the ISR, surely hold everything below the high watermark; empty when the ISR reaches min_isr
     elr: tuple[int, ...] = ()

@@ -1,7 +1,7 @@
 """Metadata records: the schema of every entry of the metadata log, and its bytes.
 
 A record's value is msgpack `[record_key, version, fields]`, the fields in schema order as in RPCs. Numbers
-are Kafka's. State changes only by replaying these (design D7); nothing here knows what they do.
+are Kafka's. State changes only by replaying these (D7); nothing here knows what they do.
 """
 
 from typing import Any, TypeAlias
@@ -34,7 +34,7 @@ NO_LEADER = -1
 RECOVERED = 0
 RECOVERING = 1
 
-#: The feature that switches ELR (design D8); level 1 is on.
+#: The feature that switches ELR (D8); level 1 is on.
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 

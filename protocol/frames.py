@@ -1,4 +1,4 @@
-"""Frames: u32 `frame_length`, u32 `body_length` (big endian), msgpack body, attachment bytes (design D3).
+"""Frames: u32 `frame_length`, u32 `body_length` (big endian), msgpack body, attachment bytes (D3).
 
 `frame_length` counts everything after itself. Pure: bytes in, frames out; knows nothing of messages.
 Lengths are checked from the first eight bytes, before memory is spent; msgpack bounds what a body may hold.

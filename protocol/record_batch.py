@@ -1,4 +1,4 @@
-"""Record batches: Kafka's v2 format byte for byte, on the wire and on disk (design D4).
+"""Record batches: Kafka's v2 format byte for byte, on the wire and on disk (D4).
 
 Owns the 61 byte header, its checks and the crc32c (Castagnoli, over everything behind the crc field). Brokers
 use only that part: `parse_header`, `check_batch`, `iter_batches` and `stamp` never look at a record.

@@ -102,7 +102,7 @@ class Peers:
         error = answer.exception()
         if error is not None:
             if isinstance(error, CallTimedOut):
-                # No late answer may come on this connection (D-4).
+                # No late answer may come on this connection (N-4).
                 self._disconnect(self._links[effect.voter_id])
             self._end(SendFailed(effect.request_id, failure_of(error)))
         else:

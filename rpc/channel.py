@@ -41,7 +41,7 @@ class NotConnected(NetworkError):
 
 class CallTimedOut(NetworkError):
     """No answer came in time. Whether the request was or will be carried out is not known; its answer is
-    dropped when it comes. `close()` the channel to be sure that none comes (D-4)."""
+    dropped when it comes. `close()` the channel to be sure that none comes (N-4)."""
 
 
 class CallRefused(Exception):
@@ -421,7 +421,7 @@ class Pool:
         return None
 
     def disconnect(self, host: str, port: int) -> None:
-        """End the connection, so that no late answer can come (D-4). The next call connects anew."""
+        """End the connection, so that no late answer can come (N-4). The next call connects anew."""
         address = self._addresses.get((host, port))
         if address is not None and address.channel is not None:
             address.channel.abort()

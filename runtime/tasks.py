@@ -1,7 +1,7 @@
 """Concurrent work that is named, held, and whose failure somebody hears about. Serves every runtime.
 
 Owns the set of running tasks in order of creation. A task that ends with an exception has met our own bug or
-a dead disk; the entry point waits in `failure` and stops the node (design §3).
+a dead disk; the entry point waits in `failure` and stops the node.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ NEVER_REGISTERED = Registration()
 
 
 def digest(log: Log) -> str:
-    """What identifies the content of a log: a leader epoch writes an offset once (D-1), so two logs of a
+    """What identifies the content of a log: a leader epoch writes an offset once (N-1), so two logs of a
     topic with the same epochs and ends hold the same."""
     start, end = log.log_start_offset, log.log_end_offset
     entries = [entry for entry in log.leader_epoch_cache.entries if entry.start_offset < end]

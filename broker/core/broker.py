@@ -304,7 +304,7 @@ class Broker:
         self._stop_for(self.lifecycle.shutdown_wanted(now_ms))
 
     def _on_metadata(self, event: MetadataCommitted, now_ms: int) -> None:
-        """Replay it. A broker that reads that it was unregistered has no role from there on (D-2); its next
+        """Replay it. A broker that reads that it was unregistered has no role from there on (N-2); its next
         heartbeat would tell it so too, but not before it has been answered."""
         self._replica_manager.metadata_committed(event, now_ms)
         if self.has_roles and not self._replica_manager.is_registered_here():
@@ -410,7 +410,7 @@ class Broker:
 
     @property
     def has_roles(self) -> bool:
-        """Metadata has caught up with our registration: requests can be answered (D-2)."""
+        """Metadata has caught up with our registration: requests can be answered (N-2)."""
         return self._replica_manager.has_roles
 
     @property

@@ -1,6 +1,6 @@
 """What goes into the broker's core and what comes out of it: events and effects, all frozen values.
 
-Contract with the shell (style.md §3.3): effects of one list are carried out in order. Effects on one log
+Contract with the shell: effects of one list are carried out in order. Effects on one log
 run in the order issued. The result of an effect comes back as an event. `reply_to` is whatever the shell
 gave with the request; the core only hands it back.
 """
@@ -242,7 +242,7 @@ class CallFailed:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """The response to a SendFetch of that identity (D-4)."""
+    """The response to a SendFetch of that identity (N-4)."""
 
     source_id: int
     session_id: int
@@ -404,7 +404,7 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True)
 class CloseSource:
-    """Close the connection to a source (D-4); answers of that session are not wanted any more."""
+    """Close the connection to a source (N-4); answers of that session are not wanted any more."""
 
     source_id: int
 

@@ -1,6 +1,6 @@
 """What an answer to a produce request says about the batch, and what a history may claim about it.
 
-Owns the classes of verification.md §2.1: `fail` only when the batch cannot have been appended, `info` for all
+Owns the classes of outcomes: `fail` only when the batch cannot have been appended, `info` for all
 other endings without an acknowledgement. When in doubt, the answer is taken as unknown.
 """
 

@@ -2,8 +2,8 @@
 
 Owns requests in flight and the state of connections as reported. Queues and batches are
 `client.core.record_accumulator`'s, and what news of leaders mean for them is `client.core.rerouter`'s. Takes
-events and `now_ms`, returns effects, never does anything (style §3.3). Rules: D9 (at once on a reset, pauses
-only on repeat), D12 and R90-R93 (idempotence, with `partition_queue`), verification.md §2.1 (outcomes).
+events and `now_ms`, returns effects, never does anything. Rules: D9 (at once on a reset, pauses
+only on repeat), D12 and R90-R93 (idempotence, with `partition_queue`).
 """
 
 from collections import deque

@@ -36,7 +36,7 @@ class ControllerConfig:
     min_insync_replicas: int = 1
     elr_enabled: bool = True
     unclean_election_interval_ms: int = 300_000
-    #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8 Q8)
+    #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8.8)
     recovery_manager_enabled: bool = True
     recovery_timeout_ms: int = 300_000
     #: a broker that says nothing about its logs for so long is asked again

@@ -64,7 +64,7 @@ DRILL = Drill(
     expectations=(
         Expectation(
             ExpectedLoss.NONE,
-            "B-1, B-2: one lossy broker is min ISR - 1, kills without loss do not count",
+            "G-1, G-2: one lossy broker is min ISR - 1, kills without loss do not count",
             manager=True,
             elr=True,
             strategies=("Balanced",),

@@ -41,7 +41,7 @@ DRILL = Drill(
     expectations=(
         Expectation(
             ExpectedLoss.POSSIBLE,
-            "B-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
+            "G-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
             manager=True,
             elr=True,
             strategies=("Balanced",),

@@ -37,7 +37,7 @@ def _play(stage: Stage) -> None:
     # "Assert that the test partition is online and is using a broker from the non-ISR replica set."
     seen = stage.wait_led()
     if seen.leader in in_sync:
-        stage.complaints.append(f"002: broker {seen.leader} was in the ISR")
+        stage.complaints.append(f"KIP-1275: broker {seen.leader} was in the ISR")
     stage.start(1, 2)
     stage.end()
 

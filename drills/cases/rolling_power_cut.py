@@ -30,6 +30,6 @@ DRILL = Drill(
     play=_play,
     controllers=3,
     expectations=(
-        Expectation(ExpectedLoss.NONE, "B-1, R32: out of the ISR until it has caught up, never two at once"),
+        Expectation(ExpectedLoss.NONE, "G-1, R32: out of the ISR until it has caught up, never two at once"),
     ),
 )

@@ -36,7 +36,7 @@ DRILL = Drill(
     expectations=(
         Expectation(
             ExpectedLoss.NONE,
-            "R62, R63, D-3: answers count for the incarnation that is registered at the decision",
+            "R62, R63, N-3: answers count for the incarnation that is registered at the decision",
             manager=True,
             elr=True,
             strategies=("Balanced",),

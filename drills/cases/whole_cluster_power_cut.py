@@ -37,7 +37,7 @@ DRILL = Drill(
         ),
         Expectation(
             ExpectedLoss.POSSIBLE,
-            "B-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
+            "G-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
             strategies=("Balanced", "Aggressive"),
             is_told=True,
         ),

@@ -56,7 +56,7 @@ class AlterPartitionRequest:
 
 @message
 class AlterPartitionPartitionResponse:
-    """The state after the commit, with the effective min ISR that goes with it (D-5)."""
+    """The state after the commit, with the effective min ISR that goes with it (N-5)."""
 
     topic_id: bytes = field(uuid, "Topic.")
     partition_index: int = field(int32, "Partition.")

@@ -1,7 +1,7 @@
 """Field declarations: the single truth for every RPC and every metadata record.
 
 A message is a frozen dataclass whose fields are declared with `field(TYPE, ...)`. On the wire it is a msgpack
-array of its fields in the order of declaration (design D3). Evolution only appends: a field with `since=n`
+array of its fields in the order of declaration (D3). Evolution only appends: a field with `since=n`
 is present from version n on and takes its default when an older peer leaves it out; extra trailing elements
 are passed over. Decoding checks types, ranges and lengths and raises `SchemaError` with the path.
 Fields of type `records` carry bytes outside msgpack: the array holds `[offset, length]` into the attachment.

@@ -193,7 +193,7 @@ def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_vote
 
 
 def displaced(replica_id: int) -> FetchResponse:
-    """Another fetch with the same id has come. Whoever sent both no longer waits for this answer (D-4)."""
+    """Another fetch with the same id has come. Whoever sent both no longer waits for this answer (N-4)."""
     return FetchResponse(
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
         f"another node fetches with the id {replica_id}, too: give each node its own node.id",

@@ -1,6 +1,6 @@
 """What goes into the raft node and what comes out of it: events and effects, all frozen values.
 
-Contract with the shell (style.md §3.3): effects of one list are carried out in order; Append, AppendFetched
+Contract with the shell: effects of one list are carried out in order; Append, AppendFetched
 and Truncate take place at once in the order issued; a Send or Reply listed after a Persist waits until that
 state is durable (Q-9). Results come back as events: Persisted, Flushed, Truncated, Answered, SendFailed.
 """

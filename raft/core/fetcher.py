@@ -1,6 +1,6 @@
 """Whom to fetch from, when, and whether an answer may be believed.
 
-Owns the one outstanding fetch (D-4) and its back-off. Never touches the log or roles: it says what an answer
+Owns the one outstanding fetch (N-4) and its back-off. Never touches the log or roles: it says what an answer
 means, the node acts. Rules K10, K14, R80-R84; D9 for the pace.
 """
 
@@ -70,7 +70,7 @@ class Fetcher:
         return candidates[self._turn % len(candidates)]
 
     def sent(self, request_id: int, target_id: int) -> None:
-        assert self.request_id is None, "one outstanding fetch (D-4)"
+        assert self.request_id is None, "one outstanding fetch (N-4)"
         self.request_id, self.target_id = request_id, target_id
 
     def succeeded(self) -> None:

@@ -1,6 +1,6 @@
 """The fetching side of a member: when it may fetch, and what it does with the answers.
 
-Owns nothing; works on the member and its fetcher. Rules K10, K11, K14, R81-R84, A-15, D-4.
+Owns nothing; works on the member and its fetcher. Rules K10, K11, K14, R81-R84, A-15, N-4.
 """
 
 from holdfast.protocol.errors import ErrorCode
@@ -14,7 +14,7 @@ from holdfast.rpc.core.failures import CallFailure
 
 
 def may_fetch(member: Member) -> bool:
-    """One fetch at a time (D-4), and only with everything on disk: the fetch offset is the ack (K11). An
+    """One fetch at a time (N-4), and only with everything on disk: the fetch offset is the ack (K11). An
     observer's offsets count for nothing, so it does not wait for its disk."""
     shape = member.shape
     return (

@@ -204,7 +204,7 @@ class Member:
         if len(config.voters) > 1:
             soon_ms += self.ranked_delay_ms(state.leader_id)
         if state.leader_id == config.node_id and config.is_voter:
-            # Never silently leads again: others may follow a newer leader, and an epoch names one log (D-1).
+            # Never silently leads again: others may follow a newer leader, and an epoch names one log (N-1).
             self.role = Resigned(self.calls_to(()), soon_ms)
         elif state.leader_id is not None and state.leader_id in config.voters:
             self.role = Follower(state.leader_id, self.fetch_deadline_ms())

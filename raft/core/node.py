@@ -189,7 +189,7 @@ class RaftNode:
     def _answered(self, request_id: int, response: RaftResponse) -> None:
         match response:
             case FetchResponse():
-                # A late answer to an earlier fetch must not touch the log (D-4).
+                # A late answer to an earlier fetch must not touch the log (N-4).
                 if request_id == self._member.fetcher.request_id:
                     following.fetch_answered(self._member, response)
             case VoteResponse():

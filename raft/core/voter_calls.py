@@ -10,7 +10,7 @@ _DOUBLINGS_MAX = 5
 
 
 class VoterCalls:
-    """Calls of one role in one epoch. Dropped with the role, so late answers find nobody (D-4)."""
+    """Calls of one role in one epoch. Dropped with the role, so late answers find nobody (N-4)."""
 
     __slots__ = ("_attempts", "_due_ms", "_in_flight", "_retry_ms")
 

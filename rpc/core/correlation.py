@@ -1,7 +1,7 @@
 """Which requests of a connection wait for an answer, which answer belongs to which, and what times out.
 
 Owns correlation ids and deadlines; never sends, never reads a clock. An answer that comes after its deadline
-belongs to nobody and is told apart from one that was never asked for (D-4: matched by identity, not content).
+belongs to nobody and is told apart from one that was never asked for (N-4: matched by identity, not content).
 """
 
 from dataclasses import dataclass

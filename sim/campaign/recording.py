@@ -1,7 +1,7 @@
 """A run with everything that happened in it, and how two such runs differ.
 
 Owns the determinism check: equal inputs must give equal draws and equal events, so a difference is a defect
-of the simulator and of nothing else (verification §3.7).
+of the simulator and of nothing else.
 """
 
 from array import array

@@ -1,6 +1,6 @@
 """A story: everything that decides a run beside its draws; and the recipe that makes one from a seed.
 
-Owns the bands, and the mix of verification §3.6: of five seeds two play the tuned table of faults, two a
+Owns the bands, and the mix: of five seeds two play the tuned table of faults, two a
 table with weights of their own, one mostly crashes at named points. `sim run` and both engines of the swarm
 come here, so a seed is the same story everywhere.
 """

@@ -1,4 +1,4 @@
-"""Makes a failing run smaller while the same property stays violated (verification §3.7).
+"""Makes a failing run smaller while the same property stays violated.
 
 Owns the edits and their order: fewer faults, a shorter run, fewer partitions and producers, least delays,
 first come, first served. Every try is a replay of an edited tape, in which zero is the simplest choice.

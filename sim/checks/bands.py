@@ -1,6 +1,6 @@
-"""Which rule allows a property about loss to break, in runs that leave the fault budget (verification §1.6).
+"""Which rule allows a property about loss to break, in runs that leave the fault budget (G-4).
 
-In budget nothing is allowed. Beyond it B-4 lets committed records go, but only where the controller has
+In budget nothing is allowed. Beyond it G-4 lets committed records go, but only where the controller has
 elected somebody who may have lacked them: a loss without that report is a violation in every band. A disk
 that lies excuses the partitions that it lied about, no ELR those of which some log has lost its tail.
 """
@@ -12,7 +12,7 @@ from holdfast.sim.cluster.world import ClusterSpec
 
 LYING_DISKS = "P7: a disk has lost what it had promised to keep"
 LAST_REPLICA_STANDING = "KIP-966 motivation: without ELR the last replica standing leads"
-COPIES_GONE = "B-4: beyond the budget every copy may be gone"
+COPIES_GONE = "G-4: beyond the budget every copy may be gone"
 
 
 class LossEvidence(NamedTuple):
@@ -42,5 +42,5 @@ def excuse_of_loss(shape: ClusterSpec, evidence: LossEvidence) -> str | None:
     if not shape.elr and evidence.has_lost_tail:
         return LAST_REPLICA_STANDING
     if shape.over_budget and evidence.unclean is not None:
-        return f"B-4: beyond the budget, elected as {evidence.unclean}"
+        return f"G-4: beyond the budget, elected as {evidence.unclean}"
     return None

@@ -1,4 +1,4 @@
-"""What must be true of the history of a run once the cluster has been healed (verification §2.2).
+"""What must be true of the history of a run once the cluster has been healed (rules 1 to 22).
 
 Owns the rules on what clients were told and what the replicas hold, over the same rows that every ledger has.
 Reads bytes of logs as the brokers serve them; never asks the cluster anything.

@@ -1,4 +1,4 @@
-"""What must come to be once everything works again, each by its name in the specifications (§1.5).
+"""What must come to be once everything works again, each by its name in the specifications (L-1 to L-10).
 
 Owns the list, in the order in which a cluster comes to rest, and the time that it has. Looks at nodes between
 two steps.

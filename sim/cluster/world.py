@@ -108,7 +108,7 @@ class ClusterSpec:
     remakes: bool = False
     #: brokers are spread over so many; 0: they know of none
     racks: int = 0
-    #: every write is flushed before it counts: any number of power cuts is in budget (B-3)
+    #: every write is flushed before it counts: any number of power cuts is in budget (G-3)
     every_write: bool = False
     #: of each broker
     log_dirs: int = 1
@@ -118,7 +118,7 @@ class ClusterSpec:
     elr: bool = True
     #: ELR is switched off and on while the cluster runs; what is lost meanwhile is as without it
     switches_elr: bool = False
-    #: any broker may lose what it has not flushed, at any time (B-4)
+    #: any broker may lose what it has not flushed, at any time (G-4)
     over_budget: bool = False
     #: beyond the budget, but by one broker only
     on_edge: bool = False

@@ -1,9 +1,9 @@
-"""Which faults may still be played without leaving the safe zone (verification §1.6).
+"""Which faults may still be played without leaving the safe zone (G-1 to G-5).
 
 Owns, by partition, who of its replicas may have lost records that it held, and who has stopped uncleanly. At
-most min ISR - 1 replicas are lossy at a time (B-1); with every write flushed nobody is (B-3). The min ISR
+most min ISR - 1 replicas are lossy at a time (G-1); with every write flushed nobody is (G-3). The min ISR
 that counts is the lowest that was asked for since the ISR last had as many members as it asks: what was
-committed under a lower one may be on fewer replicas. Process kills are free (B-2) where the recovery manager
+committed under a lower one may be on fewer replicas. Process kills are free (G-2) where the recovery manager
 compares logs. Without it Kafka's rules elect the last known leader once all replicas have stopped uncleanly,
 so then, while somebody is lossy, somebody else stays whole and in sync. A replica is whole again once a
 process that was started after the loss is in the ISR: a row alone may stem from a fetch before it.

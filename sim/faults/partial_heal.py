@@ -1,6 +1,6 @@
 """The part of a cluster that is healed first: a majority of the voters and some brokers; the others are away.
 
-Owns who belongs to it, and what it must come to by itself (VOPR's second phase, verification §1.5): a cluster
+Owns who belongs to it, and what it must come to by itself (the second phase of TigerBeetle's VOPR): a cluster
 that needs everybody would come to rest as well once all is healed. Changes nothing.
 """
 

@@ -39,7 +39,7 @@ class FinalOperation(NamedTuple):
 def unblocking_operations(world: World) -> Iterator[FinalOperation]:
     """Where the strategy is to wait for an operator, one comes by and takes it away: else nobody may lead. So
     does one where no logs are compared and nobody is in sync, eligible or known to have led last: he was
-    unregistered (Q9), or the partition had no leader when ELR was switched on (B9)."""
+    unregistered (D8.9), or the partition had no leader when ELR was switched on (B9)."""
     for topic in world.topics:
         if _image(world).topic_config(topic.name, _STRATEGY) == "None":
             act = operators.set_config(Resource.topic(topic.name), _STRATEGY, None)

@@ -18,7 +18,7 @@ from holdfast.sim.machine.choices import Stream, evenly, one_in
 _PARTITIONS_MAX = 3
 _TIMEOUT_MS = 2_500
 _PAUSE_MS = 100
-#: every write is flushed before it counts, so any power cut is in budget (B-3)
+#: every write is flushed before it counts, so any power cut is in budget (G-3)
 _CONFIGS = {"flush.messages": "1"}
 
 

@@ -3,7 +3,7 @@
 Owns the named streams. A stream draws only for its own purpose, so one more draw of the network moves nothing
 in the schedule. Zero is always the simplest choice: first in line, no fault, least delay. A tape that ends
 goes on with zeros, and among equals with each in turn (a partition that nobody writes to would be a failure
-of its own), so a tape may be cut and edited freely (verification §3.3, §3.7).
+of its own), so a tape may be cut and edited freely.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The ends of connections between simulated hosts, and these hosts and their links (verification §3.4).
+"""The ends of connections between simulated hosts, and these hosts and their links.
 
 Owns what one end does and what befalls it: bytes under way, held back, read, and how it ends. Who connects to
 whom, and the faults of links, are in `sim.machine.network`.

@@ -2,7 +2,7 @@
 
 Owns the table and the waiting. A point is an event of the trace, so no line of production code knows of it. A
 crash at a point finds what random times rarely hit: between a rename and the sync of its folder, between the
-steps of a stop (A-19), between an election and its first record (verification §3.6).
+steps of a stop (A-19), between an election and its first record.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A disk with a page cache above it and power that may go: what is durable is kept apart (verification §3.5).
+"""A disk with a page cache above it and power that may go: what is durable is kept apart.
 
 Owns every host's files, their faults and their times. A kill leaves the page cache; a power cut leaves what
 the host's personality says (`sim.machine.page_cache`). A failed flush drops the dirty pages and the next one

@@ -2,7 +2,7 @@
 
 Owns time, the ready handles of every process and what is due when. Inside one process handles run in the
 order in which they became ready, as every asyncio loop promises; which process runs next is drawn. Time moves
-by the small cost of each handle, and jumps to the next timer when nothing is ready (verification §3.1).
+by the small cost of each handle, and jumps to the next timer when nothing is ready.
 
 A process that is killed runs no more code, not even that of `finally`: its handles are dropped, its tasks and
 what they hold are kept until `dispose`, so that the garbage collector closes no coroutine during the run.

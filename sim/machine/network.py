@@ -1,4 +1,4 @@
-"""The network between simulated hosts, with TCP's truth (verification §3.4).
+"""The network between simulated hosts, with TCP's truth: order within a connection, no loss.
 
 Within a connection nothing is lost, repeated or reordered: trouble is delay, or the end of the connection.
 What a cut holds back arrives after the heal, as retransmission would bring it. The kernel of a host outlives

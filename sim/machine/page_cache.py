@@ -1,6 +1,6 @@
 """Files and folders twice, as the page cache and as the platter has them; and what a power cut leaves.
 
-Owns the *personalities* of file systems (verification §3.5): P1 to P5 as seen on real ones, P6 the worst
+Owns the *personalities* of file systems: P1 to P5 as seen on real ones, P6 the worst
 within the rules; P7 breaks them (a flush that lied) and is over the fault budget. Knows no paths, no times
 and no other faults.
 """

@@ -1,4 +1,4 @@
-"""Bands: the same walks with another budget or with parts of the protocol switched off (B-5).
+"""Bands: the same walks with another budget or with parts of the protocol switched off (G-5).
 
 Owns which set-up a band makes of the one that the seed drew, and which violations had to be expected there.
 """
@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from holdfast.sim.model.state import AGGRESSIVE, BALANCED, Setup
 
-#: what a lost record breaks (B-4)
-LOSSES = ("A-1", "A-6", "B-4", "I-8", "I-9", "I-10", "I-12", "I-13", "I-16")
+#: what a lost record breaks (G-4)
+LOSSES = ("A-1", "A-6", "G-4", "I-8", "I-9", "I-10", "I-12", "I-13", "I-16")
 
 
 def _recovering(setup: Setup) -> Setup:

@@ -354,9 +354,9 @@ class EpochsInLog:
 
 
 class EpochOffsetUniqueness:
-    """D-1"""
+    """N-1"""
 
-    name = "D-1 EpochOffsetUniqueness"
+    name = "N-1 EpochOffsetUniqueness"
 
     @staticmethod
     def check(w: ModelWorld, replica: ModelReplica, offset: int, records: list[int]) -> str | None:

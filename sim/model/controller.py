@@ -381,7 +381,7 @@ def send(w: ModelWorld, message: tuple[int, ...]) -> None:
 
 
 def answer_alter_partition(w: ModelWorld, message: tuple[int, ...]) -> None:
-    """Judge a proposed ISR and answer (R40-R44). The answer carries min ISR (D-5)."""
+    """Judge a proposed ISR and answer (R40-R44). The answer carries min ISR (N-5)."""
     _, index, sender, sender_epoch, starts, isr, leader_epoch, partition_epoch, tenure, number, *epochs = (
         message
     )
@@ -460,7 +460,7 @@ def move(w: ModelWorld, part: PartitionState, target: tuple[int, ...] | None) ->
 
 
 def change_min_isr(w: ModelWorld, bits: int) -> bool:
-    """`min.insync.replicas` is set (R109, D-5)."""
+    """`min.insync.replicas` is set (R109, N-5)."""
     if not w.setup.changes_min_isr:
         return False
     part = w.partitions[bits % w.partition_count]

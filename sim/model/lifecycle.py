@@ -1,6 +1,6 @@
 """Actions on broker processes and their disks: start, clean stop, process kill, power loss, failed fsync.
 
-Owns the order of a clean stop (A-19) and the fault budget (B-1): who may lose records in this walk. The three
+Owns the order of a clean stop (A-19) and the fault budget (G-1): who may lose records in this walk. The three
 kinds of stop are never mixed (D10).
 """
 
@@ -84,7 +84,7 @@ def _end(w: ModelWorld, broker: ModelBroker, bits: int) -> None:
 
 
 def kill(w: ModelWorld, bits: int) -> bool:
-    """kill -9: the page cache lives (B-2)."""
+    """kill -9: the page cache lives (G-2)."""
     n = w.broker_count
     for i in range(n):
         broker = w.brokers[(bits + i) % n]
@@ -137,7 +137,7 @@ def _cut_power(w: ModelWorld, broker: ModelBroker, bits: int) -> None:
 
 
 def lose_tail(w: ModelWorld, replica: ModelReplica, end: int) -> None:
-    """The disk keeps what is below `end` (not below what is durable), if somebody may lose now (B-1)."""
+    """The disk keeps what is below `end` (not below what is durable), if somebody may lose now (G-1)."""
     end = max(end, replica.durable)
     if end < len(replica.log) and may_lose(w, replica):
         w.mark("records lost by power")
@@ -153,7 +153,7 @@ def may_lose(w: ModelWorld, replica: ModelReplica) -> bool:
     if w.setup.budget_excess is None and not w.setup.flush_every_write:
         return False
     lossy = part.lossy | bit
-    if not w.setup.flush_every_write:  # B-3: flushed before counted, any number of power losses
+    if not w.setup.flush_every_write:  # G-3: flushed before counted, any number of power losses
         if lossy.bit_count() > part.loss_limit:
             return False
         if lossy.bit_count() > part.loss_limit - (w.setup.budget_excess or 0):

@@ -1,4 +1,4 @@
-"""A mutant of the model: the rules with one method replaced, which the properties must notice (§5.3)."""
+"""A mutant of the model: the rules with one method replaced, which the properties must notice."""
 
 from holdfast.sim.model.rules import Rules
 
@@ -6,7 +6,7 @@ from holdfast.sim.model.rules import Rules
 class ModelMutant(Rules):
     """One rule broken. The docstring says which."""
 
-    #: row of verification.md §5.3, 0 for one of our own
+    #: number in the list of mutants that was planned first, 0 for a later one
     row = 0
     #: the band in which it matters
     band = "mixed"

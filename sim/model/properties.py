@@ -3,7 +3,7 @@ partition; A-..., D-...: where the thing happens).
 
 Owns the checks and nothing else: they read states and ghosts, never change them and draw no random numbers. A
 broken property raises `ModelViolation`. Within the fault budget all must hold; once a possible loss was
-reported beyond it, what B-4 allows to break is not asked any more for that partition: `is_excused`.
+reported beyond it, what G-4 allows to break is not asked any more for that partition: `is_excused`.
 """
 
 from holdfast.sim.model.controller import Before

@@ -155,7 +155,7 @@ def lose_message(w: ModelWorld, bits: int) -> bool:
 
 
 def take_alter_answer(w: ModelWorld, message: tuple[int, ...]) -> None:
-    """The leader learns what became of its proposal (R44, D-5)."""
+    """The leader learns what became of its proposal (R44, N-5)."""
     _, index, leader, starts, verdict, number, leader_epoch, partition_epoch, new_isr, min_isr = message
     broker = w.brokers[leader]
     replica = broker.replicas[index]

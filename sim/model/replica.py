@@ -43,7 +43,7 @@ def replay(w: ModelWorld, bits: int) -> bool:
 
 
 def replay_one(w: ModelWorld, broker: ModelBroker) -> None:
-    """Apply the next record; roles begin with the broker's own registration (D-2, K26)."""
+    """Apply the next record; roles begin with the broker's own registration (N-2, K26)."""
     record = w.metadata[broker.metadata_offset]
     broker.metadata_offset += 1
     kind = record[0]
@@ -138,7 +138,7 @@ def _delete(w: ModelWorld, replica: ModelReplica) -> None:
 
 
 def give_up_fetch(w: ModelWorld, replica: ModelReplica) -> None:
-    """Close the connection; what is under way may still arrive (D-4)."""
+    """Close the connection; what is under way may still arrive (N-4)."""
     if replica.request is not None:
         late = w.late
         late.append((replica, replica.request if replica.answer is None else None, replica.answer))

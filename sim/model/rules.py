@@ -1,7 +1,7 @@
 """The rules of the protocol, one method each, over plain numbers and sets: what mutants replace.
 
-Owns no state. A method answers one question; actions ask it and do the rest. Numbers of rules.md (R..., F...)
-and verification.md (A-..., D-...) stand where they are kept. Sets are bitmasks.
+Owns no state. A method answers one question; actions ask it and do the rest. Codes of
+docs/rules.md stand where they are kept. Sets are bitmasks.
 """
 
 from holdfast.sim.model.state import (
@@ -162,7 +162,7 @@ class Rules:
         return min(replica.high_watermark, len(replica.log))
 
     def takes_answer(self, replica: ModelReplica, answer: FetchAnswer) -> bool:
-        """An answer belongs to the outstanding request (D-4)."""
+        """An answer belongs to the outstanding request (N-4)."""
         return replica.request is not None and replica.request[0] == answer[0]
 
     def follows_high_watermark(self, replica: ModelReplica, leader_high_watermark: int) -> int:
@@ -172,7 +172,7 @@ class Rules:
     # --- broker ----------------------------------------------------------------------------------------
 
     def takes_roles(self, broker: ModelBroker) -> bool:
-        """Not before its own registration was replayed (D-2)."""
+        """Not before its own registration was replayed (N-2)."""
         return broker.epoch != NO_EPOCH and broker.metadata_offset > broker.epoch
 
     def flushes_before_file(self) -> bool:
@@ -288,7 +288,7 @@ class Rules:
         return preferred != part.leader and bool((isr & active) >> preferred & 1)
 
     def kind_of_designated(self, replica: int, isr: int, elr: int) -> int:
-        """Who is chosen by its log, or by an operator, and is complete, is elected as such (D8 Q5)."""
+        """Who is chosen by its log, or by an operator, and is complete, is elected as such (D8.5)."""
         if isr:
             return FROM_ISR if isr >> replica & 1 else LONGEST_LOG
         return FROM_ELR if elr >> replica & 1 else LONGEST_LOG
@@ -336,7 +336,7 @@ class Rules:
         )
 
     def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
-        """Who is elected now, -1 for nobody yet (R63-R66, D-3, D8 Q3)."""
+        """Who is elected now, -1 for nobody yet (R63-R66, N-3, D8.3)."""
         strategy = world.setup.strategy
         active = world.active & part.replicas
         valid = 0
@@ -385,13 +385,13 @@ class Rules:
         return best
 
     def seats_after_recovery(self, part: PartitionState, leader: int, min_isr: int) -> int:
-        """Last known ELR after an election by logs: the seats stay until min ISR is reached (D8 Q1, Q4)."""
+        """Last known ELR after an election by logs: the seats stay until min ISR is reached (D8.1, D8.4)."""
         if min_isr <= 1:
             return 0
         return (part.isr | part.elr | part.last_known_elr) & ~(1 << leader) & part.replicas
 
     def changes_min_isr_in_registration(self) -> bool:
-        """Controller and leader switch min ISR at the same metadata offset (R109, D-5)."""
+        """Controller and leader switch min ISR at the same metadata offset (R109, N-5)."""
         return True
 
     def is_fresh(self, replica: ModelReplica, partition_epoch: int) -> bool:

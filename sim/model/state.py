@@ -111,7 +111,7 @@ class Setup:
 
     @property
     def band(self) -> str:
-        """Where the walk stands relative to what the protocol promises (B-5)."""
+        """Where the walk stands relative to what the protocol promises (G-5)."""
         if self.budget_excess is None:
             return "lossless"
         if self.budget_excess <= 0:
@@ -193,7 +193,7 @@ class PartitionState:
         self.acked: dict[int, int] = {}
         self.acked_end = 0
         self.consumed_end = 0
-        #: D-1: {(leader epoch, offset): entry}, write-once, over all of history
+        #: N-1: {(leader epoch, offset): entry}, write-once, over all of history
         self.values: dict[tuple[int, int], int] = {}
         #: I-15: {leader epoch: broker}
         self.leaders: dict[int, int] = {}
@@ -203,7 +203,7 @@ class PartitionState:
         self.loss_limit = loss_limit
         #: more was lost than the protocol promises to survive
         self.is_over_budget = False
-        #: what B-4 allows to break may be broken: a possible loss was reported
+        #: what G-4 allows to break may be broken: a possible loss was reported
         self.is_excused = False
         #: elections that were reported as possible loss
         self.may_have_lost = 0
@@ -267,7 +267,7 @@ class ModelReplica:
         self.durable = 0
         #: log end when the fsync under way began, -1 for none
         self.flushing_to = -1
-        #: latest registration in the metadata copy; a role comes of it after catch-up (D-2)
+        #: latest registration in the metadata copy; a role comes of it after catch-up (N-2)
         self.known: Registration | None = None
         self.high_watermark = 0
         #: verified against the committed records up to here
@@ -331,7 +331,7 @@ class ModelBroker:
         #: registrations as replayed: epochs by broker, and who is unfenced and not shutting down
         self.known_epochs = [NO_EPOCH] * brokers
         self.acceptable = 0
-        #: replayed its own registration: takes roles (D-2)
+        #: replayed its own registration: takes roles (N-2)
         self.has_caught_up = False
         self.replicas = [ModelReplica(broker_id, index, brokers) for index in range(partitions)]
 

@@ -1,7 +1,7 @@
 """Random walks over the model: from a seed to a set-up, a mix of actions and a verdict; replay and shrink.
 
 Owns the choice of what happens next, never what it does. All chance comes through `draw(bits)`, so a walk is
-a function of its seed. Mix (verification.md §3.6): 40 % tuned weights, 40 % swarm, 20 % swarm with triggers.
+a function of its seed. Mix (docs/model.md): 40 % tuned weights, 40 % swarm, 20 % swarm with triggers.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from holdfast.sim.model.state import (
 
 #: a new random integer of so many bits
 Draw = Callable[[int], int]
-#: (brokers, replication factor, MinISR) that verification.md measured (B-1)
+#: (brokers, replication factor, MinISR) that were measured first (G-1)
 SIZES = ((3, 3, 2), (4, 3, 2), (4, 4, 2), (4, 4, 3), (5, 5, 3), (5, 3, 2), (3, 3, 1))
 SLOTS = 1024
 #: faults in a thousand steps of a tuned walk; swarm walks draw one of FAULT_SHARES
@@ -267,11 +267,11 @@ def lacks_acknowledged(w: ModelWorld, part: PartitionState) -> bool:
 
 
 def _demand_reports(w: ModelWorld) -> None:
-    """B-4: whatever is lost, the controller has reported a possible loss."""
+    """G-4: whatever is lost, the controller has reported a possible loss."""
     for part in w.partitions:
         if not part.may_have_lost and lacks_acknowledged(w, part):
             raise ModelViolation(
-                "B-4 LossIsReported", f"partition {part.index} lost records and nobody said so"
+                "G-4 LossIsReported", f"partition {part.index} lost records and nobody said so"
             )
 
 

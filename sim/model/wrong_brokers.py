@@ -163,7 +163,7 @@ class TakesStaleAnswers(ModelMutant):
 
 
 class MatchesAnswersByOffset(ModelMutant):
-    """A follower matches answers by leader epoch and offset instead of by request (D-4)."""
+    """A follower matches answers by leader epoch and offset instead of by request (N-4)."""
 
     def takes_answer(self, replica: ModelReplica, answer: FetchAnswer) -> bool:
         return answer[2] == len(replica.log)
@@ -258,7 +258,7 @@ class EveryStartIsClean(ModelMutant):
 
 
 class RolesBeforeRegistration(ModelMutant):
-    """A broker takes roles before it has replayed its own registration (D-2)."""
+    """A broker takes roles before it has replayed its own registration (N-2)."""
 
     def takes_roles(self, broker: ModelBroker) -> bool:
         return broker.epoch >= 0
@@ -283,7 +283,7 @@ class GoesOnAfterFailedFlush(ModelMutant):
 
 
 class CountsUnflushed(ModelMutant):
-    """With every write flushed, log ends count instead of flushed ends (B-3)."""
+    """With every write flushed, log ends count instead of flushed ends (G-3)."""
 
     def position(self, end: int, flushed: int, flush_every_write: bool) -> int:
         return end

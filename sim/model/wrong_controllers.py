@@ -266,7 +266,7 @@ class RecoversAtRandom(ModelMutant):
 
 
 class RecoversWithoutRevalidation(ModelMutant):
-    """Answers are checked when they arrive and not when the choice is made (D-3)."""
+    """Answers are checked when they arrive and not when the choice is made (N-3)."""
 
     def recovery_choice(self, world: ModelWorld, part: PartitionState, recovery: ModelRecovery) -> int:
         known = part.last_known_elr
@@ -314,7 +314,7 @@ class LongestLogBeforeEpoch(ModelMutant):
 
 
 class MinIsrByConfig(ModelMutant):
-    """The leader learns of a new min ISR from a record of its own, after the controller used it (D-5, B6)."""
+    """The leader learns of a new min ISR from a record of its own, after the controller used it (N-5, B6)."""
 
     def changes_min_isr_in_registration(self) -> bool:
         return False

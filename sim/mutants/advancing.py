@@ -145,7 +145,7 @@ def tells_of_more_than_it_has_applied(
     return original(self, metadata_offset + 50, now_ms, offline)
 
 
-@mutant(ReplicaManager, "_configure", breaks="D6, B-3", by="D6", setting=REFLUSHED, killed_by="D6@1")
+@mutant(ReplicaManager, "_configure", breaks="D6, G-3", by="D6", setting=REFLUSHED, killed_by="D6@1")
 def counts_as_it_was_made(original: Any, self: Any, partition: Any, now_ms: int) -> None:
     """What counts, in the log or on its disk, is what was configured when the replica was made."""
     counts, effects = partition.counts_flushed, len(self._effects)

@@ -394,7 +394,7 @@ def leader_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
 
 
 @mutant(
-    PartitionRegistration, "merge", breaks="R2, D-5", by="A-11 A-8", more=(UNCHECKED,), killed_by="A-11@1"
+    PartitionRegistration, "merge", breaks="R2, N-5", by="A-11 A-8", more=(UNCHECKED,), killed_by="A-11@1"
 )
 def partition_epoch_not_bumped(original: Any, self: Any, record: Any) -> Any:
     """The partition epoch grows with elections only."""
@@ -473,7 +473,7 @@ def accepts_old_leader_epoch(original: Any, image: Any, partition: Any, sender_i
 @mutant(
     ProposalOrder,
     "refusal",
-    breaks="D-4, A-15",
+    breaks="N-4, A-15",
     by="A-4 I-7 I-8",
     setting=COPIES,
     killed_by="I-7@2",
@@ -626,7 +626,7 @@ def unfencing_elects_nobody(original: Any, self: Any, draft: Any, cause: Any, *,
 # --- the quorum --------------------------------------------------------------------------------------------
 
 
-@mutant(QuorumController, "_write", breaks="K20", by="D-5 I-10 A-2", setting=ACTIVE_MOVES, killed_by="R29@1")
+@mutant(QuorumController, "_write", breaks="K20", by="N-5 I-10 A-2", setting=ACTIVE_MOVES, killed_by="R29@1")
 def answers_before_commit(original: Any, self: Any, decide: Any, now_ms: int, request: Any = None) -> Any:
     """The controller answers a write before the quorum has its records."""
     effects = original(self, decide, now_ms, request)

@@ -373,7 +373,7 @@ RECONFIGURED = Setting(
 @mutant(
     config_control.ConfigControl,
     "alter",
-    breaks="R109, D-5",
+    breaks="R109, N-5",
     by="R109",
     setting=RECONFIGURED,
     killed_by="R109@1",

@@ -232,7 +232,7 @@ def wins_without_majority(original: Any, self: Any) -> Any:
     return bool(self._granted)
 
 
-@mutant(Member, "start", breaks="K3, D-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="L-8@3")
+@mutant(Member, "start", breaks="K3, N-1", by="Q-3 Q-2 Q-4", setting=QUORUM, killed_by="L-8@3")
 def leads_again_after_restart(original: Any, self: Any) -> Any:
     """A leader that restarts goes on leading its epoch."""
     original(self)
@@ -386,7 +386,7 @@ def quorum_never_cuts(original: Any, member: Any, end_offset: int) -> Any:
 @mutant(
     following,
     "fetch_answered",
-    breaks="A-15, D-4",
+    breaks="A-15, N-4",
     by="Q-2 OwnBug",
     setting=CUT_LATE,
     masked="every change of role forgets the fetch under way, and an answer without error is of who leads "
@@ -409,7 +409,7 @@ def _any_request(original: Any, self: Any, request_id: int, response: Any) -> An
 @mutant(
     following,
     "fetch_answered",
-    breaks="A-15, D-4",
+    breaks="A-15, N-4",
     by="OwnBug K14 Q-2 Q-3",
     setting=CUT_LATE,
     more=(Patch(RaftNode, "_answered", _any_request),),

@@ -284,8 +284,8 @@ def min_isr_change_forgets_elr(
 @mutant(
     Partition,
     "alter_answered",
-    breaks="D-5, B6, R109",
-    by="D-5 I-7 A-2 I-8",
+    breaks="N-5, B6, R109",
+    by="N-5 I-7 A-2 I-8",
     setting=MIN_ISRS,
     masked="a proposal from before the change of min ISR has an old partition epoch and is refused "
     "(R41), so answer and registration name the same one; the pair is accepts-old-partition- "
@@ -301,7 +301,7 @@ def answers_keep_old_min_isr(original: Any, self: Partition, proposal: Any, answ
 @mutant(
     ReplicationControl,
     "refresh",
-    breaks="R109, D-5",
+    breaks="R109, N-5",
     by="R109",
     setting=MIN_ISRS,
     killed_by="R109@1",

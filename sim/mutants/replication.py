@@ -163,21 +163,21 @@ def ignores_pending_expansion(original: Any, self: Partition, now_ms: int) -> An
         leadership.progress, leadership.maximal_isr = progress, maximal_isr
 
 
-@mutant(Partition, "advance_high_watermark", breaks="R68", by="B-4", killed_by="B-4@1")
+@mutant(Partition, "advance_high_watermark", breaks="R68", by="G-4", killed_by="G-4@1")
 def passes_its_ceiling(original: Any, self: Partition, now_ms: int) -> Any:
     """The high watermark moves before its ceiling is stored."""
     self.ceiling.limit = max(self.ceiling.limit, self.log.log_end_offset)
     return original(self, now_ms)
 
 
-@mutant(Ceiling, "promise", breaks="R68", by="B-4", killed_by="B-4@1")
+@mutant(Ceiling, "promise", breaks="R68", by="G-4", killed_by="G-4@1")
 def counts_promises_at_once(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """A ceiling counts when it is asked for, not when it is durable."""
     self.limit = original(self, end, now_ms, may_lower=may_lower)
     return self.limit
 
 
-@mutant(Fetchers, "_promise_first", breaks="R68", by="B-4", killed_by="B-4@1")
+@mutant(Fetchers, "_promise_first", breaks="R68", by="G-4", killed_by="G-4@1")
 def shows_logs_above_their_ceilings(original: Any, self: Fetchers, source: Any) -> Any:
     """A follower shows its leader what it has before its ceiling is stored."""
     ready = list(source.ready)
@@ -191,7 +191,7 @@ def shows_logs_above_their_ceilings(original: Any, self: Fetchers, source: Any) 
     Ceiling,
     "promise",
     breaks="R68",
-    by="B-4",
+    by="G-4",
     setting=POWER,
     masked="a new process promises nothing before its log ends above what the last one has promised, or "
     "it is in sync (is_ceiling_too_high), and within one process nothing is lost; the pair is "
@@ -208,10 +208,10 @@ def lowers_ceilings_out_of_sync(
     Partition,
     "is_ceiling_too_high",
     breaks="R68",
-    by="B-4",
+    by="G-4",
     setting=TAILS_GONE,
     more=(Patch(Ceiling, "promise", lowers_ceilings_out_of_sync),),
-    killed_by="B-4@1",
+    killed_by="G-4@1",
 )
 def finds_ceilings_too_high_out_of_sync(original: Any, self: Partition, now_ms: int) -> Any:
     """Who has lost its tail looks for promises that are too high for what is left, and lowers them."""
@@ -222,9 +222,9 @@ def finds_ceilings_too_high_out_of_sync(original: Any, self: Partition, now_ms: 
     Ceiling,
     "promise",
     breaks="R68",
-    by="B-4",
+    by="G-4",
     setting=LULLS,
-    killed_by="B-4@1",
+    killed_by="G-4@1",
 )
 def lowers_ceilings_late(original: Any, self: Ceiling, end: int, now_ms: int, *, may_lower: bool) -> Any:
     """While a lower ceiling is written the high watermark still moves up to the higher one."""
@@ -312,7 +312,7 @@ def _counts_fetch_offset(
     return original(self, replica_id, broker_epoch, fetch_offset, fetch_offset, now_ms)
 
 
-@mutant(Partition, "position", breaks="D6, B-3", by="B-3 I-8 A-2 I-11", setting=FLUSHED, killed_by="D6@2")
+@mutant(Partition, "position", breaks="D6, G-3", by="G-3 I-8 A-2 I-11", setting=FLUSHED, killed_by="D6@2")
 def leader_counts_unflushed(original: Any, self: Partition) -> Any:
     """With every write flushed, the leader counts its log end instead of its flushed end."""
     return _log_end(original, self)
@@ -321,8 +321,8 @@ def leader_counts_unflushed(original: Any, self: Partition) -> Any:
 @mutant(
     Fetchers,
     "_flush_first",
-    breaks="D6, B-3",
-    by="B-3 I-8 A-2 I-11",
+    breaks="D6, G-3",
+    by="G-3 I-8 A-2 I-11",
     setting=FLUSHED,
     more=(Patch(Partition, "follower_fetched", _counts_fetch_offset),),
     killed_by="A-2@1",
@@ -336,7 +336,7 @@ def followers_count_unflushed(original: Any, self: Fetchers, source: Any) -> Any
     Partition,
     "follower_fetched",
     breaks="D6",
-    by="B-3",
+    by="G-3",
     setting=FLUSHED,
     masked="followers list a row only once it is flushed (D6); the pair is followers-count-unflushed",
 )
@@ -417,10 +417,10 @@ def joins_whatever_it_lags(
 @mutant(
     Partition,
     "apply_registration",
-    breaks="R56, D-5",
-    by="D-5 I-7 A-2 TypeOK",
+    breaks="R56, N-5",
+    by="N-5 I-7 A-2 TypeOK",
     setting=LATE_METADATA,
-    killed_by="D-5@2",
+    killed_by="N-5@2",
 )
 def takes_old_registrations(original: Any, self: Partition, registration: Any, now_ms: int) -> Any:
     """An older partition epoch of the same leader epoch replaces a newer one."""
@@ -496,7 +496,7 @@ def no_divergence_check(
     breaks="R55",
     by="I-10",
     setting=DIVERGING,
-    masked="the divergence check sees to the log (§5.3), and answers of a former epoch have no row any more; "
+    masked="the divergence check sees to the log, and answers of a former epoch have no row any more; "
     "unit tests of broker.core.replicas.partition check the error code",
 )
 def serves_any_epoch(
@@ -566,7 +566,7 @@ def keeps_high_watermark_when_cut(original: Any, self: Partition) -> Any:
     """The high watermark stays where it was when the log is cut below it."""
 
 
-@mutant(Partition, "leader_answered", breaks="R52", by="I-1 A-2", killed_by="D-4@1")
+@mutant(Partition, "leader_answered", breaks="R52", by="I-1 A-2", killed_by="N-4@1")
 def takes_high_watermark_beyond_end(
     original: Any, self: Partition, leader_high_watermark: int, leader_end: int
 ) -> Any:
@@ -588,7 +588,7 @@ def learns_before_it_truncates(
 @mutant(
     Fetchers,
     "answered",
-    breaks="D-4, A-15",
+    breaks="N-4, A-15",
     by="I-10 A-15",
     setting=DIVERGING,
     masked="the connection of a source is closed with its session, so no late answer reaches the core, and a "

@@ -101,7 +101,7 @@ async def file_before_flush(original: Any, self: Any, broker_epoch: Any) -> Any:
 
 
 @mutant(
-    Log, "close", breaks="A-19", by="I-17 A-19 I-8 B-3 A-14", setting=STOPPED, more=BLIND, killed_by="I-17@2"
+    Log, "close", breaks="A-19", by="I-17 A-19 I-8 G-3 A-14", setting=STOPPED, more=BLIND, killed_by="I-17@2"
 )
 async def stops_without_flush(original: Any, self: Any, flush: bool) -> Any:
     """A stop closes the logs without flushing them, and proves a clean stop all the same."""
@@ -236,7 +236,7 @@ def registers_anew_as_clean(original: Any, self: Any, now_ms: int) -> Any:
 # --- roles -------------------------------------------------------------------------------------------------
 
 
-@mutant(ReplicaManager, "maybe_take_roles", breaks="D-2", by="I-2 D-2 I-5", killed_by="I-2@3")
+@mutant(ReplicaManager, "maybe_take_roles", breaks="N-2", by="I-2 N-2 I-5", killed_by="I-2@3")
 def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
     """A broker takes roles before it has replayed its own registration."""
     if self.has_roles or self._logs is None or not self._lifecycle.is_registered:
@@ -252,7 +252,7 @@ def roles_before_registration(original: Any, self: Any, now_ms: int) -> Any:
 @mutant(
     ReplicaManager,
     "drop_roles",
-    breaks="D-2",
+    breaks="N-2",
     by="I-2 I-5",
     setting=UNREGISTERED,
     killed_by="I-2@2",
@@ -282,8 +282,8 @@ def _wants_no_fence(original: Any, self: Any, metadata_offset: int, now_ms: int,
 @mutant(
     Lifecycle,
     "next_request",
-    breaks="D-2, R23",
-    by="R23 I-2 D-2",
+    breaks="N-2, R23",
+    by="R23 I-2 N-2",
     killed_by="R23@1",
 )
 def unfenced_before_caught_up(

@@ -100,7 +100,7 @@ def flushes_every_write_or_never(original: Any, self: Any, record_count: Any, no
     return original(self, record_count, now_ms) and self.flush_messages == 1
 
 
-@mutant(Log, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER, killed_by="A-21@1")
+@mutant(Log, "flush", breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
 async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushReason.POLICY) -> Any:
     """The durable offset becomes the log end at the completion of a flush."""
     await original(self, reason)
@@ -108,13 +108,13 @@ async def flush_covers_completion(original: Any, self: Any, reason: Any = FlushR
     return self._flushed_offset
 
 
-@mutant(Segment, "flush", breaks="A-21", by="A-21 B-3", setting=FLUSHED_POWER, killed_by="A-21@1")
+@mutant(Segment, "flush", breaks="A-21", by="A-21 G-3", setting=FLUSHED_POWER, killed_by="A-21@1")
 async def flush_writes_nothing(original: Any, self: Any) -> Any:
     """A flush reports success and flushes nothing."""
     self.flushed_size = self.size
 
 
-@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 B-3", setting=ROLLING, killed_by="A-21@1")
+@mutant(Flusher, "rolled", breaks="D6, A-21", by="A-21 G-3", setting=ROLLING, killed_by="A-21@1")
 def forgets_rolled_segments(original: Any, self: Any, segment: Any) -> Any:
     """A flush covers the active segment only, not the one that was rolled before."""
 
@@ -126,12 +126,12 @@ async def leaves_full_segments_to_the_page_cache(
     """A segment that is full is not flushed for that, and what its producers wrote is not kept beside it."""
 
 
-@mutant(Flusher, "sync_names", breaks="D4", by="A-21 B-3 A-22", setting=FLUSHED_POWER, killed_by="A-21@1")
+@mutant(Flusher, "sync_names", breaks="D4", by="A-21 G-3 A-22", setting=FLUSHED_POWER, killed_by="A-21@1")
 async def names_not_durable(original: Any, self: Any) -> Any:
     """The folder is not synced after a new segment was made."""
 
 
-@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
+@mutant(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
 async def retries_failed_flush(original: Any, self: Any) -> Any:
     """EIO on fsync is retried, on a file that does not refuse that (as runtime's files do)."""
     for _ in range(5):
@@ -142,7 +142,7 @@ async def retries_failed_flush(original: Any, self: Any) -> Any:
     await original(self)
 
 
-@mutant(Segment, "flush", breaks="A-20", by="A-21 B-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
+@mutant(Segment, "flush", breaks="A-20", by="A-21 G-3 I-16", setting=FAILING_DISKS, killed_by="A-21@1")
 async def ignores_failed_flush(original: Any, self: Any) -> Any:
     """EIO on fsync is logged at most, and the log goes on."""
     try:
@@ -239,7 +239,7 @@ async def recovered_not_durable(
     LogManager,
     "_log_offsets",
     breaks="R87",
-    by="A-22 I-10 B-3",
+    by="A-22 I-10 G-3",
     setting=TORN,
     killed_by="R87@24",
 )
@@ -307,7 +307,7 @@ def _rewound_without_flushed(original: Any, self: Any, log_end_offset: int) -> A
     self._flushed_offset = flushed
 
 
-@mutant(Log, "_rewound", breaks="R81", by="I-1 B-3", setting=DIVERGING, killed_by="I-1@2")
+@mutant(Log, "_rewound", breaks="R81", by="I-1 G-3", setting=DIVERGING, killed_by="I-1@2")
 def flushed_offset_stays_when_cut(original: Any, self: Any, log_end_offset: int) -> Any:
     """The flushed offset stays where it was when the log is cut below it."""
     _rewound_without_flushed(original, self, log_end_offset)

@@ -206,7 +206,7 @@ def recovers_without_fenced_seats(original: Any, image: Any, key: Any, partition
 @mutant(
     unclean_recovery,
     "_valid_replies",
-    breaks="R63, D-3",
+    breaks="R63, N-3",
     by="A-17 BestLogWins I-8 I-13",
     setting=CRUMBLING,
     masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
@@ -271,7 +271,7 @@ def recovery_outlives_its_partition(original: Any, self: Any) -> Any:
 @mutant(
     UncleanRecovery,
     "take_log_info",
-    breaks="R62, D-3",
+    breaks="R62, N-3",
     by="A-14 I-8 Refinement",
     setting=CRUMBLING,
     masked="an unclean start flushes all that it keeps (R86) and nothing is appended without a leader: "
@@ -341,7 +341,7 @@ def elects_empty_logs(original: Any, partition: Any, strategy: Any, replies: Any
     return original(partition, strategy, replies)
 
 
-@mutant(unclean_recovery, "_counted", breaks="R68", by="B-4", setting=ALL_EMPTY, killed_by="B-4@50")
+@mutant(unclean_recovery, "_counted", breaks="R68", by="G-4", setting=ALL_EMPTY, killed_by="G-4@50")
 def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     """The ceiling of a replica that was left behind bounds the loss too."""
     return partition.replicas
@@ -351,9 +351,9 @@ def bounds_by_any_ceiling(original: Any, partition: Any) -> Any:
     unclean_recovery,
     "_counted",
     breaks="R68, R10",
-    by="B-4",
+    by="G-4",
     setting=GIVEN_UP,
-    killed_by="B-4@42",
+    killed_by="G-4@42",
 )
 def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     """Seats that stay after an unclean election bound the loss of the next history too."""
@@ -364,9 +364,9 @@ def bounds_by_seats_given_up(original: Any, partition: Any) -> Any:
     unclean_recovery,
     "most_lost",
     breaks="R68",
-    by="B-4",
+    by="G-4",
     setting=LONG_LOGS,
-    killed_by="B-4@1",
+    killed_by="G-4@1",
 )
 def believes_that_the_elected_log_is_the_same(
     original: Any, partition: Any, replies: Any, ceilings: Any, chosen: int
@@ -375,7 +375,7 @@ def believes_that_the_elected_log_is_the_same(
     return original(partition, dict.fromkeys(replies, replies[chosen]), ceilings, chosen)
 
 
-@mutant(replication_control, "_line", breaks="R68, B-4", by="B-4", setting=ALL_DOWN, killed_by="B-4@1")
+@mutant(replication_control, "_line", breaks="R68, G-4", by="G-4", setting=ALL_DOWN, killed_by="G-4@1")
 def tells_of_no_loss(original: Any, name: str, change: Any) -> Any:
     """An unclean election is told like any other."""
     text, level = original(name, change)

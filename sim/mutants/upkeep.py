@@ -213,7 +213,7 @@ def producer_epochs_not_bumped(original: Any, producer_id: Any, producer_epoch: 
 # --- fetch sessions ----------------------------------------------------------------------------------------
 
 
-@mutant(FollowerSessions, "open", breaks="D-4", by="D-4", killed_by="D-4@1")
+@mutant(FollowerSessions, "open", breaks="N-4", by="N-4", killed_by="N-4@1")
 def sessions_leave_rows_behind(
     original: Any, self: Any, replica_id: Any, broker_epoch: Any, session_id: Any
 ) -> Any:
@@ -228,7 +228,7 @@ def sessions_leave_rows_behind(
     FollowerSessions,
     "list_row",
     breaks="R52",
-    by="D-4",
+    by="N-4",
     gap="the flush policy changes right while a high watermark is on its way to a follower that waits",
 )
 def rows_listed_again_know_the_high_watermark(
@@ -263,9 +263,9 @@ def opens_overtaken_sessions(original: Any, self: Any, reply_to: Any, request: A
     FetchPath,
     "follower_request",
     breaks="R80",
-    by="A-15 D-4",
+    by="A-15 N-4",
     masked="the requests of a session come over one connection, in order, and a new session has a new one "
-    "(D-4): no other number than the next can come",
+    "(N-4): no other number than the next can come",
 )
 def session_numbers_not_compared(original: Any, self: Any, reply_to: Any, request: Any, now_ms: Any) -> Any:
     """A request of a session counts whatever its number."""

@@ -1,4 +1,4 @@
-"""When a log must be flushed: every write, every n records, every n ms, on roll only (D6, source 001 §5).
+"""When a log must be flushed: every write, every n records, every n ms, on roll only (D6, F29).
 
 Owns the counting since the last flush started; never flushes. With neither limit the page cache is flushed on
 roll and on a clean stop only. `flush_messages` = 1 is the policy under which nothing counts before it is

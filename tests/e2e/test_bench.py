@@ -1,4 +1,4 @@
-"""The benchmarks run and say what they promise; how fast is not judged here (design D13)."""
+"""The benchmarks run and say what they promise; how fast is not judged here (D13)."""
 
 import json
 import subprocess

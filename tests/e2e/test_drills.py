@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def test_in_a_power_outage_the_baseline_loses_what_the_manager_keeps(tmp_path: Path) -> None:
-    """Chapter 5.3.3, B1: lost records are named, and nothing else is wrong with the other side."""
+    """B1: lost records are named, and nothing else is wrong with the other side."""
     report = tmp_path / "report.json"
     words = ("drill", "power-outage", "--compare", "--seed", "1", "--power-loss", "tracked")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""min.insync.replicas goes up and down under load while brokers stand still and wake (R109, B6, D-5).
+"""min.insync.replicas goes up and down under load while brokers stand still and wake (R109, B6, N-5).
 
 What is checked: *the high watermark never passes the end of a member of the ELR*, as the controller has it
 registered. Three clocks have to be brought together: the metadata log, the high watermark, and what a member

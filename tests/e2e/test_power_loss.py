@@ -1,4 +1,4 @@
-"""The power of all brokers goes at once, under load: what was acknowledged and not flushed is gone (B-3).
+"""The power of all brokers goes at once, under load: what was acknowledged and not flushed is gone (G-3).
 
 Once with each way of losing power that matters here: the tracked disk, and the nastiest file system if this
 machine can mount it.

@@ -197,7 +197,7 @@ def test_when_all_brokers_are_killed_the_longest_log_leads_and_nothing_acknowled
 
 
 def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_stored(drill: Drill) -> None:
-    """R68, B-4: nobody has the tail any more, so no log tells of it."""
+    """R68, G-4: nobody has the tail any more, so no log tells of it."""
     drill.topic("tailless", "Balanced")
     for first in range(0, 200, 20):
         assert len(produce(drill.cluster.bootstrap_servers, "tailless", 20, first=first).acked) == 20
@@ -210,7 +210,7 @@ def test_what_every_replica_has_lost_is_told_by_the_high_watermarks_that_they_st
 
 
 def test_what_nobody_knows_any_more_is_bounded_by_what_replicas_promised(drill: Drill) -> None:
-    """R68, B-4: the high watermarks were not stored in time, the ceiling always is."""
+    """R68, G-4: the high watermarks were not stored in time, the ceiling always is."""
     drill.topic("unstored", "Balanced")
     assert len(produce(drill.cluster.bootstrap_servers, "unstored", 1500).acked) == 1500
     decision, lost = drill.cut_logs("unstored", forgets_high_watermarks=True)
@@ -238,7 +238,7 @@ def test_without_a_strategy_a_partition_waits_for_the_operator(drill: Drill) -> 
 
 
 def test_a_recovery_that_waits_ends_by_kafkas_rule_when_the_manager_is_switched_off(drill: Drill) -> None:
-    """D8 Q8: the last known leader is trusted then, whatever its log lacks."""
+    """D8.8: the last known leader is trusted then, whatever its log lacks."""
     drill.topic("switched", "None")
     drill.kill(1, 2, 3)
     drill.start(1, 2, 3)
@@ -263,7 +263,7 @@ def test_a_recovery_that_waits_ends_by_kafkas_rule_when_the_manager_is_switched_
 def test_answers_of_a_broker_that_rebooted_or_to_a_former_controller_do_not_count(
     drill: Drill, fault: str
 ) -> None:
-    """R60, R63, D-3: two have answered, the third says nothing yet, so the recovery is not over."""
+    """R60, R63, N-3: two have answered, the third says nothing yet, so the recovery is not over."""
     topic = f"stale-{fault}"
     drill.topic(topic, "None")
     answers = produce(drill.cluster.bootstrap_servers, topic, 200)

@@ -1,4 +1,4 @@
-"""Random and mutated frames against the rpc server: no crash, no leak, others served (D3, design §3)."""
+"""Random and mutated frames against the rpc server: no crash, no leak, others served (D3)."""
 
 import asyncio
 import itertools

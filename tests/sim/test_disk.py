@@ -1,4 +1,4 @@
-"""What a kill, a power cut and a failed flush leave of files and names (§3.5)."""
+"""What a kill, a power cut and a failed flush leave of files and names."""
 
 import errno
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""What faults look like from a connection: refusals, silence, half-open ends, bytes that come late (§3.4)."""
+"""What faults look like from a connection: refusals, silence, half-open ends, bytes that come late."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

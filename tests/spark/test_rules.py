@@ -1,4 +1,4 @@
-"""Each anomaly of design §4 is planted, found, and found alone; what is allowed is counted and excused.
+"""Each anomaly of the verdict is planted, found, and found alone; what is allowed is counted and excused.
 
 Every case is a topic with producers of its own, so one run of the rules judges all of them.
 """

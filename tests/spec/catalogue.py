@@ -34,9 +34,10 @@ _DOCSTRING = re.compile(
 HEAD = """# KIP-966, sentence by sentence
 
 Every sentence of KIP-966 that states a rule, in our own words: where it is kept, and the test that fails
-without it; then the same for chapter 5 of the replication text, where the KIP is silent. Written by
-`python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares. The numbers (R, F, B,
-I, A, D) are those that code and tests cite.
+without it; then the same for chapter 5 of the text beside its TLA+ specification ("the
+replication text", in the kafka-tlaplus repository), where the KIP is silent. Written by
+`python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares. The
+numbers (R, F, B, I, A, D) are the codes of [rules.md](rules.md).
 """
 
 

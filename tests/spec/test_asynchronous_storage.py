@@ -22,7 +22,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 def test_every_write_flushed_means_durable_before_the_high_watermark_passes() -> None:
-    """Asynchronous storage, flush every write: the high watermark advances by what is flushed (D6, B-3).
+    """Asynchronous storage, flush every write: the high watermark advances by what is flushed (D6, G-3).
 
     Kept in broker.core.replicas.partition, storage.core.flush_policy.
     """
@@ -84,7 +84,7 @@ def test_without_a_policy_nothing_is_flushed_before_the_segment_rolls() -> None:
 
 
 async def test_killed_process_keeps_what_its_page_cache_held(cluster: Cluster) -> None:
-    """Unclean shutdowns: the page cache outlives a process that is killed, nothing is lost (B-2, D10).
+    """Unclean shutdowns: the page cache outlives a process that is killed, nothing is lost (G-2, D10).
 
     Kept in storage.log, storage.clean_shutdown.
     """

@@ -224,7 +224,7 @@ def test_high_watermark_does_not_pass_a_member_of_the_elr() -> None:
 
 def test_leader_switches_min_isr_together_with_the_isr() -> None:
     """Additional High Watermark advancement requirement: controller and leader never count by two values
-    (R109, D-5).
+    (R109, N-5).
 
     Kept in controller.core.partitions.partition_change, broker.core.replicas.partition.
     """

@@ -49,7 +49,7 @@ def test_last_replica_standing_loses_nothing_that_was_acknowledged() -> None:
 
 
 def test_min_isr_less_one_lossy_shutdowns_leave_a_complete_replica_electable() -> None:
-    """Motivation: min ISR - 1 unclean shutdowns with lost data are survived (B-1).
+    """Motivation: min ISR - 1 unclean shutdowns with lost data are survived (G-1).
 
     Kept in controller.core.partitions.elr.
     """

@@ -210,7 +210,7 @@ def test_none_waits_for_the_operator() -> None:
 
 def test_answer_of_an_earlier_incarnation_elects_nobody() -> None:
     """Unclean recovery, broker epoch: a broker that rebooted after its answer is not elected by it (R62,
-    R63, D-3).
+    R63, N-3).
 
     Kept in controller.core.partitions.unclean_recovery.
     """

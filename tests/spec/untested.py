@@ -26,7 +26,7 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "Other behaviors 7",
         "the last known leader is tracked for the time without unclean recovery",
-        "with the recovery manager on it is still kept and shown, but elects nobody (D8 Q6)",
+        "with the recovery manager on it is still kept and shown, but elects nobody (D8.6)",
     ),
     _differs(
         "Detection of an unclean shutdown, new behavior 4",
@@ -94,7 +94,7 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "Compatibility, unclean recovery",
         "unclean.leader.election.enable is marked as deprecated",
-        "it is not marked: with the manager off it is what Kafka ships (D8 Q8)",
+        "it is not marked: with the manager off it is what Kafka ships (D8.8)",
     ),
     _differs(
         "Delivery plan",

@@ -1,7 +1,7 @@
 """The broker's life as the controller sees it: register, heartbeat, be unfenced, leave (R29, R23, R24,
 K26-K28).
 
-Owns the broker epoch and the state; sends nothing itself, it names the next request. D-2: no role before
+Owns the broker epoch and the state; sends nothing itself, it names the next request. N-2: no role before
 the own registration record was replayed; until then, and until the logs are loaded, heartbeats want the
 fence to stay.
 
@@ -205,7 +205,7 @@ class Lifecycle:
 
     def heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> StopReason | None:
         """Take the answer to a heartbeat. After STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the
-        registration is over: `is_registered` is false, the owner drops all roles (D-2)."""
+        registration is over: `is_registered` is false, the owner drops all roles (N-2)."""
         self._in_flight = False
         self._heard_ms = now_ms
         code = response.error_code
@@ -256,7 +256,7 @@ class Lifecycle:
     # --- what else happens -------------------------------------------------------------------------------
 
     def caught_up(self, now_ms: int) -> None:
-        """Own registration record replayed, logs loaded, roles taken (D-2): ask to be unfenced."""
+        """Own registration record replayed, logs loaded, roles taken (N-2): ask to be unfenced."""
         assert self.is_registered
         self.is_ready = True
         if self.state is BrokerState.STARTING:

@@ -1,7 +1,7 @@
 """The follower's side of replication: one fetcher a source broker, many partitions a request (R80-R84).
 
 Owns for each followed partition whether its row is listed at the leader, being acted upon, or pausing. Never
-touches a log: appends, truncations and flushes are effects. D-4: a partition is listed again only after its
+touches a log: appends, truncations and flushes are effects. N-4: a partition is listed again only after its
 answer was acted upon; answers are matched by (session, number of the request); after any failure the
 connection is closed and a new session begins.
 
@@ -218,7 +218,7 @@ class Fetchers:
     # --- answers --------------------------------------------------------------------------------------------
 
     def answered(self, event: FetchAnswered, now_ms: int) -> list[Effect]:
-        """Act upon a response, if it belongs to an outstanding request of the present session (D-4, A-15)."""
+        """Act upon a response, if it belongs to an outstanding request of the present session (N-4, A-15)."""
         source = self._sources.get(event.source_id)
         if (
             source is None
@@ -342,7 +342,7 @@ class Fetchers:
         self._end(key)
 
     def failed(self, event: FetchFailed, now_ms: int) -> list[Effect]:
-        """There will be no answer: close the connection before anything is asked again (D-4)."""
+        """There will be no answer: close the connection before anything is asked again (N-4)."""
         source = self._sources.get(event.source_id)
         if source is None or event.session_id != source.session_id:
             return []

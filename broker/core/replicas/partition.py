@@ -3,7 +3,7 @@
 Owns role, high watermark and the rules of the ISR; what only a leader has is in
 `broker.core.replicas.leadership`. Reads its log through `LogView` and never writes it. Registrations come
 from AlterPartition answers and metadata records and meet in `apply_registration`, ordered by
-`partition_epoch` (D-5: min ISR travels with them). `broker.core.replicas.divergence` compares logs. Rules:
+`partition_epoch` (N-5: min ISR travels with them). `broker.core.replicas.divergence` compares logs. Rules:
 R50-R56, R82, F1-F6.
 
     role  NONE -> LEADER | FOLLOWER by a registration with a higher leader epoch
@@ -207,7 +207,7 @@ class Partition:
             leadership.progress = {r: progress.get(r) or ReplicaProgress(r, None) for r in wanted}
 
     def drop_role(self) -> None:
-        """Forget the role until metadata gives one again: our registration is not valid any more (D-2)."""
+        """Forget the role until metadata gives one again: our registration is not valid any more (N-2)."""
         self.registration = None
         self.leadership = None
         self.role = Role.NONE

@@ -2,7 +2,7 @@
 
 Owns the image, the partitions and their logs' coming and going, and what follows when the state of one
 changes: the leader epoch in the log, fetching, proposals, whoever waits. Roles come from the image at or
-behind our own registration record and from nothing before it (D-2). Never touches a request or a call:
+behind our own registration record and from nothing before it (N-2). Never touches a request or a call:
 `broker.core.broker` does. Effects go to the outbox that it shares with its owner.
 """
 
@@ -84,7 +84,7 @@ class ReplicaManager:
             backoff_ms=config.replica_fetch_backoff_ms,
             timeout_ms=config.replica_socket_timeout_ms,
         )
-        #: roles are taken from metadata: the image holds our own registration (D-2)
+        #: roles are taken from metadata: the image holds our own registration (N-2)
         self.has_roles = False
         self._lifecycle = lifecycle
         self._lineage = lineage
@@ -139,7 +139,7 @@ class ReplicaManager:
 
     def maybe_take_roles(self, now_ms: int) -> None:
         """Take the roles of the image if it stands at or behind our own registration record; nothing before
-        it counts (D-2)."""
+        it counts (N-2)."""
         epoch = self._lifecycle.broker_epoch
         if self.has_roles or self._logs is None or not self.is_registered_here():
             return
@@ -192,7 +192,7 @@ class ReplicaManager:
         )
 
     def drop_roles(self) -> None:
-        """Our registration is over: no role until the image holds the next one (D-2)."""
+        """Our registration is over: no role until the image holds the next one (N-2)."""
         self.has_roles = False
         self._effects += self.fetchers.restart(-1)
         for key, partition in self.partitions.items():

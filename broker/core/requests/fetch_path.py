@@ -182,7 +182,7 @@ class FetchPath:
         session = self._sessions.get(request.replica_id)
         if request.session_epoch == 0:
             if session is not None and (request.broker_epoch, request.session_id) < session.identity:
-                # It was overtaken by a newer connection: what it proves may be gone by now (A-5, D-4).
+                # It was overtaken by a newer connection: what it proves may be gone by now (A-5, N-4).
                 return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))

@@ -1,7 +1,7 @@
 """The leader's memory of a follower's fetches: which rows it waits for, so that a request lists only changes.
 
 One session a follower. A row keeps the position that was listed last and is `open` until an answer carries
-records, a diverging epoch or an error; then the follower acts and lists it again (D-4: one outstanding
+records, a diverging epoch or an error; then the follower acts and lists it again (N-4: one outstanding
 fetch per partition). A new high watermark alone leaves the row open: it rides with the next answer, or
 makes one after `HIGH_WATERMARK_LINGER_MS`. Never touches a partition: it is told what changed and says
 which rows are due.

@@ -195,7 +195,7 @@ class ClusterControl:
             old is not None
             and not old.is_fenced
             and old.incarnation_id != request.incarnation_id
-            and old.broker_epoch != request.previous_broker_epoch  # the proof of a clean stop (§4.3 item 14)
+            and old.broker_epoch != request.previous_broker_epoch  # the proof of a clean stop (D9)
         ):
             return (
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -318,7 +318,7 @@ class ClusterControl:
         if broker.is_fenced:
             if request.want_shutdown:
                 return _NextState.SHUTDOWN_NOW
-            # the record at offset broker_epoch must be applied, D-2
+            # the record at offset broker_epoch must be applied, N-2
             if not request.want_fence and request.current_metadata_offset > broker.broker_epoch:
                 return _NextState.UNFENCED
             return _NextState.FENCED

@@ -94,7 +94,7 @@ class Candidates:
     is_active: Callable[[int], bool]
     #: what is the matter with one that is not
     why_inactive: Callable[[int], Rejection]
-    #: Kafka's answer to lost logs (D8 Q8): with ELR on and the recovery manager off
+    #: Kafka's answer to lost logs (D8.8): with ELR on and the recovery manager off
     trusts_last_known_leader: bool
     #: (replica, reason): nobody else may be elected now (R18)
     designated: tuple[int, ElectionReason] | None = None
@@ -117,7 +117,7 @@ class Candidates:
 
 
 def elect(candidates: Candidates, mode: ElectionMode) -> Election:
-    """Decide by R12. The last known leader counts whatever last_known_elr holds (D8 Q8)."""
+    """Decide by R12. The last known leader counts whatever last_known_elr holds (D8.8)."""
     if candidates.designated is not None:
         return _designated(candidates, *candidates.designated)
     rejected: dict[int, Rejection] = {}
@@ -154,7 +154,7 @@ def elect(candidates: Candidates, mode: ElectionMode) -> Election:
 
 
 def _designated(candidates: Candidates, replica: int, reason: ElectionReason) -> Election:
-    """The replica or nobody: clean when it is complete (D8 Q5), never another one (R18)."""
+    """The replica or nobody: clean when it is complete (D8.5), never another one (R18)."""
     verdict = candidates.verdict_on(replica)
     if replica not in candidates.replicas or not candidates.is_active(replica):
         assert isinstance(verdict, Rejection)

@@ -27,7 +27,7 @@ class SetsRule(Enum):
     KEPT_BELOW_MIN_ISR = 2
     #: an unclean election forgets them, as in Kafka (R10)
     FORGOTTEN_BY_UNCLEAN_ELECTION = 3
-    #: an unclean election makes seats of all members (D8 Q1, Q4)
+    #: an unclean election makes seats of all members (D8.1, D8.4)
     SEATS_AFTER_UNCLEAN_ELECTION = 4
 
 

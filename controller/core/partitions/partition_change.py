@@ -38,7 +38,7 @@ class ElectionContext:
     min_insync_replicas: int
     #: ONLINE, or UNCLEAN where the topic allows that
     mode: ElectionMode = ElectionMode.ONLINE
-    #: the recovery manager is on: no last known leader is trusted, no unclean election forgets (D8 Q1, Q4)
+    #: the recovery manager is on: no last known leader is trusted, no unclean election forgets (D8.1, D8.4)
     compares_logs: bool = False
     #: what is the matter with a broker that is not active
     why_inactive: Callable[[int], Rejection] = lambda broker_id: Rejection.FENCED
@@ -96,7 +96,7 @@ class PartitionChange:
     after: PartitionRegistration
     record: PartitionChangeRecord
     decision: Decision
-    #: members of ELR and last_known_elr that an unclean election passed over (R10, D8 Q4)
+    #: members of ELR and last_known_elr that an unclean election passed over (R10, D8.4)
     dropped: tuple[int, ...] = ()
 
     @property

@@ -129,7 +129,7 @@ class ReplicationControl:
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
 
     def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
-        """The last known leader, where it may lead with nobody eligible left (D8 Q8)."""
+        """The last known leader, where it may lead with nobody eligible left (D8.8)."""
         known = partition.last_known_leader
         if known not in partition.replicas or not image.elr_enabled or self.compares_logs(image):
             return ()
@@ -163,7 +163,7 @@ class ReplicationControl:
                 self.change(draft, topic, index, partition, RequestedChange(), context, cause)
 
     def forget_unregistered(self, draft: Draft) -> None:
-        """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8 Q9)."""
+        """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8.9)."""
         image = draft.image
         for topic, index, partition in image.leaderless_partitions():
             gone = tuple(replica for replica in partition.isr if replica not in image.brokers)

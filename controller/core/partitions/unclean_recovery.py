@@ -1,6 +1,6 @@
 """The recovery manager's mind: for partitions that nobody may lead without loss, whose log is the best?
 
-Owns when brokers are asked for their logs, which answers count, and the choice (R60-R69, D8 Q1-Q10). All of
+Owns when brokers are asked for their logs, which answers count, and the choice (R60-R69, D8.1-D8.10). All of
 it is soft state of the active controller: a new one asks anew. The asking itself is the shell's, the
 election `partition_change`'s; nobody is elected here but the replica that the answers prove to be the best.
 """
@@ -82,7 +82,7 @@ class Recovery:
     leader_epoch: int
     partition_epoch: int
     strategy: Strategy
-    #: the trigger, or when the last condition was met (D8 Q10)
+    #: the trigger, or when the last condition was met (D8.10)
     started_ms: int
     #: what was said of it last
     statement: Statement | None = None
@@ -507,7 +507,7 @@ def _statement(
 
 
 def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) -> dict[int, LogReply]:
-    """Answers that count at this moment (R63, D-3): of these incarnations, and active."""
+    """Answers that count at this moment (R63, N-3): of these incarnations, and active."""
     return {
         replica: recovery.replies[replica]
         for replica in asked.must + asked.others
@@ -532,7 +532,7 @@ def _drop_void_replies(
 def _is_decided(
     partition: PartitionRegistration, recovery: Recovery, asked: AskForLogs, valid: dict[int, LogReply]
 ) -> bool:
-    """R64, R65, D8 Q3."""
+    """R64, R65, D8.3."""
     if _waits_for_all_known(partition, recovery.strategy):
         if any(replica not in valid for replica in asked.must):
             return False

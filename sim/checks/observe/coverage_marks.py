@@ -1,4 +1,4 @@
-"""Rare states: how often each was reached, so that a sweep can tell what it never tried (verification §3.6).
+"""Rare states: how often each was reached, so that a sweep can tell what it never tried.
 
 Owns the list of names and the counts; a mark that stays at zero over many seeds is a hole in the simulator.
 """

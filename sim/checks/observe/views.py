@@ -193,7 +193,7 @@ class Property:
     """One property, by its name in the specifications. Hears of what it overrides, the rest costs nothing."""
 
     name: ClassVar[str] = ""
-    #: a property about loss: beyond the fault budget it may break, and is counted (B-4)
+    #: a property about loss: beyond the fault budget it may break, and is counted (G-4)
     is_about_loss: ClassVar[bool] = False
     #: about copies wherever they are: it breaks before anybody is elected who may lack them
     is_about_copies: ClassVar[bool] = False

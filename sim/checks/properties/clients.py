@@ -1,4 +1,4 @@
-"""Properties of what clients are told, asked when it is told: rules 12, 13 and 24 of §2.2, and A-18.
+"""Properties of what clients are told, asked when it is told: rules 12, 13 and 24, and A-18.
 
 Owns what can be judged only at that moment; what the whole history shows is in `sim.checks.history_rules`.
 """

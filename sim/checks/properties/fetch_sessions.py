@@ -47,11 +47,11 @@ class RowsHaveTheirTurn(Property):
 
 
 class SessionsAgree(Property):
-    """D-4, R80: each row for which a follower waits is open at the leader, from the offset and in the epoch
+    """N-4, R80: each row for which a follower waits is open at the leader, from the offset and in the epoch
     that the follower has listed, and the high watermark that the leader has told is the one that the follower
     knows. Nobody is woken for rows of a former session."""
 
-    name = "D-4 SessionsAgree"
+    name = "N-4 SessionsAgree"
 
     def __init__(self) -> None:
         #: {process: its sessions and how many rows they have, when all rows were looked at}

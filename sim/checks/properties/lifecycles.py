@@ -22,7 +22,7 @@ _STOP_NS = SILENCE_MS_MAX * _NS_PER_MS * 9 // 10
 
 
 class UnfencedIsReady(Property):
-    """R23, D-2: a broker is unfenced only once it has replayed its own registration and has its roles."""
+    """R23, N-2: a broker is unfenced only once it has replayed its own registration and has its roles."""
 
     name = "R23 UnfencedIsReady"
 

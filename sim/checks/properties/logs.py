@@ -58,7 +58,7 @@ class LeaderCandidateCompleteness(Property):
 
     @staticmethod
     def _is_not_durable(ghost: Ghost, view: ReplicaView) -> bool:
-        """B-3: what counted was durable."""
+        """G-3: what counted was durable."""
         return view.log.flushed_offset < ghost.high_watermark and view.role is not Role.NONE
 
 
@@ -239,7 +239,7 @@ class EpochOffsetUniqueness(Property):
     """A leader epoch and an offset name one batch, ever, committed or not; and it was the leader of that
     epoch who gave the name (A-15). Bits that turn on a disk may name another epoch, which no crc covers."""
 
-    name = "D-1 EpochOffsetUniqueness"
+    name = "N-1 EpochOffsetUniqueness"
 
     def __init__(self) -> None:
         self._named: dict[tuple[int, int, int], BatchMark] = {}

@@ -1,4 +1,4 @@
-"""Properties of what the controllers tell operators of losses (B-4, R68)."""
+"""Properties of what the controllers tell operators of losses (G-4, R68)."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ _TOLD = re.compile(r"(\S+)-(\d+): .*elected as (\w+); records may be lost")
 class LossIsBounded(Property):
     """Where the controller says how many records an election loses at most, it loses no more (R68)."""
 
-    name = "B-4 LossIsBounded"
+    name = "G-4 LossIsBounded"
 
     def __init__(self) -> None:
         #: {place: leader epoch, and the batches that were committed by the end of it}
@@ -77,7 +77,7 @@ class CeilingsHoldWhatIsCommitted(Property):
     any one of these promises the controllers conclude what may be lost at most (R68). Looked at when one
     becomes durable, and when a process finds it: long before everybody has lost its tail."""
 
-    name = "B-4 CeilingsHoldWhatIsCommitted"
+    name = "G-4 CeilingsHoldWhatIsCommitted"
 
     def replica_loaded(self, seen: Observer, view: ReplicaView, prior: ReplicaView | None) -> None:
         assert view.broker.node is not None
@@ -102,7 +102,7 @@ class UncleanElectionsAreTold(Property):
     """Whenever somebody is elected who may lack committed records, the controller has told of it, by
     partition and rule, and has counted it. In every band."""
 
-    name = "B-4 UncleanElectionsAreTold"
+    name = "G-4 UncleanElectionsAreTold"
 
     def __init__(self) -> None:
         #: {(topic, index, rule): how often}; an election that was told of may never be committed

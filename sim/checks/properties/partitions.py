@@ -365,7 +365,7 @@ class LastKnownLeaderByRule(Property):
 
 
 class BestLogWins(Property):
-    """A-14 and D-3: who is elected by its log has the best one of those that were compared; none of the last
+    """A-14 and N-3: who is elected by its log has the best one of those that were compared; none of the last
     known ELR was left out; and each still had the log that it told of."""
 
     name = "A-14 BestLogWins"
@@ -399,7 +399,7 @@ class BestLogWins(Property):
             end = view.log.last_epoch, view.end_offset
             if end != told and not view.history.cut:
                 if view.registration.leader_epoch <= change.before.leader_epoch:
-                    seen.broken(self, index, f"{broker_id} told of {told}, its log ends at {end} (D-3)")
+                    seen.broken(self, index, f"{broker_id} told of {told}, its log ends at {end} (N-3)")
 
 
 class ReassignmentKeepsData(Property):

@@ -41,7 +41,7 @@ def _is_being_cut(view: ReplicaView) -> bool:
 
 
 class ValidBrokerState(Property):
-    """I-2 and D-2: who has a role is registered, and has replayed its own registration before."""
+    """I-2 and N-2: who has a role is registered, and has replayed its own registration before."""
 
     name = "I-2 ValidBrokerState"
 
@@ -97,7 +97,7 @@ class ValidFetcherState(Property):
 class RegistrationsAreCommitted(Property):
     """A broker takes no state of a partition that the quorum has not agreed on, and none older than its."""
 
-    name = "D-5 RegistrationsAreCommitted"
+    name = "N-5 RegistrationsAreCommitted"
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]
@@ -164,7 +164,7 @@ class HighWatermarkStaysUnderCeilings(Property):
     """A leader's high watermark moves only below what it, and everybody whom it counts, has promised on disk;
     who was let in before its first promise bounds nothing (R68)."""
 
-    name = "B-4 HighWatermarkStaysUnderCeilings"
+    name = "G-4 HighWatermarkStaysUnderCeilings"
 
     def replica_changed(
         self, seen: Observer, view: ReplicaView, before: Before, appended: Sequence[BatchMark]

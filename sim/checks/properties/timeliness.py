@@ -74,7 +74,7 @@ class PassesRun(SecondOpinion):
 
 
 class MinIsrIsConfigured(Property):
-    """R109, D-5: what is committed of a partition holds the min ISR that is configured at that offset."""
+    """R109, N-5: what is committed of a partition holds the min ISR that is configured at that offset."""
 
     name = "R109 MinIsrIsConfigured"
 

@@ -149,7 +149,7 @@ def _moved(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
 
 def _recovered(w: ModelWorld, part: PartitionState, change: Change) -> Problem:
     """Of the logs that were compared the model elects the same, by the topic's strategy or by one that an
-    operator may have asked for. Whether the answers were of these incarnations is not in the record (D-3)."""
+    operator may have asked for. Whether the answers were of these incarnations is not in the record (N-3)."""
     setup = w.setup
     chosen = change.after.leader
     for strategy in dict.fromkeys((setup.strategy, BALANCED, AGGRESSIVE)):

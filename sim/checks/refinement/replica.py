@@ -52,7 +52,7 @@ class ReplicasRefineModel(Property):
                 self._rows[index] = {ghost.row.partition_epoch: _known(ghost.row)}
 
     def _took(self, seen: Observer, view: ReplicaView, before: Before) -> str | None:
-        """A registration is a committed one, and newer; the role follows from it (R54, D-5)."""
+        """A registration is a committed one, and newer; the role follows from it (R54, N-5)."""
         row, old = view.registration, before.registration
         if row is None:
             return None if view.role is Role.NONE else f"{view.role.value} without a registration"

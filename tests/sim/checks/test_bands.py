@@ -36,7 +36,7 @@ SHORTER = LossEvidence(has_lost_tail=True)
         (ClusterSpec(), LIED, None),
         (OVER, LossEvidence(), None),
         (OVER, SHORTER, None),
-        (OVER, RECOVERED, "B-4: beyond the budget, elected as last_known_leader"),
+        (OVER, RECOVERED, "G-4: beyond the budget, elected as last_known_leader"),
         (LYING, RECOVERED, None),
         (LYING, SHORTER, None),
         (LYING, LIED, LYING_DISKS),
@@ -130,7 +130,7 @@ def test_who_may_lack_records_is_elected_with_a_word_and_a_count_b4(
     ("shape", "faults", "rule"),
     [
         (LYING, ("power_all",), LYING_DISKS),
-        (OVER, ("power_broker", "power_leader", "power_all"), "B-4"),
+        (OVER, ("power_broker", "power_leader", "power_all"), "G-4"),
         (
             NO_ELR,
             ("isolate_broker", "kill_broker", "power_leader", "power_broker", "cut_controllers"),

@@ -293,7 +293,7 @@ def test_a_log_that_was_compared_is_still_the_one_that_was_told_of_d3(
     logs = (LogEnd(1, *told), LogEnd(2, 5, 80))
     chosen = change(NOBODY, CauseKind.LOGS_COMPARED, None, ElectionReason.LONGEST_LOG, leader=2, logs=logs)
     said = scene.violation(lambda: scene.property.partition_changed(scene.seen, 0, chosen))
-    assert (said is not None and "D-3" in said) is is_broken, said
+    assert (said is not None and "N-3" in said) is is_broken, said
 
 
 @pytest.mark.parametrize(

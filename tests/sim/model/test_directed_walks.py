@@ -1,4 +1,4 @@
-"""Stories that the sources tell, step by step in the model."""
+"""Stories that KIP-966 and the replication text tell, step by step in the model."""
 
 from dataclasses import replace
 
@@ -180,7 +180,7 @@ def test_last_replica_standing_loses_nothing_with_elr() -> None:
 
 
 def test_last_known_leader_of_a_power_outage_loses_what_another_has() -> None:
-    """Rules B1: with the manager off the last known leader leads, though its tail is gone; it is reported."""
+    """B1: with the manager off the last known leader leads, though its tail is gone; it is reported."""
     walk = DirectedWalk(replace(THREE, manager=False, budget_excess=0))
     walk.produce(4)
     walk.replicate()
@@ -299,7 +299,7 @@ def test_a_copy_of_a_refused_proposal_comes_too_late() -> None:
 
 def test_a_later_epoch_outside_last_known_elr_proves_nothing() -> None:
     """A record of epoch 0 is committed in epoch 2, which writes nothing; a log that ends in epoch 1 lacks it.
-    Nobody loses a byte (B-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
+    Nobody loses a byte (G-2): the best (epoch, end) of all replicas is not the best of last known ELR."""
 
     def recover_after_three_leaders(walk: DirectedWalk) -> None:
         walk.write_unacknowledged()

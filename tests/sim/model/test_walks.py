@@ -68,7 +68,7 @@ def test_the_budget_of_a_set_up_names_its_band() -> None:
 
 
 #: the first seed at which each mutant is caught, and by what: kept, because a walker that misses one of them
-#: has become blunt (verification.md §5.2)
+#: has become blunt
 KILLING_SEEDS: dict[str, tuple[int, str]] = {
     "accepts-fenced-members": (1, "A-4 AcceptedProposal"),
     "accepts-old-leader-epoch": (0, "A-4 AcceptedProposal"),
@@ -145,7 +145,7 @@ def test_mutant_is_caught_at_its_seed(name: str) -> None:
 
 @pytest.mark.slow
 def test_every_row_of_the_plan_is_caught_within_thirty_seeds() -> None:
-    """verification.md §5.3, the rows that concern the protocol."""
+    """Those of the list that was planned first (`row`), as far as they concern the protocol."""
     late = [
         name
         for name, kind in MUTANTS.items()
@@ -156,7 +156,7 @@ def test_every_row_of_the_plan_is_caught_within_thirty_seeds() -> None:
 
 @pytest.mark.slow
 def test_beyond_the_budget_records_are_lost_and_never_in_silence() -> None:
-    """B-4, B-5: a zero here would mean that the injector is broken."""
+    """G-4, G-5: a zero here would mean that the injector is broken."""
     for band in ("edge", "over-budget"):
         verdicts = walks(0, 200, band)
         assert broken(verdicts) == []

@@ -1,4 +1,4 @@
-"""What a broker takes from server.properties (interfaces 3.4)."""
+"""What a broker takes from server.properties."""
 
 import pytest
 

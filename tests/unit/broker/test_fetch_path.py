@@ -1,4 +1,4 @@
-"""Fetches of consumers and followers, and questions about offsets (R55, R80, F6, D-4)."""
+"""Fetches of consumers and followers, and questions about offsets (R55, R80, F6, N-4)."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_follower_behind_the_end_is_answered_at_once() -> None:
 
 
 def test_answered_row_is_quiet_until_the_follower_lists_it_again() -> None:
-    """D-4: one outstanding fetch a partition; the follower may still be appending."""
+    """N-4: one outstanding fetch a partition; the follower may still be appending."""
     harness = leader()
     harness.produce(batch(3), acks=1)
     harness.fetch(2, 0)
@@ -149,7 +149,7 @@ def test_new_session_takes_the_place_of_the_former_one() -> None:
 
 
 def test_late_request_of_a_former_session_proves_nothing() -> None:
-    """A-5, D-4: the follower may have been cut since it sent that."""
+    """A-5, N-4: the follower may have been cut since it sent that."""
     harness = leader()
     harness.produce(batch(5), acks=1)
     harness.fetch(2, 0, session=8)

@@ -1,4 +1,4 @@
-"""The follower's side (R80-R84, D-4, D6)."""
+"""The follower's side (R80-R84, N-4, D6)."""
 
 import pytest
 
@@ -113,7 +113,7 @@ def test_answer_without_records_leaves_the_row_listed() -> None:
 
 
 def test_answers_of_other_requests_count_for_nothing() -> None:
-    """D-4, A-15: matched by identity, each once."""
+    """N-4, A-15: matched by identity, each once."""
     harness = follower()
     sent = take(harness)
     late = fetched_batch(0, 4, 5)
@@ -127,7 +127,7 @@ def test_answers_of_other_requests_count_for_nothing() -> None:
 
 
 def test_after_a_failure_the_connection_is_closed_before_the_next_fetch() -> None:
-    """D-4: a late answer of the old connection must not be heard. D9: the first retry is at once."""
+    """N-4: a late answer of the old connection must not be heard. D9: the first retry is at once."""
     harness = follower(MemoryLog(10, 5))
     first = take(harness)
     fail(harness, first)
@@ -323,7 +323,7 @@ def test_follower_that_led_flushes_before_it_shows_its_log() -> None:
 
 
 def test_rows_that_are_ready_do_not_wait_for_a_parked_request() -> None:
-    """A partition whose flush is done must not wait for the long poll of another one (D-4 is per
+    """A partition whose flush is done must not wait for the long poll of another one (N-4 is per
     partition)."""
     harness = CoreHarness().join(partition(2), partition(2, index=1))
     take(harness)

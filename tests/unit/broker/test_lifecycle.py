@@ -77,7 +77,7 @@ def test_registration_carries_the_epoch_of_the_last_clean_stop() -> None:
 
 
 def test_heartbeats_want_the_fence_until_the_broker_has_caught_up() -> None:
-    """D-2, R23: registered is not ready."""
+    """N-2, R23: registered is not ready."""
     life = lifecycle()
     life.next_request(0, 0)
     life.registered(accepted(12), 10)
@@ -148,7 +148,7 @@ def test_a_broker_that_cannot_register_gives_up() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
 def test_a_lost_registration_is_made_again_as_unclean(code: ErrorCode) -> None:
-    """R24: and nothing is led before the new one was replayed (D-2)."""
+    """R24: and nothing is led before the new one was replayed (N-2)."""
     life = running()
     heartbeat(life, 2010)
     assert life.heartbeat_answered(beat(error=code), 2020) is None

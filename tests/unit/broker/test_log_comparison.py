@@ -41,7 +41,7 @@ async def switch_manager(cluster: Cluster, value: str) -> None:
 
 
 async def power_outage(cluster: Cluster) -> None:
-    """Source 001 §5.3.3: only 2 flushes; 1, 2 and 3 lose power in this order, 3 is the last known leader."""
+    """Chapter 5.3.3: only 2 flushes; 1, 2 and 3 lose power in this order, 3 is the last known leader."""
     await cluster.topic(min_insync_replicas="2")
     for value in SENT:
         row = await cluster.produce((await cluster.leader()).id, batch(value))
@@ -72,7 +72,7 @@ def has_isr(cluster: Cluster, isr: tuple[int, ...]) -> bool:
 async def test_a_power_outage_loses_what_the_last_known_leader_lost_unless_logs_are_compared(
     cluster: Cluster, manager: str, leader: int, kept: list[str]
 ) -> None:
-    """B1, D8 Q8, R66: acknowledged records, one of three logs has them."""
+    """B1, D8.8, R66: acknowledged records, one of three logs has them."""
     await switch_manager(cluster, manager)
     await power_outage(cluster)
     for broker_id in (3, 1, 2):

@@ -68,7 +68,7 @@ def test_the_same_registration_again_is_no_problem_and_needs_no_note() -> None:
 
 
 def test_each_new_registration_is_noted_and_is_the_one_to_be_found() -> None:
-    """Also of the same process, which was unregistered meanwhile (D-2)."""
+    """Also of the same process, which was unregistered meanwhile (N-2)."""
     seen = MetadataLineage(1)
     assert seen.followed(5, MINE)
     assert seen.problem_with(9, MINE) is None

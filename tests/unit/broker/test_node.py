@@ -121,7 +121,7 @@ async def test_retry_at_the_new_leader_is_written_once(cluster: Cluster) -> None
 
 
 async def test_power_loss_everywhere_loses_nothing_when_every_write_is_flushed(cluster: Cluster) -> None:
-    """B-3, D6: acknowledged means durable on the whole ISR."""
+    """G-3, D6: acknowledged means durable on the whole ISR."""
     await cluster.topic(min_insync_replicas="2", flush_messages="1")
     leader = await cluster.leader()
     sent = [f"r{number}" for number in range(4)]
@@ -137,7 +137,7 @@ async def test_power_loss_everywhere_loses_nothing_when_every_write_is_flushed(c
 
 
 async def test_all_killed_at_once_come_back_with_everything(cluster: Cluster) -> None:
-    """B-2: process kills are unlimited, the page cache lives."""
+    """G-2: process kills are unlimited, the page cache lives."""
     await cluster.topic(min_insync_replicas="2")
     leader = await cluster.leader()
     await cluster.produce(leader.id, batch("one", "two"))

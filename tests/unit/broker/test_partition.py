@@ -1,4 +1,4 @@
-"""One partition: what the scenario files do not say more clearly (rules 2.6, 2.9, verification 1.3)."""
+"""One partition: what the scenario files do not say more clearly (R50-R56, R80-R88)."""
 
 from dataclasses import replace
 
@@ -379,7 +379,7 @@ def test_reassigned_replicas_are_followed_at_once() -> None:
 
 
 def test_dropping_the_role_forgets_what_metadata_said() -> None:
-    """D-2: after our registration is over, the next image decides, whatever its epochs."""
+    """N-2: after our registration is over, the next image decides, whatever its epochs."""
     scenario = leader()
     scenario.partition.drop_role()
     assert scenario.partition.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER

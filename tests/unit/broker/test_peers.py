@@ -1,4 +1,4 @@
-"""Connections to fetch sources: a session that is closed at any moment disturbs nobody (D-4)."""
+"""Connections to fetch sources: a session that is closed at any moment disturbs nobody (N-4)."""
 
 import asyncio
 

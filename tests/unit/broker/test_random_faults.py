@@ -1,7 +1,7 @@
-"""Kills, clean stops and restarts in random order: nothing acknowledged is lost, doubled or moved (B-2, I-9).
+"""Kills, clean stops and restarts in random order: nothing acknowledged is lost, doubled or moved (G-2, I-9).
 
 Process kills keep the page cache, so any number of them is within the fault budget. Flush-every-write topics
-survive power losses of everybody as well (B-3). At every moment each replica that the controller has in the
+survive power losses of everybody as well (G-3). At every moment each replica that the controller has in the
 ISR or the ELR holds all below the highest high watermark that any leader ever had (I-7, B6): also while the
 partition moves to other brokers and min ISR changes.
 """
@@ -109,7 +109,7 @@ class Run:
         await self.advance(self.random.randint(0, 400))
 
     async def cut_or_mend(self) -> None:
-        """Nothing gets to a broker's port any more, or what waited arrives late (D-4)."""
+        """Nothing gets to a broker's port any more, or what waited arrives late (N-4)."""
         if self.random.random() < 0.3:
             await self.cut_controller()
             return

@@ -1,4 +1,4 @@
-"""Partitions of a broker: roles from metadata (D-2), logs that come and go, settings."""
+"""Partitions of a broker: roles from metadata (N-2), logs that come and go, settings."""
 
 from dataclasses import replace
 from typing import Any
@@ -71,7 +71,7 @@ def sent(harness: CoreHarness, kind: type) -> list[object]:
 
 
 def test_no_role_before_the_own_registration_record_was_replayed() -> None:
-    """D-2: what older metadata says about us is about an incarnation that may have held more."""
+    """N-2: what older metadata says about us is about an incarnation that may have held more."""
     harness = CoreHarness()
     harness.post(Started(), LogsLoaded({}, {}, {}), ControllerChanged(101, 1))
     harness.answer_call(REGISTERED)
@@ -86,7 +86,7 @@ def test_no_role_before_the_own_registration_record_was_replayed() -> None:
 
 
 def test_the_role_is_the_one_of_the_image_at_the_registration() -> None:
-    """D-2: led before, removed by the registration."""
+    """N-2: led before, removed by the registration."""
     harness = CoreHarness()
     harness.post(Started(), LogsLoaded({}, {}, {}), ControllerChanged(101, 1))
     harness.answer_call(BrokerRegistrationResponse(ErrorCode.NONE, None, 6, False))
@@ -111,7 +111,7 @@ def test_no_role_before_the_logs_are_loaded() -> None:
 
 
 def test_lost_registration_drops_all_roles_until_the_next_one() -> None:
-    """R24, D-2."""
+    """R24, N-2."""
     harness = CoreHarness().join(partition(1))
     waiting = harness.produce(batch(), timeout_ms=10_000)
     harness.tick(2000)
@@ -405,7 +405,7 @@ def test_role_is_the_latest_one_when_the_log_is_open() -> None:
 
 
 def test_log_that_opens_while_the_registration_is_lost_waits_for_the_next_one() -> None:
-    """D-2."""
+    """N-2."""
     harness = CoreHarness().join()
     harness.opens_slowly = True
     harness.metadata(partition(1))
@@ -451,7 +451,7 @@ def test_broker_that_is_unregistered_fetches_nothing_any_more() -> None:
 
 
 def test_broker_that_reads_that_it_was_unregistered_has_no_role_from_there_on() -> None:
-    """D-2, I-2: it does not wait until a heartbeat tells it so."""
+    """N-2, I-2: it does not wait until a heartbeat tells it so."""
     harness = CoreHarness().join(partition(1))
     harness.metadata(UnregisterBrokerRecord(1, harness.core.lifecycle.broker_epoch))
     assert not harness.core.has_roles

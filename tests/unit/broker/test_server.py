@@ -177,7 +177,7 @@ async def test_a_leader_that_is_unregistered_leads_no_more_and_registers_anew(cl
 async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwards_nothing(
     cluster: Cluster,
 ) -> None:
-    """D-2: what it knows may be old."""
+    """N-2: what it knows may be old."""
     runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
     channel = Channel(runtime, "localhost", cluster[1].port, "test")
     connecting = runtime.tasks.start("connect", channel.connect(1000))

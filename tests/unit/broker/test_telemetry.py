@@ -1,4 +1,4 @@
-"""What a broker shows of itself (interfaces 3.5)."""
+"""What a broker shows of itself (docs/metrics.md)."""
 
 from holdfast.broker.core.telemetry import families
 from holdfast.metadata.records import FenceBrokerRecord, ReplicasOfflineRecord

@@ -20,7 +20,7 @@ from holdfast.protocol.record_batch import Record, encode_batch
 from holdfast.protocol.topic_names import TopicPartition
 
 ID = b"\x01" * 16
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def batch(
@@ -130,10 +130,10 @@ def offsets(fetch: SendFetch) -> list[tuple[int, int]]:
 def test_fetching_goes_on_behind_what_was_fetched_and_the_position_behind_what_was_taken() -> None:
     bench = Bench().at(p0=5)
     bench.answer(bench.fetch(), batch(5, 3), batch(8, 2))
-    assert bench.fetcher.parts[P0].position == 5
+    assert bench.fetcher.parts[T0].position == 5
     assert offsets(bench.fetch()) == [(0, 10)]
     assert bench.taken() == [(5, 8), (8, 10)]
-    assert bench.fetcher.parts[P0].position == 10
+    assert bench.fetcher.parts[T0].position == 10
 
 
 def test_a_batch_that_begins_below_the_position_is_marked_so() -> None:
@@ -204,7 +204,7 @@ def test_partitions_are_asked_for_and_handed_out_in_turn() -> None:
 def test_an_answer_from_before_a_seek_is_dropped() -> None:
     bench = Bench().at(p0=0)
     fetch = bench.fetch()
-    bench.fetcher.seek(P0, 50)
+    bench.fetcher.seek(T0, 50)
     bench.answer(fetch, batch(0))
     assert bench.taken() == []
     assert offsets(bench.fetch()) == [(0, 50)]
@@ -213,10 +213,10 @@ def test_an_answer_from_before_a_seek_is_dropped() -> None:
 def test_assigning_again_keeps_positions_and_drops_what_is_no_longer_wanted() -> None:
     bench = Bench().at(p0=0, p1=7)
     fetch = bench.fetch()
-    bench.fetcher.assign([P1])
+    bench.fetcher.assign([T1])
     bench.answer(fetch, batch(0))
-    assert list(bench.fetcher.parts) == [P1]
-    assert bench.fetcher.parts[P1].position == 7
+    assert list(bench.fetcher.parts) == [T1]
+    assert bench.fetcher.parts[T1].position == 7
     assert bench.taken() == []
 
 
@@ -227,9 +227,9 @@ def test_an_unknown_or_lagging_high_watermark_never_moves_the_known_one_back() -
     bench = Bench().at(p0=0)
     bench.answer(bench.fetch(), watermark=10)
     bench.answer(bench.fetch(), watermark=-1)
-    assert bench.fetcher.parts[P0].high_watermark == 10
+    assert bench.fetcher.parts[T0].high_watermark == 10
     bench.answer(bench.fetch(), watermark=8)
-    assert bench.fetcher.parts[P0].high_watermark == 10
+    assert bench.fetcher.parts[T0].high_watermark == 10
 
 
 # --- leaders -------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_without_reset_policy_a_position_out_of_range_is_an_error_until_a_seek()
     bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE)
     with pytest.raises(NoSuchOffset, match="seek"):
         bench.fetcher.take()
-    bench.fetcher.seek(P0, 3)
+    bench.fetcher.seek(T0, 3)
     assert offsets(bench.fetch()) == [(0, 3)]
 
 
@@ -319,9 +319,9 @@ def test_with_a_reset_policy_the_position_is_looked_up(policy: ResetPolicy, time
     bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE)
     (lookup,) = bench.plan()
     assert isinstance(lookup, LookupOffsets)
-    assert lookup.timestamps == ((P0, timestamp),)
-    assert bench.fetcher.parts[P0].position is None
-    bench.fetcher.found(lookup.request_id, {P0: 42})
+    assert lookup.timestamps == ((T0, timestamp),)
+    assert bench.fetcher.parts[T0].position is None
+    bench.fetcher.found(lookup.request_id, {T0: 42})
     assert offsets(bench.fetch()) == [(0, 42)]
 
 
@@ -338,7 +338,7 @@ def test_who_reads_on_behind_what_was_deleted_is_not_led_back_by_a_leader_whose_
     assert bench.taken() == [(0, 6)]
     bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=8)
     (lookup,) = bench.lookups()
-    bench.fetcher.found(lookup.request_id, {P0: found})
+    bench.fetcher.found(lookup.request_id, {T0: found})
     (row,) = bench.fetch().request.partitions
     assert (row.fetch_offset, row.last_fetched_epoch) == (goes_on_at, knows_epoch)
 
@@ -347,16 +347,16 @@ def test_who_stands_behind_the_end_of_the_log_goes_back_to_its_start() -> None:
     bench = Bench(ResetPolicy.EARLIEST).at(p0=500)
     bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=8)
     (lookup,) = bench.lookups()
-    bench.fetcher.found(lookup.request_id, {P0: 8})
+    bench.fetcher.found(lookup.request_id, {T0: 8})
     assert offsets(bench.fetch()) == [(0, 8)]
 
 
 def test_a_seek_to_the_start_leads_there_also_for_who_has_lost_what_it_wanted() -> None:
     bench = Bench(ResetPolicy.EARLIEST).at(p0=6)
     bench.answer(bench.fetch(), code=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=8)
-    bench.fetcher.seek_to(P0, ResetPolicy.EARLIEST)
+    bench.fetcher.seek_to(T0, ResetPolicy.EARLIEST)
     (lookup,) = bench.lookups()
-    bench.fetcher.found(lookup.request_id, {P0: 3})
+    bench.fetcher.found(lookup.request_id, {T0: 3})
     assert offsets(bench.fetch()) == [(0, 3)]
 
 
@@ -369,28 +369,28 @@ def test_what_was_fetched_before_a_reset_is_read_first() -> None:
 
 def test_a_lookup_from_before_a_seek_is_dropped_and_a_failed_one_repeated() -> None:
     bench = Bench(ResetPolicy.EARLIEST)
-    bench.fetcher.assign([P0, P1])
+    bench.fetcher.assign([T0, T1])
     (lookup,) = bench.plan()
     assert isinstance(lookup, LookupOffsets)
-    bench.fetcher.seek(P0, 9)
-    bench.fetcher.found(lookup.request_id, {P0: 1})
-    assert bench.fetcher.parts[P0].position == 9
+    bench.fetcher.seek(T0, 9)
+    bench.fetcher.found(lookup.request_id, {T0: 1})
+    assert bench.fetcher.parts[T0].position == 9
     error = ClientError("no leader", ErrorCode.LEADER_NOT_AVAILABLE)
-    assert bench.fetcher.not_found(lookup.request_id, {P0: error, P1: error}, 0) == [RefreshMetadata()]
+    assert bench.fetcher.not_found(lookup.request_id, {T0: error, T1: error}, 0) == [RefreshMetadata()]
     assert bench.lookups(19) == []
     effects = bench.plan(1)
-    assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((P1, -2),)]
+    assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((T1, -2),)]
 
 
 def test_each_leader_is_asked_for_its_own_offsets_so_that_a_dead_one_holds_back_nobody_else() -> None:
     bench = Bench(ResetPolicy.EARLIEST)
     bench.leaders = [(1, 2), (2, 2)]
     bench.tell()
-    bench.fetcher.assign([P0, P1])
+    bench.fetcher.assign([T0, T1])
     first, second = bench.lookups()
-    assert (first.broker_id, first.timestamps) == (1, ((P0, -2),))
-    assert (second.broker_id, second.timestamps) == (2, ((P1, -2),))
-    bench.fetcher.found(second.request_id, {P1: 7})
+    assert (first.broker_id, first.timestamps) == (1, ((T0, -2),))
+    assert (second.broker_id, second.timestamps) == (2, ((T1, -2),))
+    bench.fetcher.found(second.request_id, {T1: 7})
     assert offsets(bench.fetch()) == [(1, 7)]
 
 
@@ -398,34 +398,34 @@ def test_a_partition_without_leader_or_topic_is_not_looked_up_before_metadata_na
     bench = Bench(ResetPolicy.EARLIEST)
     bench.leaders[0] = (-1, 2)
     bench.tell()
-    bench.fetcher.assign([P0, P1, TopicPartition("gone", 0)])
+    bench.fetcher.assign([T0, T1, TopicPartition("gone", 0)])
     effects = bench.plan()
     assert RefreshMetadata() in effects
-    assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((P1, -2),)]
+    assert [e.timestamps for e in effects if isinstance(e, LookupOffsets)] == [((T1, -2),)]
     bench.leaders[0] = (2, 3)
     bench.tell()
     bench.fetcher.metadata_changed()
     (lookup,) = bench.lookups()
-    assert (lookup.broker_id, lookup.timestamps) == (2, ((P0, -2),))
+    assert (lookup.broker_id, lookup.timestamps) == (2, ((T0, -2),))
 
 
 def test_a_leader_that_does_not_know_its_mark_yet_is_asked_again_without_looking_for_another() -> None:
     bench = Bench(ResetPolicy.LATEST)
-    bench.fetcher.assign([P0])
+    bench.fetcher.assign([T0])
     (lookup,) = bench.lookups()
     error = ClientError("wait", ErrorCode.OFFSET_NOT_AVAILABLE)
-    assert bench.fetcher.not_found(lookup.request_id, {P0: error}, 0) == []
+    assert bench.fetcher.not_found(lookup.request_id, {T0: error}, 0) == []
     assert bench.lookups() == []
     (again,) = bench.lookups(20)
-    assert again.timestamps == ((P0, -1),)
+    assert again.timestamps == ((T0, -1),)
 
 
 def test_a_topic_that_may_not_be_read_is_an_error() -> None:
     bench = Bench(ResetPolicy.EARLIEST)
     secret = MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "secret", bytes(16), ())
     bench.cache.update(MetadataResponse("c", 101, bench.offset, (), (secret,)))
-    bench.fetcher.assign([TopicPartition("secret", 0), P0])
-    assert [lookup.timestamps for lookup in bench.lookups()] == [((P0, -2),)]
+    bench.fetcher.assign([TopicPartition("secret", 0), T0])
+    assert [lookup.timestamps for lookup in bench.lookups()] == [((T0, -2),)]
     for pause_ms in (20, 40):
         with pytest.raises(ClientError, match="secret: TOPIC_AUTHORIZATION_FAILED"):
             bench.fetcher.take()
@@ -436,22 +436,22 @@ def test_a_topic_that_may_not_be_read_is_an_error() -> None:
 
 def test_a_lookup_that_was_refused_is_raised_once_and_then_asked_again() -> None:
     bench = Bench(ResetPolicy.EARLIEST)
-    bench.fetcher.assign([P0])
+    bench.fetcher.assign([T0])
     (lookup,) = bench.lookups()
     error = ClientError("forbidden", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    bench.fetcher.not_found(lookup.request_id, {P0: error}, 0)
+    bench.fetcher.not_found(lookup.request_id, {T0: error}, 0)
     assert bench.lookups(1_000) == [], "nobody has heard of it yet"
     with pytest.raises(ClientError, match="forbidden"):
         bench.fetcher.take()
     assert bench.fetcher.take() is None
     (again,) = bench.lookups()
-    assert again.timestamps == ((P0, -2),)
+    assert again.timestamps == ((T0, -2),)
 
 
 def test_a_partition_that_raises_every_time_lets_the_others_have_their_turn() -> None:
     bench = Bench()
-    bench.fetcher.assign([P0, P1])
-    bench.fetcher.seek(P1, 0)
+    bench.fetcher.assign([T0, T1])
+    bench.fetcher.seek(T1, 0)
     bench.answer(bench.fetch(), batch(0), partition=1)
     with pytest.raises(NoSuchOffset):
         bench.fetcher.take()
@@ -467,7 +467,7 @@ def test_a_truncated_log_is_told_to_who_read_beyond_it() -> None:
     bench.answer(bench.fetch(), batch(0, 10), watermark=10)
     bench.taken()
     bench.answer(bench.fetch(), diverging=EpochEndOffset(1, 6))
-    assert bench.fetcher.parts[P0].high_watermark == 6
+    assert bench.fetcher.parts[T0].high_watermark == 6
     with pytest.raises(LogTruncated, match="truncated to 6"):
         bench.fetcher.take()
     assert offsets(bench.fetch()) == [(0, 6)]
@@ -493,15 +493,15 @@ def test_in_a_topic_made_again_reading_begins_where_the_policy_says() -> None:
     assert bench.plan() == [], "what was read of the old topic is handed out first"
     assert bench.taken() == [(5, 8)]
     (lookup,) = (e for e in bench.plan() if isinstance(e, LookupOffsets))
-    assert lookup.timestamps == ((P0, -2),)
+    assert lookup.timestamps == ((T0, -2),)
     bench.fetcher.failed(parked.request_id, bench.now_ms)  # too late to matter
-    bench.fetcher.found(lookup.request_id, {P0: 0})
+    bench.fetcher.found(lookup.request_id, {T0: 0})
     fetch = bench.fetch()
     (row,) = fetch.request.partitions
     assert (row.topic_id, row.fetch_offset, row.last_fetched_epoch) == (bench.topic_id, 0, -1)
     bench.answer(fetch, batch(0, 2, epoch=0), watermark=2)
     assert bench.taken() == [(0, 2)]
-    assert bench.fetcher.parts[P0].high_watermark == 2
+    assert bench.fetcher.parts[T0].high_watermark == 2
 
 
 def test_a_damaged_batch_of_the_old_topic_leads_to_no_offset_in_the_new_one() -> None:
@@ -512,9 +512,9 @@ def test_a_damaged_batch_of_the_old_topic_leads_to_no_offset_in_the_new_one() ->
     damaged = bench.fetcher.take()
     assert damaged is not None
     bench.fetcher.put_back(damaged)
-    assert bench.fetcher.parts[P0].position == 5
+    assert bench.fetcher.parts[T0].position == 5
     (lookup,) = (e for e in bench.plan() if isinstance(e, LookupOffsets))
-    assert lookup.timestamps == ((P0, -2),)
+    assert lookup.timestamps == ((T0, -2),)
 
 
 def test_without_a_policy_a_topic_made_again_is_an_error_until_a_seek() -> None:
@@ -525,7 +525,7 @@ def test_without_a_policy_a_topic_made_again_is_an_error_until_a_seek() -> None:
         bench.plan()
         with pytest.raises(NoSuchOffset, match="made again"):
             bench.fetcher.take()
-    bench.fetcher.seek(P0, 0)
+    bench.fetcher.seek(T0, 0)
     assert offsets(bench.fetch()) == [(0, 0)]
 
 
@@ -548,7 +548,7 @@ def test_a_partition_that_the_topic_made_again_does_not_have_is_an_error(policy:
     bench.tell()
     bench.plan(80)
     assert not any(e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for e in bench.errors()), "it is there now"
-    bench.fetcher.seek(P1, 0)
+    bench.fetcher.seek(T1, 0)
     assert (1, 0) in offsets(bench.fetch())
 
 
@@ -565,11 +565,11 @@ def test_a_partition_that_metadata_does_not_name_yet_is_waited_for() -> None:
 
 def test_an_offset_looked_up_in_the_old_topic_is_looked_up_again() -> None:
     bench = Bench(ResetPolicy.LATEST)
-    bench.fetcher.assign([P0])
+    bench.fetcher.assign([T0])
     (lookup,) = bench.plan()
     assert isinstance(lookup, LookupOffsets)
     bench.make_topic_again()
-    bench.fetcher.found(lookup.request_id, {P0: 700})
+    bench.fetcher.found(lookup.request_id, {T0: 700})
     (again,) = bench.plan()
     assert isinstance(again, LookupOffsets)
 

@@ -1,4 +1,4 @@
-"""The classes of verification.md §2.1: `fail` only when the batch cannot have been appended."""
+"""The classes of outcomes: `fail` only when the batch cannot have been appended."""
 
 import pytest
 

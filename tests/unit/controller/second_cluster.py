@@ -215,7 +215,7 @@ class SecondCluster:
         joined = winner is not None and winner not in new_isr
         if recovered is not None:
             part.recovering = not recovered
-        # 4, 5: R10, R13, D8 Q1 and Q4
+        # 4, 5: R10, R13, D8.1 and D8.4
         if winner is not None and joined:
             if loses:
                 kept = (part.seats | part.elr | new_isr) - {winner}

@@ -191,7 +191,7 @@ def test_heartbeats_of_strangers_are_refused() -> None:
 
 
 def test_a_broker_is_unfenced_once_it_has_applied_its_own_registration() -> None:
-    """R23, D-2: up to and including the record at its epoch."""
+    """R23, N-2: up to and including the record at its epoch."""
     quorum = started(topic=False)
     epoch = quorum.register(7).broker_epoch
     early = quorum.heartbeat(7, metadata_offset=epoch)

@@ -65,7 +65,7 @@ ISR, ELR, KNOWN = ElectionReason.ISR, ElectionReason.ELR, ElectionReason.LAST_KN
         (ONLINE, candidates((2, 3), elr=(2, 3), replicas=(1, 3, 2)), Elected(3, ELR)),
         # fenced ELR members are waited for
         (ONLINE, candidates((1,), elr=(2, 3), known=1), NoLeader()),
-        # the last known leader, once nobody is eligible (D8 Q8), if active and assigned (KAFKA-19522, B28)
+        # the last known leader, once nobody is eligible (D8.8), if active and assigned (KAFKA-19522, B28)
         (ONLINE, candidates((1, 2), known=2), Elected(2, KNOWN)),
         (ONLINE, candidates((1,), known=2), NoLeader()),
         (ONLINE, candidates((1, 9), known=9), NoLeader()),
@@ -145,7 +145,7 @@ def test_elections_of_incomplete_replicas_may_lose_records() -> None:
     ("given_", "reason"),
     [
         (candidates((2, 3), elr=(2,)), ElectionReason.DESIGNATED),
-        (candidates((2, 3), elr=(3,)), ELR),  # D8 Q5
+        (candidates((2, 3), elr=(3,)), ELR),  # D8.5
         (candidates((1, 2)), None),
         (candidates((1, 3), replicas=(1, 2)), None),
     ],

@@ -24,7 +24,7 @@ def test_a_leaver_of_an_isr_that_stays_at_min_is_not_eligible() -> None:
 
 
 def test_an_unclean_member_loses_its_seat_and_is_remembered() -> None:
-    """Also one that was in the ISR and never in the ELR (D8 Q2)."""
+    """Also one that was in the ISR and never in the ELR (D8.2)."""
     sets = next_eligible(
         EligibleSets((2,), ()), old_isr=(1, 3), new_isr=(1,), min_isr=3, replicas=REPLICAS, unclean=(2, 3)
     )

@@ -61,7 +61,7 @@ def test_the_active_controller_counts_the_cluster() -> None:
         "unclean_recovery_partitions_count": 0,
         "unclean_recovery_finished_total": 0,
         "unclean_recovery_finished_count": 0,
-        # partition 0 of alone waits for its last known leader (D8 Q8)
+        # partition 0 of alone waits for its last known leader (D8.8)
         "manual_leader_election_required_partition_count": 0,
         # one of t-0, when 1 vanished; `alone` has none since
         "leader_election_seconds": 1,

@@ -157,7 +157,7 @@ def test_offline_replicas_outlive_the_controller() -> None:
 
 
 def test_recovery_waits_for_the_broker_of_a_failed_dir_to_come_back() -> None:
-    """A replica in a failed dir is not asked for its log: it has none to show (design D8, R64)."""
+    """A replica in a failed dir is not asked for its log: it has none to show (D8, R64)."""
     quorum = started(1, partitions=1, min_insync_replicas="1", unclean_recovery_manager_enabled="true")
     lose(quorum, 1, 0)
     quorum.fire_timer(quorum.now_ms + 1)

@@ -25,7 +25,7 @@ def quorum() -> Quorum:
 
 
 def test_the_answer_carries_the_state_after_the_commit_with_its_min_isr(quorum: Quorum) -> None:
-    """R42, D-5."""
+    """R42, N-5."""
     row = quorum.alter("t", (2, 1)).partitions[0]
     assert (row.error_code, row.leader_id, row.leader_epoch, row.isr) == (ErrorCode.NONE, 1, 0, (1, 2))
     assert (row.partition_epoch, row.min_isr, row.leader_recovery_state) == (1, 2, 0)

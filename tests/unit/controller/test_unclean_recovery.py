@@ -123,7 +123,7 @@ def test_partitions_recover_side_by_side_in_order_and_the_log_tells_why(quorum: 
 
 
 def test_an_answer_of_a_former_incarnation_is_void_at_the_decision(quorum: Quorum) -> None:
-    """R63, D-3: 2 answered, rebooted and must answer again."""
+    """R63, N-3: 2 answered, rebooted and must answer again."""
     power_cut(quorum)
     for broker_id in (1, 2, 3):
         quorum.heartbeat(broker_id)
@@ -152,7 +152,7 @@ def test_a_standby_knows_no_recoveries_and_a_new_leader_asks_anew(quorum: Quorum
 
 
 def test_with_the_manager_off_nobody_is_asked() -> None:
-    """D8 Q8."""
+    """D8.8."""
     quorum = Quorum(make_config(min_insync_replicas="2", unclean_recovery_manager_enabled="false"))
     quorum.start_brokers(1, 2, 3)
     create(quorum, "t", -1, -1, (1, 2, 3))
@@ -511,7 +511,7 @@ def test_a_broker_that_is_still_making_its_log_is_asked_until_it_tells(quorum: Q
 
 
 def test_a_rebooted_broker_is_asked_anew_and_those_that_answered_are_not(quorum: Quorum) -> None:
-    """R63, D-3."""
+    """R63, N-3."""
     asked = questions_after_power_cut(quorum)
     reply(quorum, asked[2], 20)
     reply(quorum, asked[3], 10)
@@ -568,7 +568,7 @@ def test_a_topic_with_its_own_key_waits_for_nobody(quorum: Quorum) -> None:
     [
         ({}, 2, 0),
         ({"unclean.recovery.strategy": "None"}, 0, 2),
-        # the last known leader is awaited, or anybody (D8 Q8)
+        # the last known leader is awaited, or anybody (D8.8)
         ({"unclean.recovery.manager.enabled": "false"}, 0, 0),
     ],
 )

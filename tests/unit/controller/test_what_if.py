@@ -59,7 +59,7 @@ def test_without_elr_the_last_member_of_the_isr_is_waited_for() -> None:
 def test_unclean_elections_take_any_active_replica_unless_logs_are_compared(
     logs: bool, expected: int | None
 ) -> None:
-    """D8 Q8: with the recovery manager on nobody is elected by chance."""
+    """D8.8: with the recovery manager on nobody is elected by chance."""
     assert ask(led(1, (1,), min_isr=1), unclean=True, logs=logs).leader == expected
 
 

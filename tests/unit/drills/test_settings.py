@@ -10,8 +10,8 @@ from holdfast.drills.drill import Drill
 from holdfast.drills.settings import Axis, Expectation, ExpectedLoss, Settings, expectation_of
 
 FULL = Settings()
-#: R12, D-3, B1, F7, A-6, D8, R62: the numbers that rules are cited by
-RULE = re.compile(r"\b([RFBDA]-?\d+)\b")
+#: R12, N-3, B1, F7, A-6, D8, R62: the numbers that rules are cited by
+RULE = re.compile(r"\b([RFBDANG]-?\d+)\b")
 
 
 def expected(drill: str, settings: Settings) -> ExpectedLoss:

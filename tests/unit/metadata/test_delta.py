@@ -166,7 +166,7 @@ def test_a_topic_made_and_removed_in_one_delta_leaves_no_trace() -> None:
 
 
 def test_the_local_view_holds_every_replica_of_the_broker() -> None:
-    """D-2: what a broker begins with once it has replayed its own registration."""
+    """N-2: what a broker begins with once it has replayed its own registration."""
     view = local_view(TWO_TOPICS, 2)
     assert [(local.topic_name, local.partition_index) for local in view.leaders] == [("t", 1), ("u", 0)]
     assert [(local.topic_name, local.partition_index) for local in view.followers] == [("t", 0)]

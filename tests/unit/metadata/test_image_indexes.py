@@ -1,4 +1,4 @@
-"""The indexes of the image say what the partitions say, whatever the records were (§4.3 item 7)."""
+"""The indexes of the image say what the partitions say, whatever the records were (B3)."""
 
 from pathlib import Path
 

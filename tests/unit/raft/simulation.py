@@ -2,7 +2,7 @@
 
 Owns what the driver owns in production (order of effects, gates behind Persist) and everything that can go
 wrong: delay, loss, duplication, partitions, pauses, crashes that lose unsynced log and vote. After every step
-the properties Q-1 to Q-9 and D-1 of the quorum are checked against what the world itself has seen.
+the properties Q-1 to Q-9 and N-1 of the quorum are checked against what the world itself has seen.
 """
 
 from collections import deque
@@ -140,7 +140,7 @@ class World:
         self._epochs_checked: set[int] = set()
         #: by offset: (epoch of the record, epoch of the leader that committed it) (Q-2, Q-3)
         self.committed: list[tuple[int, int]] = []
-        #: (epoch, base offset) -> bytes, write-once (D-1)
+        #: (epoch, base offset) -> bytes, write-once (N-1)
         self.written: dict[tuple[int, int], bytes] = {}
         #: value -> offset of those whose proposer heard of the commit
         self.acked: dict[bytes, int] = {}
@@ -317,7 +317,7 @@ class World:
     def _append(self, machine: Machine, batch: Batch) -> None:
         assert batch.base_offset == machine.disk.end_offset, "no gaps"
         first = self.written.setdefault((batch.epoch, batch.base_offset), batch.data)
-        assert first == batch.data, f"D-1: two values at epoch {batch.epoch}, offset {batch.base_offset}"
+        assert first == batch.data, f"N-1: two values at epoch {batch.epoch}, offset {batch.base_offset}"
         machine.disk.batches.append(batch)
 
     def _truncate(self, machine: Machine, end_offset: int) -> None:

@@ -48,7 +48,7 @@ def test_a_node_whose_id_another_uses_makes_pauses_though_its_fetches_succeed_in
 
 
 def test_one_fetch_is_outstanding() -> None:
-    """D-4."""
+    """N-4."""
     fetcher = Fetcher((1, 2), 20)
     fetcher.sent(5, 1)
     with pytest.raises(AssertionError):

@@ -79,7 +79,7 @@ def test_an_older_state_on_disk_is_not_enough() -> None:
 
 
 def test_epochs_in_the_log_count_even_if_the_file_is_behind() -> None:
-    """Q-6, D-1: an epoch that has records is never led again. A sole voter appends before that
+    """Q-6, N-1: an epoch that has records is never led again. A sole voter appends before that
     is written."""
     node = RaftNode(make_config(1, (1,)), LowRandom(), QuorumState(3, 1, None), shape_of("4:3"))
     assert node.raft_epoch == 4
@@ -99,7 +99,7 @@ def test_an_observer_starts_without_a_file_for_it_never_votes() -> None:
 
 
 def test_late_answer_to_an_earlier_fetch_changes_nothing() -> None:
-    """D-4: it may even come from a leader of the same epoch."""
+    """N-4: it may even come from a leader of the same epoch."""
     node, (first,) = make_node()
     (second,) = sends(node.handle(SendFailed(first.request_id, CallFailure.TIMED_OUT), 10))
     late = fetch_response(1, 4, records=batches(3, "4:1"), high_watermark=4)

@@ -74,7 +74,7 @@ async def test_broken_connection_is_told_from_silence() -> None:
 
 @pytest.mark.parametrize("is_cut_off", [True, False])
 async def test_silence_is_no_evidence_and_ends_the_connection(is_cut_off: bool) -> None:
-    """D-4: no late answer may come on it. D9: timeouts prove nothing."""
+    """N-4: no late answer may come on it. D9: timeouts prove nothing."""
     wire = Wire()
     await wire.server.start("localhost", 9002)
     wire.peers.send(Send(6, 2, BEGIN, 1_000))

@@ -1,4 +1,4 @@
-"""Random worlds of pure raft nodes: Q-1 to Q-9 and D-1 hold after every step, and peace brings one leader.
+"""Random worlds of pure raft nodes: Q-1 to Q-9 and N-1 hold after every step, and peace brings one leader.
 
 `HOLDFAST_RAFT_SEEDS=5000 pytest tests/unit/raft/test_simulation.py` runs more seeds, `HOLDFAST_RAFT_SEED=17`
 one of them.

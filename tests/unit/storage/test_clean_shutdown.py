@@ -171,7 +171,7 @@ async def test_digest_is_the_same_after_a_clean_stop_and_start() -> None:
 
 
 async def test_digest_differs_by_length_epochs_start_and_topic() -> None:
-    """D-1: with the same epochs and ends the content is the same; else it need not be."""
+    """N-1: with the same epochs and ends the content is the same; else it need not be."""
     disk = MemoryDisk()
     logs = [
         await filled(disk, "/a/same-0", 1, 1, 2),
