@@ -19,6 +19,7 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Send,
     SendFailed,
+    Start,
     Tick,
     Truncate,
     Truncated,
@@ -44,7 +45,7 @@ FOLLOWING = QuorumState(4, None, 1)
 def make_node(state: QuorumState = FOLLOWING, log: str = "4:3") -> tuple[RaftNode, list[Send]]:
     """Voter 2 of three, started, and what it sent first."""
     node = RaftNode(make_config(2, (1, 2, 3)), LowRandom(), state, shape_of(log))
-    return node, [effect for effect in node.start(0) if isinstance(effect, Send)]
+    return node, [effect for effect in node.handle(Start(), 0) if isinstance(effect, Send)]
 
 
 def sends(effects: Sequence[object]) -> list[Send]:
@@ -195,7 +196,7 @@ def test_only_a_leader_appends() -> None:
 def test_leader_that_steps_down_answers_what_it_had_parked() -> None:
     """Nobody waits for an answer that will not come."""
     node = RaftNode(make_config(2, (1, 2, 3)), LowRandom(), QuorumState(4), LogShape([], 0))
-    node.start(0)
+    node.handle(Start(), 0)
     effects = node.handle(Tick(), 100)
     for role in ("Prospective", "Candidate"):
         assert node.snapshot().role == role
