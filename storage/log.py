@@ -60,6 +60,24 @@ class InvalidAppend(Exception):
     """Batches of a leader that do not continue this log; nothing of them was written (R84)."""
 
 
+class LogTap:
+    """Observes a log and changes nothing. A base class: each method does nothing."""
+
+    __slots__ = ()
+
+    def reset_begins(self) -> None:
+        """Called before `reset_to` drops everything."""
+
+    def reset_ended(self) -> None:
+        """Called when everything is dropped, durably."""
+
+    def retention_begins(self, wall_ms: int) -> None:
+        """Called before retention looks for old segments by this wall clock."""
+
+    def retention_ended(self, deleted_count: int) -> None:
+        """Called when retention has deleted so many segments."""
+
+
 class Log:
     """One partition's log. Make it with `Log.open`."""
 
@@ -95,6 +113,7 @@ class Log:
         self._background: list[Task] = []
         self.topic_id: bytes | None = None
         self._before_rewind: Callable[[int], Awaitable[None]] | None = None
+        self.taps: list[LogTap] = []
 
     @classmethod
     async def open(
@@ -429,6 +448,14 @@ class Log:
         Only what is committed and flushed goes, oldest first. Forgets silent producers too (R94). Raises:
         DiskError.
         """
+        for tap in self.taps:
+            tap.retention_begins(wall_ms)
+        count = await self._delete_old_segments(wall_ms, high_watermark)
+        for tap in self.taps:
+            tap.retention_ended(count)
+        return count
+
+    async def _delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
         async with self._guard.change("retention"):
             kept_offset = min(high_watermark, self._flushed_offset)
@@ -504,6 +531,8 @@ class Log:
 
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
+        for tap in self.taps:
+            tap.reset_begins()
         async with self._guard.change("reset"):
             await self._prepare_rewind(offset)
             dropped = self._segments.clear()
@@ -522,6 +551,8 @@ class Log:
             self._segments.add(await self._new_segment(offset))
             self._flushed_offset = offset
             await self._finish_rewind()
+        for tap in self.taps:
+            tap.reset_ended()
 
     async def _prepare_rewind(self, offset: int) -> None:
         await self._flusher.wait_idle()
