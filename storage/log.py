@@ -7,6 +7,7 @@ decides who leads, what is committed or when to flush. `roll`, `truncate_to`, `r
 `storage.serial.Serial`. After any DiskError the log refuses to go on in this process (A-20, `log_guard`).
 """
 
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -424,7 +425,9 @@ class Log:
 
     async def _new_segment(self, base_offset: int) -> Segment:
         segment = await Segment.open(self._disk, self.folder, base_offset, self._config.index_interval_bytes)
-        assert not segment.log.size, f"{segment.log.path} is new and holds {segment.log.size} bytes"
+        if segment.log.size:
+            story = f"a new segment, and there are {segment.log.size} bytes already; move the file away"
+            raise DiskError(segment.log.path, "create", errno.EEXIST, story)
         # Indexes of an older life of this name may have been left over.
         await segment.restart()
         self._flusher.made_files()
