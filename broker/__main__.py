@@ -39,6 +39,7 @@ from holdfast.rpc.server import Server, ServerLimits
 from holdfast.runtime.api import DiskError, NetworkError, Runtime, Task
 from holdfast.runtime.real import machine
 from holdfast.runtime.stats import MetricFamily, Steps, merged
+from holdfast.runtime.tasks import fail_node
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import METADATA_FOLDER
 from holdfast.storage.log import Log
@@ -97,6 +98,7 @@ class BrokerNode:
         #: set by the core's wish to stop
         self.stopped: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
         self._loading: Task | None = None
+        self._has_failed = False
 
     async def start(self) -> None:
         """Start everything; logs are loaded in the background. Raises: START_ERRORS."""
@@ -127,12 +129,14 @@ class BrokerNode:
         )
         lineage = MetadataLineage(config.node_id, *self.log_manager.last_registration)
         self.core = Broker(config, identity, runtime.clock.now_ms(), lineage)
-        self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop)
+        self.server = BrokerServer(runtime, self.core, self.log_manager, self._on_stop, self._failed)
         self.log_manager.on_dir_offline(self._dir_offline)
-        self._raft = RaftDriver(runtime, raft_config(config, folder), self._metadata_log, self.server)
+        self._raft = RaftDriver(
+            runtime, raft_config(config, folder), self._metadata_log, self.server, self._failed
+        )
         await self._listen()
         await self._raft.start()
-        self.server.post(Started())
+        self.server.pump.post(Started())
         self._loading = runtime.tasks.start("load logs", self._load())
 
     async def _metadata_folder(self) -> str:
@@ -162,8 +166,8 @@ class BrokerNode:
         high_watermarks = await self.log_manager.load(lambda topic: default_log_config(static))
         self.log_manager.start(self._high_watermark)
         if self.log_manager.is_clean_shutdown_disproved:
-            self.server.post(CleanShutdownDisproved(self._runtime.random.uuid()))
-        self.server.post(
+            self.server.pump.post(CleanShutdownDisproved(self._runtime.random.uuid()))
+        self.server.pump.post(
             LogsLoaded(
                 dict(self.log_manager.logs),
                 high_watermarks,
@@ -177,12 +181,23 @@ class BrokerNode:
         return None if partition is None else partition.high_watermark
 
     def _dir_offline(self, directory_id: bytes, keys: Sequence[PartitionId]) -> None:
-        # A-20: at once, also when it was a flush in the background; what the followers say from now on must
-        # not acknowledge anything there.
+        # A-20: at once, also when it was a flush in the background, and before what waits already, which may
+        # count on these logs. What the followers say from now on must not acknowledge anything there.
         if self.log_manager.online_directory_ids:
-            self.server.logs_offline(LogsOffline(tuple(keys)))
+            self.server.pump.post_first(LogsOffline(tuple(keys)))
         else:
             self.server.end()  # and the log manager ends the node with its story
+
+    def _failed(self, error: Exception) -> None:
+        """A bug, or an error of the metadata log's disk: send nothing more, and end the node (A-20)."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        self.server.pump.end()
+        self._raft.end()
+        for listener in self._listeners:
+            listener.fall_silent()
+        fail_node(self._runtime.tasks, "broker", error)
 
     def _on_stop(self, stop: Stop) -> None:
         if not self.stopped.done():
@@ -192,7 +207,7 @@ class BrokerNode:
 
     def want_shutdown(self) -> None:
         """Begin a controlled shutdown; `stopped` is set when it is over."""
-        self.server.post(ShutdownWanted())
+        self.server.pump.post(ShutdownWanted())
 
     async def stop(self) -> None:
         """End in order: no more requests, no more metadata, logs flushed and closed, marker (A-19)."""

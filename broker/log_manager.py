@@ -24,6 +24,7 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.runtime.api import DiskError, Runtime
 from holdfast.runtime.stats import MetricFamily
+from holdfast.runtime.tasks import fail_node
 from holdfast.storage import clean_shutdown, meta_properties
 from holdfast.storage.core.config import LogConfig
 from holdfast.storage.core.files import condemned_name, folder_name
@@ -525,7 +526,7 @@ class LogManager:
         if self._offline_listener is not None:
             self._offline_listener(log_dir.directory_id, keys)
         if not self._online_dirs():
-            self._runtime.tasks.start("log dirs", _raise(error))
+            fail_node(self._runtime.tasks, "log dirs", error)
 
     async def close(self, broker_epoch: int | None) -> bool:
         """Stop housekeeping, flush and close every log, store the checkpoints and at last the proof of a
@@ -594,7 +595,3 @@ class LogManager:
         if refused:
             raise refused[0]
         assert done_count == len(works), f"{name}: {len(works) - done_count} of {len(works)} did not finish"
-
-
-async def _raise(error: DiskError) -> None:
-    raise error

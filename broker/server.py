@@ -1,12 +1,10 @@
 """The broker's shell: requests and results become events, the core's effects are carried out in order.
 
-Owns the event queue, one timer, and the exchanges in flight; decides nothing. Events that effects cause are
-taken before anything else; when none is left, QueueEmpty lets the core send what has piled up. After any
-exception nothing more is said to anybody: the node is ending (A-20).
+Owns the pump and the exchanges in flight; decides nothing. When no event is left, QueueEmpty lets the core
+send what has piled up. After any exception the node sends nothing more and ends (A-20).
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +23,6 @@ from holdfast.broker.core.events import (
     EndWithoutAnswer,
     Event,
     Flush,
-    LogsOffline,
     MetadataCommitted,
     OpenLog,
     QueueEmpty,
@@ -61,7 +58,8 @@ from holdfast.protocol.messages.list_offsets import ListOffsetsPartitionResponse
 from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.rpc.channel import CallRefused, was_surely_not_done
 from holdfast.rpc.server import Exchange
-from holdfast.runtime.api import DiskError, NetworkError, Runtime, Timer
+from holdfast.runtime.api import DiskError, NetworkError, Runtime
+from holdfast.runtime.pump import Pump
 from holdfast.runtime.stats import Level, LogLine
 from holdfast.storage.log import OffsetOutOfRange
 
@@ -83,8 +81,6 @@ FORWARDED_MAX = 1000
 FORWARD_RETRY_MS = 50
 
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
-_QUEUE_EMPTY = QueueEmpty()
-_TICK = Tick()
 _NO_RECORDS = memoryview(b"")
 
 _log = logging.getLogger("holdfast.broker")
@@ -99,24 +95,32 @@ class BrokerServer:
         core: Broker,
         log_manager: LogManager,
         stopped: Callable[[Stop], None],
+        failed: Callable[[Exception], None],
     ) -> None:
+        """`stopped` is called when the core wants to stop, `failed` once with the error that has ended the
+        pump: the caller silences the rest of the node."""
         self.core = core
         self._runtime = runtime
         self._clock = runtime.clock
         self._log_manager = log_manager
         self._stopped = stopped
-        self.peers = Peers(runtime, core.broker_id, dict(core.config.voters), self.post)
-        self._logs = LogEffects(runtime, log_manager, self.post, core.leads)
-        self._queue: deque[Event] = deque()
-        self._is_pumping = False
-        self._is_ended = False
-        self._timer: Timer | None = None
-        self._timer_ms = 0
+        # A deadline may stay in the past while an answer is on its way: at most one tick a millisecond.
+        self.pump: Pump[Event, Effect] = Pump(
+            runtime.clock,
+            core.handle,
+            core.next_deadline_ms,
+            failed,
+            tick=Tick(),
+            queue_empty=QueueEmpty(),
+            delay_ms_min=1,
+        )
+        self.peers = Peers(runtime, core.broker_id, dict(core.config.voters), self.pump.post)
+        self._logs = LogEffects(runtime, log_manager, self.pump.post, core.leads)
         self._forwarded = 0
         #: {topic name: bytes of records sent to consumers}, and to followers
         self.bytes_out: dict[str, int] = {}
         self.replication_bytes_out: dict[str, int] = {}
-        self._carry_out: dict[type, Callable[[Any], None]] = {
+        self.pump.carry_out |= {
             Respond: self._respond,
             AnswerFetch: self._answer_fetch,
             Append: self._logs.append,
@@ -139,78 +143,22 @@ class BrokerServer:
             Stop: self._stop,
         }
 
-    # --- events and effects --------------------------------------------------------------------------------
-
-    def post(self, event: Event) -> None:
-        """Give the core an event. Runs at once unless the core is busy with another."""
-        self._queue.append(event)
-        if not self._is_pumping:
-            self._pump()
-
-    def logs_offline(self, event: LogsOffline) -> None:
-        """Tell the core before anything that waits already: it may count on these logs (A-20)."""
-        self._queue.appendleft(event)
-        if not self._is_pumping:
-            self._pump()
-
-    def _pump(self) -> None:
-        if self._is_ended:
-            self._queue.clear()
-            return
-        self._is_pumping = True
-        queue, core, clock = self._queue, self.core, self._clock
-        try:
-            while queue and not self._is_ended:
-                while queue and not self._is_ended:
-                    self._run(core.handle(queue.popleft(), clock.now_ms()))
-                self._run(core.handle(_QUEUE_EMPTY, clock.now_ms()))
-            if not self._is_ended:
-                self._arm_timer()
-        except BaseException:
-            self._is_ended = True
-            raise
-        finally:
-            self._is_pumping = False
-
-    def _run(self, effects: Sequence[Effect]) -> None:
-        carry_out = self._carry_out
-        for effect in effects:
-            if self._is_ended:  # by one of these: the last log dir has failed
-                return
-            carry_out[type(effect)](effect)
-
-    def _arm_timer(self) -> None:
-        """One timer, for the core's next deadline. One that is too early finds nothing and is set anew."""
-        deadline_ms = self.core.next_deadline_ms()
-        if self._timer is not None:
-            if self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = self._clock.call_later(max(1, deadline_ms - self._clock.now_ms()), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self.post(_TICK)
-
     def end(self) -> None:
         """Take no more events and end all connections; logs are the log manager's."""
-        self._is_ended = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.pump.end()
         self.peers.close()
 
     # --- RaftListener --------------------------------------------------------------------------------------
 
     def on_committed(self, entries: Sequence[tuple[int, int, bytes]], committed_offset: int) -> None:
         """Metadata has been committed."""
-        self.post(MetadataCommitted(tuple(entries), committed_offset))
+        self.pump.post(MetadataCommitted(tuple(entries), committed_offset))
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
     ) -> None:
         """The quorum has another leader, or none."""
-        self.post(ControllerChanged(leader_id, raft_epoch))
+        self.pump.post(ControllerChanged(leader_id, raft_epoch))
 
     # --- requests ------------------------------------------------------------------------------------------
 
@@ -231,7 +179,7 @@ class BrokerServer:
         return handlers
 
     def _is_refused(self, exchange: Exchange) -> bool:
-        if self.core.has_roles and not self._is_ended:
+        if self.core.has_roles and not self.pump.is_ended:
             return False
         text = "this broker is starting or stopping; ask another one, or try again"
         if isinstance(exchange.message, ProduceRequest) and exchange.message.required_acks == 0:
@@ -244,7 +192,7 @@ class BrokerServer:
         if exchange.api_key is ApiKey.FETCH and _reads_metadata(exchange.message):
             self._forward(exchange)
         elif not self._is_refused(exchange):
-            self.post(RequestReceived(exchange, exchange.message))
+            self.pump.post(RequestReceived(exchange, exchange.message))
 
     def _question(self, exchange: Exchange) -> None:
         if not self._is_refused(exchange):
@@ -261,7 +209,7 @@ class BrokerServer:
 
     def _log_info(self, exchange: Exchange) -> None:
         """Logs are told of without roles too (R76); the epoch says which registration this process holds."""
-        if self._is_ended:
+        if self.pump.is_ended:
             exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "this broker is stopping; ask it again later")
             return
         core = self.core
@@ -372,9 +320,11 @@ class BrokerServer:
                     records,  # type: ignore[arg-type]  # any buffer is encoded
                 )
             )
-        exchange.respond(FetchResponse(0, None, tuple(rows)))
+        response = FetchResponse(0, None, tuple(rows))
+        self.pump.sending(effect, response)
+        exchange.respond(response)
         if rows_omitted:
-            self.post(RowsOmitted(effect.session, tuple(rows_omitted)))
+            self.pump.post(RowsOmitted(effect.session, tuple(rows_omitted)))
 
     def _read(self, row: ReadRow, left: int, *, is_first: bool) -> tuple[int, memoryview | bytes] | None:
         """(error code, records); None when a follower's row has no room."""

@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.decoding import UNDECODABLE
-from holdfast.client.core.effects import Connect, RefreshMetadata
+from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
 from holdfast.client.core.errors import ClientError, CorruptRecords
 from holdfast.client.core.fetcher import Fetcher
 from holdfast.client.core.fetcher_effects import (
@@ -34,7 +34,9 @@ from holdfast.protocol.messages.fetch import FetchResponse
 from holdfast.protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from holdfast.protocol.topic_names import TopicPartition
 from holdfast.rpc.channel import CallRefused, Disconnected
-from holdfast.runtime.api import NetworkError, Runtime, Timer
+from holdfast.runtime.api import NetworkError, Runtime
+from holdfast.runtime.pump import Pump
+from holdfast.runtime.tasks import fail_node
 
 _LOOKUP_TIMEOUT_MS = 10_000
 OFFSET_MAX = (1 << 63) - 1
@@ -105,8 +107,22 @@ class Consumer:
         )
         #: decoded and not handed out, all of one batch
         self._decoded: deque[ConsumerRecord] = deque()
-        self._timer: Timer | None = None
-        self._timer_ms = 0
+        self._pump: Pump[Call[Effect], Effect] = Pump(
+            runtime.clock,
+            take,
+            lambda: self._fetcher.next_deadline_ms(self._clock.now_ms()),
+            self._break_down,
+            queue_empty=self._fetcher.plan,
+            idle=self._wake_for_data,
+        )
+        self._pump.carry_out |= {
+            SendFetch: self._send_fetch,
+            LookupOffsets: self._start_lookup,
+            Connect: self._start_connecting,
+            RefreshMetadata: lambda _: self._cluster.refresh(),
+        }
+        #: a bug of the consumer itself: nothing is fetched any more
+        self._failure: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._is_closed = False
 
@@ -114,8 +130,7 @@ class Consumer:
         """End all connections."""
         self._is_closed = True
         self._cluster.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._pump.end()
         self._wake()
 
     # --- what to read ---------------------------------------------------------------------------------
@@ -193,7 +208,7 @@ class Consumer:
                     self._decoded.clear()
                 else:
                     records += [self._decoded.popleft() for _ in range(missing)]
-            self._pump()
+            self._pump.run()
             if records or not await self._more(deadline_ms):
                 return records
 
@@ -215,7 +230,7 @@ class Consumer:
                     break
                 batches.append(batch)
                 size += len(batch.data)
-            self._pump()
+            self._pump.run()
             if batches or not await self._more(deadline_ms):
                 return batches
 
@@ -236,6 +251,9 @@ class Consumer:
         """Wait for data; False when the time is over."""
         if self._is_closed:
             raise ClientError("the consumer is closed")
+        if self._failure is not None:
+            await NEXT_TURN  # an application that polls on in a loop must not keep others from running
+            raise self._failure
         if self._fetcher.has_data:
             return True
         left_ms = deadline_ms - self._clock.now_ms()
@@ -295,71 +313,49 @@ class Consumer:
         found = await list_offsets(self._cluster, self._clock, wanted, timeout_ms)
         return {partition: found[partition].offset for partition in wanted}
 
-    # --- the core's door ------------------------------------------------------------------------------
-
-    def _pump(self) -> None:
-        if self._is_closed:
-            return
-        now_ms = self._clock.now_ms()
-        self._run(self._fetcher.plan(now_ms))
-        if self._fetcher.has_data:
-            self._wake()
-        deadline_ms = self._fetcher.next_deadline_ms(now_ms)
-        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = self._clock.call_later(max(0, deadline_ms - now_ms), self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        self._pump()
-
-    def _run(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case SendFetch():
-                    self._send_fetch(effect)
-                case LookupOffsets():
-                    self._runtime.tasks.start("consumer lookup", self._look_up(effect))
-                case Connect(broker_id):
-                    self._runtime.tasks.start("consumer connect", self._connect(broker_id))
-                case RefreshMetadata():
-                    self._cluster.refresh()
+    # --- effects --------------------------------------------------------------------------------------
 
     def _send_fetch(self, effect: SendFetch) -> None:
         channel = self._cluster.channel(effect.broker_id)
         if channel is None:
-            self._fetcher.disconnected(effect.broker_id)
-            self._run(self._fetcher.failed(effect.request_id, self._clock.now_ms()))
+            self._lost(effect, is_disconnected=True)
             return
         answer = channel.call_soon(effect.request, self.config.request_timeout_ms)
         answer.add_done_callback(partial(self._answered, effect))
+
+    def _lost(self, effect: SendFetch, *, is_disconnected: bool) -> None:
+        def lose(now_ms: int) -> list[Effect]:
+            if is_disconnected:
+                self._fetcher.disconnected(effect.broker_id)
+            return self._fetcher.failed(effect.request_id, now_ms)
+
+        self._pump.post(lose)
 
     def _answered(self, effect: SendFetch, answer: "asyncio.Future[FetchResponse]") -> None:
         error = answer.exception()
         if self._is_closed:
             return
-        now_ms = self._clock.now_ms()
         if error is None:
-            self._run(self._fetcher.answered(effect.request_id, answer.result(), now_ms))
+            self._pump.post(partial(self._fetcher.answered, effect.request_id, answer.result()))
         else:
             assert isinstance(error, (NetworkError, CallRefused)), error
-            if isinstance(error, Disconnected):
-                self._fetcher.disconnected(effect.broker_id)
             self._cluster.suspect(effect.broker_id)
-            self._run(self._fetcher.failed(effect.request_id, now_ms))
-        self._pump()
+            self._lost(effect, is_disconnected=isinstance(error, Disconnected))
+
+    def _start_connecting(self, effect: Connect) -> None:
+        self._runtime.tasks.start("consumer connect", self._connect(effect.broker_id))
 
     async def _connect(self, broker_id: int) -> None:
         try:
             await self._cluster.connect(broker_id)
         except (NetworkError, ClientError):
-            self._run(self._fetcher.connect_failed(broker_id, self._clock.now_ms()))
+            self._pump.post(partial(self._fetcher.connect_failed, broker_id))
         else:
             self._fetcher.connected(broker_id)
-        self._pump()
+            self._pump.run()
+
+    def _start_lookup(self, effect: LookupOffsets) -> None:
+        self._runtime.tasks.start("consumer lookup", self._look_up(effect))
 
     async def _look_up(self, effect: LookupOffsets) -> None:
         wanted = dict(effect.timestamps)
@@ -369,15 +365,23 @@ class Consumer:
             return
         offsets = {partition: answer.offset for partition, answer in found.items()}
         self._fetcher.found(effect.request_id, offsets)
-        self._run(self._fetcher.not_found(effect.request_id, errors, self._clock.now_ms()))
-        self._pump()
+        self._pump.post(partial(self._fetcher.not_found, effect.request_id, errors))
 
     def _topics_in_use(self) -> frozenset[str]:
         return frozenset(topic for topic, _ in self._fetcher.parts)
 
     def _metadata_changed(self) -> None:
-        self._run(self._fetcher.metadata_changed())
-        self._pump()
+        self._pump.post(lambda _: self._fetcher.metadata_changed())
+
+    def _wake_for_data(self) -> None:
+        if self._fetcher.has_data:
+            self._wake()
+
+    def _break_down(self, error: Exception) -> None:
+        """A bug of the consumer itself: fetch nothing more, raise it from each poll, fail a task with it."""
+        self._failure = error
+        fail_node(self._runtime.tasks, "consumer", error)
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,12 +1,11 @@
 """The producer: records in, acknowledgements out. Carries out what `client.core.sender` decides.
 
-Owns the connection handling of one producer, its timer, and who waits for what. Per record it only encodes
+Owns the pump and the connection handling of one producer, and who waits for what. Per record it only encodes
 and counts; everything else is done per batch. With a ledger every record is written down before it is sent
 and again with its outcome (D11).
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.core.backoff import Backoff
 from holdfast.client.core.batch import Batch, Compression, ProducerIdAndEpoch, check_record
-from holdfast.client.core.effects import Connect, RefreshMetadata
+from holdfast.client.core.effects import Call, Connect, RefreshMetadata, take
 from holdfast.client.core.errors import BufferFull, ClientError, TimedOut, code_of
 from holdfast.client.core.history import value_crc32c
 from holdfast.client.core.next_turn import NEXT_TURN
@@ -37,7 +36,9 @@ from holdfast.protocol.frames import ATTACHMENT_MAX_BYTES
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from holdfast.rpc.channel import CallRefused, Disconnected
-from holdfast.runtime.api import DiskError, NetworkError, Runtime, Timer
+from holdfast.runtime.api import DiskError, NetworkError, Runtime
+from holdfast.runtime.pump import Pump
+from holdfast.runtime.tasks import fail_node
 
 __all__ = ["Delivery", "Producer", "ProducerConfig", "RecordMetadata"]
 
@@ -131,19 +132,26 @@ class Producer:
             self._cluster.cache,
         )
         self._router = Router(self._sender)
-        #: not carried out yet; one list, so that batches leave in the order in which the core decided
-        self._effects: deque[Effect] = deque()
-        self._is_running = False
-        #: somebody pumped meanwhile
-        self._is_pump_due = False
-        self._timer: Timer | None = None
-        self._timer_ms = 0
+        self._pump: Pump[Call[Effect], Effect] = Pump(
+            runtime.clock,
+            take,
+            self._sender.next_deadline_ms,
+            self._break_down,
+            queue_empty=self._sender.drain,
+        )
+        self._pump.carry_out |= {
+            SendBatches: self._send_batches,
+            Complete: self._complete,
+            Connect: self._start_connecting,
+            AskIdentity: self._start_asking,
+            RefreshMetadata: lambda _: self._cluster.refresh(),
+        }
         self._is_scheduled = False
         #: `close` has begun: what is there is sent, nothing is added
         self._is_closing = False
         self._is_closed = False
-        #: the ledger's disk failed: nothing is sent any more
-        self._failure: DiskError | None = None
+        #: an error of the ledger's disk, or a bug of the producer itself: nothing is sent any more
+        self._failure: Exception | None = None
         self._room_waiters: list[asyncio.Future[None]] = []
         #: (serial up to which all must be done, who waits)
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -156,7 +164,7 @@ class Producer:
             await self._ledger.open()
         self._cluster.refresh()
         self._sender.want_identity()
-        self._pump()
+        self._pump.run()
 
     async def close(self, timeout_ms: float = 30_000) -> None:
         """Send what is there, wait for its outcome, end; what has none by then fails, also when cancelled.
@@ -176,19 +184,18 @@ class Producer:
     async def _end(self) -> None:
         if self._is_closed:
             return  # by another caller, or by an earlier call
-        # Who waits for a record would wait for ever: nobody tells them anything after this.
-        self._run(self._sender.give_up_all("the producer was closed"))
         self._is_closed = True
+        self._pump.end()
+        # Callers that wait for a record would wait for ever.
+        self._give_up("the producer was closed")
         self._cluster.close()
-        if self._timer is not None:
-            self._timer.cancel()
         if self._ledger is not None:
             await self._ledger.close()
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Send all records now and wait until each has an outcome. Raises: TimedOut."""
         self._sender.hurry()
-        self._pump()
+        self._pump.run()
         target = self._sender.newest_serial
         if self._sender.oldest_incomplete_serial > target:
             return
@@ -301,82 +308,24 @@ class Producer:
             sender.open_batch(queue, now_ms)
             batch = sender.append(queue, timestamp_ms, key, value, headers, tag)
             assert batch is not None, "the first record of a batch always fits"
-            self._arm()
+            self._pump.set_timer()
         if sender.has_work:
             if queue.in_flight == 0 and self.config.linger_ms == 0:
-                self._pump()  # nothing to wait for: not even the next turn of the loop
+                self._pump.run()  # nothing to wait for: not even the next turn of the loop
             elif not self._is_scheduled:
                 self._is_scheduled = True
                 asyncio.get_running_loop().call_soon(self._pump_scheduled)
         return batch
 
-    # --- the core's door ------------------------------------------------------------------------------
-
     def _pump_scheduled(self) -> None:
         self._is_scheduled = False
-        self._pump()
-
-    def _pump(self) -> None:
-        if self._is_closed:
-            return
-        if self._is_running:
-            # Time has passed: a drain could end batches whose requests still wait in `_effects`.
-            self._is_pump_due = True
-            return
-        self._run(self._sender.drain(self._clock.now_ms()))
-        self._arm()
-
-    def _arm(self) -> None:
-        deadline_ms = self._sender.next_deadline_ms()
-        if (
-            deadline_ms is None
-            or self._is_closed
-            or (self._timer is not None and self._timer_ms <= deadline_ms)
-        ):
-            return  # an early timer finds nothing and is set anew
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = self._clock.call_later(max(0, deadline_ms - self._clock.now_ms()), self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        self._pump()
-
-    def _run(self, effects: list[Effect]) -> None:
-        self._effects.extend(effects)
-        if self._is_running:
-            return  # called by someone whom an effect told something: the loop below goes on with these
-        self._is_running = True
-        try:
-            while self._effects or self._is_pump_due:
-                if self._effects:
-                    self._carry_out(self._effects.popleft())
-                else:
-                    self._is_pump_due = False
-                    self._effects.extend(self._sender.drain(self._clock.now_ms()))
-        finally:
-            self._is_running = False
-
-    def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case SendBatches():
-                self._send_batches(effect)
-            case Complete(batch):
-                self._complete(batch)
-            case Connect(broker_id):
-                self._runtime.tasks.start("producer connect", self._connect(broker_id))
-            case AskIdentity():
-                self._runtime.tasks.start("producer identity", self._ask_identity(effect))
-            case RefreshMetadata():
-                self._cluster.refresh()
+        self._pump.run()
 
     # --- effects --------------------------------------------------------------------------------------
 
     def _send_batches(self, effect: SendBatches) -> None:
         channel = self._cluster.channel(effect.broker_id)
         if channel is None:
-            self._sender.disconnected(effect.broker_id)
             self._not_sent(effect, "the connection is gone")
             return
         if self._ledger is not None:
@@ -393,15 +342,13 @@ class Producer:
         try:
             channel.send(request)
         except Disconnected as error:
-            self._sender.disconnected(effect.broker_id)
             self._not_sent(effect, str(error))
             return
         except CallRefused as error:
             self._refused(effect, error)
             return
-        if channel.is_writable:
-            self._run(self._sender.written(effect.request_id))
-            self._pump()  # no answer will: what waited behind these batches goes now
+        if channel.is_writable:  # no answer will come: what waits behind these batches goes now
+            self._pump.post(lambda _: self._sender.written(effect.request_id))
         else:
             # A slow broker: these records keep their place in the buffer, so that `send` waits.
             channel.writable().add_done_callback(partial(self._written, effect))
@@ -416,55 +363,62 @@ class Producer:
         return ProduceRequest(self.config.acks, self.config.request_timeout_ms, tuple(rows))
 
     def _not_sent(self, effect: SendBatches, text: str) -> None:
-        now_ms = self._clock.now_ms()
-        self._run(self._sender.request_failed(effect.request_id, now_ms, text, was_sent=False))
+        self._pump.post(partial(self._lose, effect, text, is_disconnected=True, was_sent=False))
+
+    def _lose(
+        self, effect: SendBatches, text: str, now_ms: int, *, is_disconnected: bool, was_sent: bool
+    ) -> list[Effect]:
+        if is_disconnected:
+            self._sender.disconnected(effect.broker_id)
+        return self._sender.request_failed(effect.request_id, now_ms, text, was_sent=was_sent)
 
     def _refused(self, effect: SendBatches, error: CallRefused) -> None:
-        now_ms = self._clock.now_ms()
-        self._run(self._sender.request_refused(effect.request_id, now_ms, error.error_code, str(error)))
-        self._pump()
+        code, text = error.error_code, str(error)
+        self._pump.post(lambda now_ms: self._sender.request_refused(effect.request_id, now_ms, code, text))
 
     def _answered(self, effect: SendBatches, answer: "asyncio.Future[ProduceResponse]") -> None:
         error = answer.exception()
         if self._is_closed:
             return
-        now_ms = self._clock.now_ms()
         if error is None:
-            effects = self._sender.answered(effect.request_id, answer.result(), now_ms)
+            self._pump.post(partial(self._sender.answered, effect.request_id, answer.result()))
         elif isinstance(error, CallRefused):
             self._refused(effect, error)
-            return
         else:
-            effects = self._unanswered(effect, error)
-        self._run(effects)
-        self._pump()
+            self._unanswered(effect, error)
 
     def _written(self, effect: SendBatches, writable: "asyncio.Future[None]") -> None:
         error = writable.exception()
         if self._is_closed:
             return
         if error is None:
-            self._run(self._sender.written(effect.request_id))
+            self._pump.post(lambda _: self._sender.written(effect.request_id))
         else:
-            self._run(self._unanswered(effect, error))
-        self._pump()
+            self._unanswered(effect, error)
 
-    def _unanswered(self, effect: SendBatches, error: BaseException) -> list[Effect]:
+    def _unanswered(self, effect: SendBatches, error: BaseException) -> None:
         assert isinstance(error, NetworkError), error
-        if isinstance(error, Disconnected):
-            self._sender.disconnected(effect.broker_id)
         self._cluster.suspect(effect.broker_id)
-        return self._sender.request_failed(effect.request_id, self._clock.now_ms(), str(error), was_sent=True)
+        is_disconnected = isinstance(error, Disconnected)
+        self._pump.post(
+            partial(self._lose, effect, str(error), is_disconnected=is_disconnected, was_sent=True)
+        )
+
+    def _start_connecting(self, effect: Connect) -> None:
+        self._runtime.tasks.start("producer connect", self._connect(effect.broker_id))
 
     async def _connect(self, broker_id: int) -> None:
         try:
             await self._cluster.connect(broker_id)
         except (NetworkError, ClientError) as error:
-            if not self._is_closed:
-                self._run(self._sender.connect_failed(broker_id, self._clock.now_ms(), str(error)))
+            text = str(error)
+            self._pump.post(lambda now_ms: self._sender.connect_failed(broker_id, now_ms, text))
         else:
             self._sender.connected(broker_id)
-        self._pump()
+            self._pump.run()
+
+    def _start_asking(self, effect: AskIdentity) -> None:
+        self._runtime.tasks.start("producer identity", self._ask_identity(effect))
 
     async def _ask_identity(self, effect: AskIdentity) -> None:
         request = InitProducerIdRequest(effect.producer_id, effect.producer_epoch)
@@ -480,18 +434,18 @@ class Producer:
             if found.error_code != ErrorCode.NONE:
                 raise ClientError(found.error_message or "refused", code_of(found.error_code))
         except ClientError as error:
-            if not self._is_closed:
-                self._run(self._sender.identity_failed(self._clock.now_ms(), error.code, str(error)))
+            code, text = error.code, str(error)
+            self._pump.post(lambda now_ms: self._sender.identity_failed(now_ms, code, text))
         else:
             self._sender.identity_given(ProducerIdAndEpoch(found.producer_id, found.producer_epoch))
-        self._pump()
+            self._pump.run()
 
     def _metadata_changed(self) -> None:
         self._router.metadata_changed(self._cluster.cache, self._cluster.wanted)
-        self._run(self._sender.metadata_changed(self._clock.now_ms()))
-        self._pump()
+        self._pump.post(self._sender.metadata_changed)
 
-    def _complete(self, batch: Batch) -> None:
+    def _complete(self, effect: Complete) -> None:
+        batch = effect.batch
         if self._ledger is not None and self._failure is None:
             error = None if batch.error is None or batch.outcome in _GOOD else batch.error.name
             try:
@@ -523,11 +477,24 @@ class Producer:
                     wake(flush_waiter)
             self._flush_waiters = [entry for entry in self._flush_waiters if entry[0] >= oldest]
 
+    # --- the end --------------------------------------------------------------------------------------
+
+    def _give_up(self, text: str) -> None:
+        for effect in self._sender.give_up_all(text):
+            self._pump.carry_out[type(effect)](effect)
+
     def _fail(self, error: DiskError) -> None:
         # Without its ledger a run proves nothing: stop, and let everybody know.
         if self._failure is None:
             self._failure = error
-            self._run(self._sender.give_up_all(f"the ledger cannot be written: {error}"))
+            self._pump.post(lambda _: self._sender.give_up_all(f"the ledger cannot be written: {error}"))
+
+    def _break_down(self, error: Exception) -> None:
+        """A bug of the producer itself: send nothing more, fail what has no outcome, raise it from each call,
+        fail a task with it."""
+        self._failure = self._failure or error
+        fail_node(self._runtime.tasks, "producer", error)
+        self._give_up(f"the producer has met a bug of its own: {error!r}")
 
     def _check_usable(self) -> None:
         if self._failure is not None:

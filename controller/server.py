@@ -1,10 +1,10 @@
 """The controller's shell: hands events to the core one at a time and carries its effects out.
 
-Owns the rpc server, the raft driver, the exchanges that wait for an answer, and one timer. Decides nothing.
+Owns the pump, the rpc server, the raft driver, and the exchanges that wait for an answer. Decides nothing.
+After any exception the node sends nothing more and ends (A-20).
 """
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from holdfast.controller.core import metrics
@@ -37,8 +37,10 @@ from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.driver import NotLeader, RaftDriver
 from holdfast.rpc.channel import CallRefused, Pool
 from holdfast.rpc.server import Exchange, Server, ServerLimits
-from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime, Timer
+from holdfast.runtime.api import Connection, ConnectionRefused, NetworkError, Runtime
+from holdfast.runtime.pump import TimedPump
 from holdfast.runtime.stats import Histogram, Level, LogLine, MetricFamily, Steps
+from holdfast.runtime.tasks import fail_node
 from holdfast.storage.log import Log
 
 #: Requests that go to the core; the quorum's own go to raft.
@@ -73,7 +75,7 @@ class ControllerServer:
         self._runtime = runtime
         self._config = config
         self._core = QuorumController(config, runtime.random)
-        self._driver = RaftDriver(runtime, raft_config, log, self)
+        self._driver = RaftDriver(runtime, raft_config, log, self, self._fail)
         self._server = Server(
             runtime,
             config.node_id,
@@ -85,20 +87,33 @@ class ControllerServer:
             },
             ServerLimits(frame_max_bytes=config.request_max_bytes),
         )
-        self._server.on_disconnect = lambda connection_id: self._take(ConnectionClosed(connection_id))
+        self._server.on_disconnect = lambda connection_id: self.pump.post(ConnectionClosed(connection_id))
         #: brokers that are asked for their logs
         self._brokers = Pool(runtime, f"controller-{config.node_id}")
         #: requests without an answer, by the number that the core knows them by
         self._exchanges: dict[int, Exchange] = {}
         self._requests_taken = 0
-        #: with when each was taken in, ns
-        self._events: deque[tuple[Event, int]] = deque()
         self._queue_seconds = Histogram(_EVENT_BOUNDS_SECONDS)
         self._processing_seconds = Histogram(_EVENT_BOUNDS_SECONDS)
-        self._is_busy = False
-        self._is_stopped = False
-        self._timer: Timer | None = None
-        self._timer_ms: int | None = None
+        self._has_failed = False
+        self.pump: TimedPump[Event, Effect] = TimedPump(
+            runtime.clock,
+            self._core.handle,
+            self._core.next_deadline_ms,
+            self._fail,
+            tick=Tick(),
+            queue_seconds=self._queue_seconds,
+            processing_seconds=self._processing_seconds,
+        )
+        self.pump.carry_out |= {
+            Respond: self._respond,
+            AppendRecords: self._append,
+            LogLine: self._log_line,
+            Probe: self._start_probe,
+            AskBroker: self._start_question,
+            RecoveryStated: self._log_recovery,
+            Resign: lambda effect: self._driver.resign(effect.reason),
+        }
 
     async def start(self) -> int:
         """Join the quorum and listen; returns the bound port.
@@ -113,11 +128,19 @@ class ControllerServer:
     async def stop(self) -> None:
         """Hand the leadership over, stop listening. Requests without an answer are dropped."""
         await self._driver.stop()
-        self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self.pump.end()
         self._brokers.close()
         await self._server.close()
+
+    def _fail(self, error: Exception) -> None:
+        """A bug, or an error of the metadata log's disk: send nothing more, and end the node (A-20)."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        self.pump.end()
+        self._driver.end()
+        self._server.fall_silent()
+        fail_node(self._runtime.tasks, "controller", error)
 
     # --- telemetry ---------------------------------------------------------------------------------------
 
@@ -172,13 +195,13 @@ class ControllerServer:
 
     def on_committed(self, entries: Sequence[Entry], committed_offset: int) -> None:
         """See `raft.driver.RaftListener`."""
-        self._take(EntriesCommitted(entries, committed_offset))
+        self.pump.post(EntriesCommitted(entries, committed_offset))
 
     def on_leader_change(
         self, leader_id: int | None, raft_epoch: int, epoch_start_offset: int | None
     ) -> None:
         """See `raft.driver.RaftListener`."""
-        self._take(LeaderChanged(leader_id, raft_epoch, self._driver.log_end_offset))
+        self.pump.post(LeaderChanged(leader_id, raft_epoch, self._driver.log_end_offset))
 
     def _question(self, exchange: Exchange) -> None:
         """Not from an image that was never whole: it would say that there is no such topic (R113)."""
@@ -191,65 +214,28 @@ class ControllerServer:
     def _receive(self, exchange: Exchange) -> None:
         self._requests_taken += 1
         self._exchanges[self._requests_taken] = exchange
-        self._take(
+        self.pump.post(
             RequestReceived(
                 self._requests_taken, exchange.connection_id, exchange.listener_name, exchange.message
             )
         )
 
-    def _fire(self) -> None:
-        self._timer = None
-        self._timer_ms = None
-        self._take(Tick())
-
-    def _take(self, event: Event) -> None:
-        """One event after the other; one that arrives from inside an effect waits for its turn."""
-        clock = self._runtime.clock
-        self._events.append((event, clock.now_ns()))
-        if self._is_busy or self._is_stopped:
-            return
-        self._is_busy = True
-        while self._events:
-            event, taken_ns = self._events.popleft()
-            begun_ns = clock.now_ns()
-            for effect in self._core.handle(event, clock.now_ms()):
-                self._carry_out(effect)
-            self._queue_seconds.observe((begun_ns - taken_ns) / 1e9)
-            self._processing_seconds.observe((clock.now_ns() - begun_ns) / 1e9)
-        self._is_busy = False
-        self._arm_timer()
-
-    def _arm_timer(self) -> None:
-        deadline_ms = self._core.next_deadline_ms()
-        if self._timer is not None:
-            # a timer that is too early finds nothing to do and is set anew
-            if deadline_ms is not None and self._timer_ms is not None and self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-            self._timer = self._timer_ms = None
-        if deadline_ms is not None:
-            self._timer_ms = deadline_ms
-            delay_ms = max(0, deadline_ms - self._runtime.clock.now_ms())
-            self._timer = self._runtime.clock.call_later(delay_ms, self._fire)
-
     # --- effects -----------------------------------------------------------------------------------------
 
-    def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Respond():
-                self._exchanges.pop(effect.request_id).respond(effect.message)
-            case AppendRecords():
-                self._append(effect)
-            case LogLine():
-                _log.log(_LEVELS[effect.level], "%s", effect.text)
-            case Probe():
-                self._runtime.tasks.start(f"probe of broker {effect.broker_id}", self._probe(effect))
-            case AskBroker():
-                self._runtime.tasks.start(f"logs of broker {effect.broker_id}", self._ask(effect))
-            case RecoveryStated():
-                _log.info("%s", effect)
-            case Resign():
-                self._driver.resign(effect.reason)
+    def _respond(self, effect: Respond) -> None:
+        self._exchanges.pop(effect.request_id).respond(effect.message)
+
+    def _log_line(self, effect: LogLine) -> None:
+        _log.log(_LEVELS[effect.level], "%s", effect.text)
+
+    def _log_recovery(self, effect: RecoveryStated) -> None:
+        _log.info("%s", effect)
+
+    def _start_probe(self, effect: Probe) -> None:
+        self._runtime.tasks.start(f"probe of broker {effect.broker_id}", self._probe(effect))
+
+    def _start_question(self, effect: AskBroker) -> None:
+        self._runtime.tasks.start(f"logs of broker {effect.broker_id}", self._ask(effect))
 
     def _append(self, effect: AppendRecords) -> None:
         try:
@@ -266,9 +252,9 @@ class ControllerServer:
                 question.host, question.port, question.request, question.timeout_ms
             )
         except (NetworkError, CallRefused) as error:
-            self._take(LogInfoFailed(question.broker_id, question.question_id, str(error)))
+            self.pump.post(LogInfoFailed(question.broker_id, question.question_id, str(error)))
         else:
-            self._take(LogInfoAnswered(question.broker_id, question.question_id, response))
+            self.pump.post(LogInfoAnswered(question.broker_id, question.question_id, response))
 
     async def _probe(self, probe: Probe) -> None:
         if probe.delay_ms:
@@ -283,7 +269,7 @@ class ControllerServer:
             is_refused = True
         except NetworkError as error:
             _log.debug("probe of broker %d says nothing: %s", probe.broker_id, error)
-        self._take(Probed(probe.broker_id, probe.broker_epoch, probe.attempt, is_refused))
+        self.pump.post(Probed(probe.broker_id, probe.broker_epoch, probe.attempt, is_refused))
 
 
 class _Silent:

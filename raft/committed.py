@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.protocol.record_batch import decode_records, iter_batches
+from holdfast.protocol.record_batch import CorruptBatch, decode_records, iter_batches
 from holdfast.storage.log import Log
 
 #: Most bytes of log that are read and handed over at once.
@@ -62,9 +62,11 @@ class CommittedReader:
             if header.is_control:
                 continue
             for record in decode_records(batch):
-                assert record.value is not None, "a metadata record has a value"
+                if record.value is None:
+                    raise CorruptBatch(f"{self._log.folder}: metadata record {record.offset} has no value")
                 entries.append(CommittedEntry(record.offset, header.leader_epoch, record.value))
-        assert self.delivered_offset < next_offset <= end_offset, "commits end at batch borders"
+        if next_offset == self.delivered_offset:
+            return  # a peer's offset lies inside a batch: hand it over once all of it is committed
         self.delivered_offset = next_offset
         if next_offset < end_offset:
             self._is_turn_due = True

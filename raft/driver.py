@@ -1,8 +1,9 @@
 """Runs a raft node on a log, a network and a clock, and hands committed records to its owner.
 
-Owns the node, the exchanges that wait for an answer, and one timer; decides nothing. Effects are carried out
-in the order in which the node lists them: appends at once, Sends and Replies behind a Persist once that state
-is durable (Q-9). Any failure of the disk, and any bug, ends a task and with it the node (A-20).
+Owns the node, its pump, and the exchanges that wait for an answer; decides nothing. Effects are carried out
+in the order in which the node lists them: appends at once, Sends and Replies once the state before them is
+durable (Q-9). The listener is called between two events. Any error of the disk and any bug ends this member,
+and with it the node (A-20).
 """
 
 import asyncio
@@ -34,6 +35,7 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Resign,
     Send,
+    Start,
     Tick,
     Truncate,
     Truncated,
@@ -49,8 +51,10 @@ from holdfast.raft.log_writer import LogWriter
 from holdfast.raft.peers import Peers
 from holdfast.raft.state_file import StateFile
 from holdfast.rpc.server import Exchange
-from holdfast.runtime.api import DiskError, Runtime, Timer
+from holdfast.runtime.api import DiskError, Runtime
+from holdfast.runtime.pump import Pump
 from holdfast.runtime.stats import LogLine, MetricFamily
+from holdfast.runtime.tasks import fail_node
 from holdfast.storage.log import Log
 
 #: How long a resigning leader waits for the others to hear of it.
@@ -94,27 +98,38 @@ class RaftListener(Protocol):
 class RaftDriver:
     """One member of the quorum, running."""
 
-    def __init__(self, runtime: Runtime, config: RaftConfig, log: Log, listener: RaftListener) -> None:
-        """`log` is open and belongs to the caller, who closes it after `stop`. Raises: ValueError."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: RaftConfig,
+        log: Log,
+        listener: RaftListener,
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """`log` is open and belongs to the caller, who closes it after `stop`. `failed` is called once with
+        the error that has ended this member; without it a task of `runtime` fails. Raises: ValueError."""
         config.validate()
         self._runtime = runtime
         self._clock = runtime.clock
         self._config = config
         self._log = log
         self._listener = listener
+        self._failed = failed or partial(fail_node, runtime.tasks, "raft")
         self._node: RaftNode | None = None
+        #: runs the node; None before `start`
+        self.pump: Pump[Event, Effect] | None = None
         self._state_file = StateFile(
-            runtime, config.folder, config.cluster_id, lambda state: self._step(Persisted(state)), self._fail
+            runtime, config.folder, config.cluster_id, lambda state: self._post(Persisted(state)), self._fail
         )
         self._writer = LogWriter(
             runtime,
             log,
             self._appended,
-            lambda up_to_offset: self._step(Flushed(up_to_offset)),
-            lambda end_offset: self._step(Truncated(end_offset)),
+            lambda up_to_offset: self._post(Flushed(up_to_offset)),
+            lambda end_offset: self._post(Truncated(end_offset)),
             self._fail,
         )
-        self._peers = Peers(runtime, config, self._step)
+        self._peers = Peers(runtime, config, self._post)
         self._reader = CommittedReader(log, self._deliver, self._fail)
         self._metrics = RaftMetrics()
         #: requests that wait for a Reply, by token
@@ -122,10 +137,9 @@ class RaftDriver:
         self._tokens_given = 0
         #: what the listener is still to be told, in order
         self._notices: deque[Committed | LeaderChanged] = deque()
+        #: an append has brought records that were known to be committed already
+        self._is_read_due = False
         self._is_notifying = False
-        self._timer: Timer | None = None
-        self._timer_ms = 0
-        self._is_stopping = False
         self._is_stopped = False
         self._failure: Exception | None = None
         #: the listener was once given all that the leader knew to be committed
@@ -149,8 +163,26 @@ class RaftDriver:
         shape = LogShape(starts, log.log_end_offset)
         self._node = RaftNode(self._config, self._runtime.random, state, shape)
         _log.info("starting with %s, log ends at %d in epoch %d", state, log.log_end_offset, shape.last_epoch)
-        self._carry_out(self._node.start(self._clock.now_ms()))
-        self._arm_timer()
+        self.pump = self._make_pump(self._node)
+        self._post(Start())
+
+    def _make_pump(self, node: RaftNode) -> Pump[Event, Effect]:
+        pump: Pump[Event, Effect] = Pump(
+            self._clock, node.handle, node.next_deadline_ms, self._fail, tick=Tick(), idle=self._notify
+        )
+        pump.carry_out |= {
+            Append: self._writer.append,
+            AppendFetched: self._writer.append_fetched,
+            Flush: lambda _: self._writer.flush(),
+            Truncate: self._writer.truncate,
+            Persist: lambda effect: self._state_file.persist(effect.state),
+            Send: self._say_when_durable,
+            Reply: self._say_when_durable,
+            Committed: self._notices.append,
+            LeaderChanged: self._notices.append,
+            LogLine: self._log_line,
+        }
+        return pump
 
     async def _do_without_beginning(self) -> None:
         """The first segment is gone. The metadata log is kept whole, there are no snapshots yet (K15): an
@@ -167,23 +199,23 @@ class RaftDriver:
 
     async def stop(self) -> None:
         """Resign if leading, and take no more part. The log is left to its owner, flushed as far as acked."""
-        if self._node is None or self._is_stopped:
+        if self._node is None or self.pump is None or self._is_stopped:
             return
-        self._is_stopping = True
+        self.pump.stop_timer()
         if self._node.is_leader:
-            self._step(Resign("this node is stopping"))
+            self._post(Resign("this node is stopping"))
             await self._peers.quiet(_RESIGN_WAIT_MS)
-        self._end()
+        self.end()
         await self._state_file.settle()
         if self._failure is None:
             await self._writer.settle()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Take no more part and send nothing more. Appends and flushes that were ordered go on."""
         self._is_stopped = True
         self._reader.stop()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.pump is not None:
+            self.pump.end()
         self._peers.close()
         self._exchanges.clear()
 
@@ -223,20 +255,21 @@ class RaftDriver:
         In the page cache on return, committed when `on_committed` hands it back. At most BATCH_MAX_BYTES.
         Raises: NotLeader (nothing was written), DiskError (the node is ending).
         """
-        node = self._node
-        if node is None or not self.is_leader or node.raft_epoch != raft_epoch:
+        node, pump = self._node, self.pump
+        if node is None or pump is None or not self.is_leader or node.raft_epoch != raft_epoch:
             raise NotLeader(self.leader_id, self.raft_epoch)
+        assert not pump.is_busy, "the listener is called between two events, and appends there"
         assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
         base_offset = node.log_end_offset
         self._metrics.appended(len(values), base_offset + len(values), self._clock.now_ns())
-        self._step(Propose(tuple(values)))
+        pump.post(Propose(tuple(values)))
         if self._failure is not None:
             raise self._failure
         return base_offset
 
     def resign(self, reason: str) -> None:
         """Lead no more; the others are told who should (K3). Does nothing when not leading."""
-        self._step(Resign(reason))
+        self._post(Resign(reason))
 
     def handlers(self) -> dict[ApiKey, Handler]:
         """For the rpc server of a voter. FETCH serves the metadata log."""
@@ -253,79 +286,35 @@ class RaftDriver:
     # --- events ----------------------------------------------------------------------------------------
 
     def _receive(self, exchange: Exchange) -> None:
+        if self._failure is not None:
+            return  # it has failed: no answer at all (A-20)
         if self._node is None or self._is_stopped:
             exchange.fail(ErrorCode.BROKER_NOT_AVAILABLE, "this voter is starting or stopping: ask another")
             return
         self._tokens_given += 1
         self._exchanges[self._tokens_given] = exchange
-        self._step(RequestReceived(self._tokens_given, exchange.message, self._clock.wall_ms()))
+        self._post(RequestReceived(self._tokens_given, exchange.message, self._clock.wall_ms()))
 
-    def _step(self, event: Event) -> None:
-        """One event through the node. Whatever goes wrong ends the node, and nothing is said after it."""
-        if self._is_stopped or self._node is None:
-            return
-        try:
-            self._carry_out(self._node.handle(event, self._clock.now_ms()))
-            self._arm_timer()
-        except Exception as error:  # noqa: BLE001 - not swallowed: it ends the node
-            self._fail(error)
+    def _post(self, event: Event) -> None:
+        if self.pump is not None:
+            self.pump.post(event)
 
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
             self._failure = error
-            self._end()
-            kind = "the disk failed" if isinstance(error, DiskError) else "a bug"
-            self._runtime.tasks.start(f"raft: {kind}", _raise(error))
-
-    def _arm_timer(self) -> None:
-        """One timer for the node's next deadline. One that is too early finds nothing and is set anew."""
-        assert self._node is not None
-        deadline_ms = self._node.next_deadline_ms()
-        if deadline_ms is None or self._is_stopped:
-            return
-        if self._timer is not None:
-            if self._timer_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = self._clock.call_later(max(0, deadline_ms - self._clock.now_ms()), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if not self._is_stopping:
-            self._step(Tick())
+            self.end()
+            self._failed(error)
 
     # --- effects ---------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: list[Effect]) -> None:
-        must_be_durable = False
-        for effect in effects:
-            match effect:
-                case Append():
-                    self._writer.append(effect)
-                case AppendFetched():
-                    self._writer.append_fetched(effect)
-                case Flush():
-                    self._writer.flush()
-                case Truncate():
-                    self._writer.truncate(effect)
-                case Persist(state):
-                    self._state_file.persist(state)
-                    must_be_durable = True
-                case Send() | Reply():
-                    if must_be_durable:
-                        self._state_file.when_durable(partial(self._send_or_reply, effect))
-                    else:
-                        self._send_or_reply(effect)
-                case Committed() | LeaderChanged():
-                    self._notices.append(effect)
-                case LogLine(_, text):
-                    self._log_line(text)
-        self._notify()
+    def _say_when_durable(self, effect: Send | Reply) -> None:
+        # The node lists a Persist before what reveals a new state: the last one given is to wait for.
+        self._state_file.when_durable(partial(self._send_or_reply, effect))
 
     def _send_or_reply(self, effect: Send | Reply) -> None:
-        if self._is_stopped:
+        if self._is_stopped or self.pump is None:
             return
+        self.pump.sending(effect)
         if isinstance(effect, Send):
             self._peers.send(effect)
         elif effect.read is None:
@@ -356,15 +345,16 @@ class RaftDriver:
             response = replace(response, partitions=(row,))
         self._respond(Reply(reply.token, response))
 
-    def _log_line(self, text: str) -> None:
-        if self._throttle.is_due(text, self._clock.now_ms()):
-            _log.warning("node %d: %s", self._config.node_id, text)
+    def _log_line(self, effect: LogLine) -> None:
+        if self._throttle.is_due(effect.text, self._clock.now_ms()):
+            _log.warning("node %d: %s", self._config.node_id, effect.text)
 
     # --- the listener ----------------------------------------------------------------------------------
 
     def _appended(self) -> None:
         if self._reader.delivered_offset < self.committed_offset:
-            self._reader.read_on()
+            self._is_read_due = True
+            self._notify()
 
     def _deliver(self, entries: Sequence[CommittedEntry], committed_offset: int) -> None:
         node = self._node
@@ -373,25 +363,24 @@ class RaftDriver:
         self._listener.on_committed(entries, committed_offset)
 
     def _notify(self) -> None:
-        """Tell the listener. It may append from inside, which adds notices and is served by this loop."""
-        if self._is_notifying:
+        """Call the listener, between two events. It may append from inside: that adds notices, which this
+        loop serves too."""
+        if self._is_notifying or self.pump is None or self.pump.is_busy:
             return
         self._is_notifying = True
-        while self._notices:
-            notice = self._notices.popleft()
-            if isinstance(notice, Committed):
-                self._metrics.committed(notice.up_to_offset, self._clock.now_ns())
-                self._reader.advance(notice.up_to_offset)
+        while (self._notices or self._is_read_due) and not self._is_stopped:
+            if self._is_read_due:
+                self._is_read_due = False
+                self._reader.read_on()
             else:
-                self._metrics.leader_changed(notice.leader_id, self._clock.now_ns())
-                _log.info(
-                    "node %d: epoch %d, leader %s", self._config.node_id, notice.raft_epoch, notice.leader_id
-                )
-                self._listener.on_leader_change(
-                    notice.leader_id, notice.raft_epoch, notice.epoch_start_offset
-                )
+                self._tell(self._notices.popleft())
         self._is_notifying = False
 
-
-async def _raise(error: Exception) -> None:
-    raise error
+    def _tell(self, notice: Committed | LeaderChanged) -> None:
+        if isinstance(notice, Committed):
+            self._metrics.committed(notice.up_to_offset, self._clock.now_ns())
+            self._reader.advance(notice.up_to_offset)
+            return
+        self._metrics.leader_changed(notice.leader_id, self._clock.now_ns())
+        _log.info("node %d: epoch %d, leader %s", self._config.node_id, notice.raft_epoch, notice.leader_id)
+        self._listener.on_leader_change(notice.leader_id, notice.raft_epoch, notice.epoch_start_offset)

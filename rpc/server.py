@@ -28,6 +28,7 @@ from holdfast.protocol.schema.fields import Buffer, SchemaError, decode_message
 from holdfast.rpc.core.request_stats import RequestStats, families
 from holdfast.runtime.api import Connection, Listener, NetworkError, Runtime, Timer
 from holdfast.runtime.stats import MetricFamily, MetricKind, Sample
+from holdfast.runtime.tasks import fail_node
 
 _log = logging.getLogger("holdfast.rpc")
 
@@ -259,6 +260,12 @@ class Server:
         await self._all_lost
         timer.cancel()
 
+    def fall_silent(self) -> None:
+        """Send no answer and start no request from now on: an error is ending the node."""
+        self._is_closing = True
+        for connection in self._connections.values():
+            connection.fall_silent()
+
     @property
     def connection_count(self) -> int:
         """Connections that are open or still sending their last answers."""
@@ -306,7 +313,7 @@ class Server:
 
     def stop_node(self, name: str, error: BaseException) -> None:
         """A handler has met our own bug or a dead disk. The entry point hears of it as of a failed task."""
-        self.runtime.tasks.start(f"rpc handler of {name}", _raise(error))
+        fail_node(self.runtime.tasks, f"rpc handler of {name}", error)
 
     # --- inside -------------------------------------------------------------------------------------------
 
@@ -486,6 +493,11 @@ class ServerConnection:
         self._waiting.clear()
         self._connection.close()
 
+    def fall_silent(self) -> None:
+        """Send nothing more and read nothing more; the connection stays open."""
+        self.is_open = False
+        self._waiting.clear()
+
     def abort(self) -> None:
         """End the connection now."""
         self.is_open = False
@@ -589,7 +601,3 @@ class ServerConnection:
             # Time that passed while we did not read is not the peer's.
             self._heard_ms = self._frame_begun_ms = self._clock.now_ms()
             self._connection.resume_reading()
-
-
-async def _raise(error: BaseException) -> None:
-    raise error

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from holdfast.runtime.api import DiskError
+from holdfast.runtime.api import DiskError, Tasks
 
 _log = logging.getLogger("holdfast.tasks")
 
@@ -112,3 +112,12 @@ class HeldTasks:
                 held.cancel()
             for held in others:
                 await held.wait()
+
+
+def fail_node(tasks: Tasks, name: str, error: BaseException) -> None:
+    """Report an error of a callback as the failure of a task of that name, so that the entry point stops."""
+    tasks.start(name, _raise(error))
+
+
+async def _raise(error: BaseException) -> None:
+    raise error

@@ -36,6 +36,7 @@ from holdfast.raft.core.effects import (
     Resign,
     Send,
     SendFailed,
+    Start,
     Tick,
     Truncate,
     Truncated,
@@ -132,7 +133,7 @@ class RaftScenario:
             self._running = RaftNode(config, LowRandom(), state, shape)
         except BadQuorumState as refusal:
             raise ParseError(f"{command.where}: {refusal}") from None
-        return self._print(self._running.start(self._now_ms))
+        return self._give(Start())
 
     def _tick(self, command: Command) -> list[str]:
         self._now_ms += command.number()

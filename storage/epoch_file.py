@@ -90,10 +90,17 @@ def _agrees(cache: LeaderEpochCache, segment: Segment) -> bool:
 
 
 async def _rebuild(segments: list[Segment], below: EpochEntry | None) -> LeaderEpochCache:
+    """From the headers. Raises: DiskError, also for segments that are whole and not of one log (I-18)."""
     cache = LeaderEpochCache(below=below)
-    seen = 0
+    seen, last_epoch = 0, -1
     for segment in segments:
         for _, header in segment.headers(0, segment.size):
+            if header.leader_epoch < last_epoch:
+                story = (
+                    f"epoch {header.leader_epoch} at offset {header.base_offset} falls behind {last_epoch}"
+                )
+                raise segment.broken(story)
+            last_epoch = header.leader_epoch
             cache.assign(header.leader_epoch, header.base_offset)
             seen += 1
             if seen % _HEADERS_PER_TURN == 0:

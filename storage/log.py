@@ -7,6 +7,7 @@ decides who leads, what is committed or when to flush. `roll`, `truncate_to`, `r
 `storage.serial.Serial`. After any DiskError the log refuses to go on in this process (A-20, `log_guard`).
 """
 
+import errno
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -60,6 +61,24 @@ class InvalidAppend(Exception):
     """Batches of a leader that do not continue this log; nothing of them was written (R84)."""
 
 
+class LogTap:
+    """Observes a log and changes nothing. A base class: each method does nothing."""
+
+    __slots__ = ()
+
+    def reset_begins(self) -> None:
+        """Called before `reset_to` drops everything."""
+
+    def reset_ended(self) -> None:
+        """Called when everything is dropped, durably."""
+
+    def retention_begins(self, wall_ms: int) -> None:
+        """Called before retention looks for old segments by this wall clock."""
+
+    def retention_ended(self, deleted_count: int) -> None:
+        """Called when retention has deleted so many segments."""
+
+
 class Log:
     """One partition's log. Make it with `Log.open`."""
 
@@ -95,6 +114,7 @@ class Log:
         self._background: list[Task] = []
         self.topic_id: bytes | None = None
         self._before_rewind: Callable[[int], Awaitable[None]] | None = None
+        self.taps: list[LogTap] = []
 
     @classmethod
     async def open(
@@ -405,7 +425,9 @@ class Log:
 
     async def _new_segment(self, base_offset: int) -> Segment:
         segment = await Segment.open(self._disk, self.folder, base_offset, self._config.index_interval_bytes)
-        assert not segment.log.size, f"{segment.log.path} is new and holds {segment.log.size} bytes"
+        if segment.log.size:
+            story = f"a new segment, and there are {segment.log.size} bytes already; move the file away"
+            raise DiskError(segment.log.path, "create", errno.EEXIST, story)
         # Indexes of an older life of this name may have been left over.
         await segment.restart()
         self._flusher.made_files()
@@ -429,6 +451,14 @@ class Log:
         Only what is committed and flushed goes, oldest first. Forgets silent producers too (R94). Raises:
         DiskError.
         """
+        for tap in self.taps:
+            tap.retention_begins(wall_ms)
+        count = await self._delete_old_segments(wall_ms, high_watermark)
+        for tap in self.taps:
+            tap.retention_ended(count)
+        return count
+
+    async def _delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         self._producers.expire(wall_ms, self._config.producer_id_expiration_ms)
         async with self._guard.change("retention"):
             kept_offset = min(high_watermark, self._flushed_offset)
@@ -504,6 +534,8 @@ class Log:
 
     async def reset_to(self, offset: int) -> None:
         """Drop everything and begin an empty log at `offset` (R83). Durable on return. Raises: DiskError."""
+        for tap in self.taps:
+            tap.reset_begins()
         async with self._guard.change("reset"):
             await self._prepare_rewind(offset)
             dropped = self._segments.clear()
@@ -522,6 +554,8 @@ class Log:
             self._segments.add(await self._new_segment(offset))
             self._flushed_offset = offset
             await self._finish_rewind()
+        for tap in self.taps:
+            tap.reset_ended()
 
     async def _prepare_rewind(self, offset: int) -> None:
         await self._flusher.wait_idle()

@@ -201,7 +201,7 @@ class Segment:
                 if header.base_offset > offset:
                     break  # the index points behind what it names
                 return position
-        raise self._broken(f"offset {offset} is not there")
+        raise self.broken(f"offset {offset} is not there")
 
     def find_timestamp(self, timestamp_ms: int) -> BatchHeader | None:
         """The first batch with a record at or after `timestamp_ms`, by the batches' largest timestamps."""
@@ -211,7 +211,7 @@ class Segment:
         for _, header in self.headers(entry.position if entry else 0, self.size):
             if header.max_timestamp >= timestamp_ms:
                 return header
-        raise self._broken(f"no batch has timestamp {self.max_timestamp}")
+        raise self.broken(f"no batch has timestamp {self.max_timestamp}")
 
     def first_header(self) -> BatchHeader | None:
         """The header of the first batch; None while empty."""
@@ -222,7 +222,7 @@ class Segment:
         try:
             yield from self._headers(position, end)
         except CorruptBatch as error:
-            raise self._broken(str(error)) from error
+            raise self.broken(str(error)) from error
 
     def _headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         chunk, chunk_start = b"", position
@@ -250,7 +250,8 @@ class Segment:
     def _header_at(self, position: int) -> BatchHeader:
         return next(header for _, header in self.headers(position, self.size))
 
-    def _broken(self, story: str) -> DiskError:
+    def broken(self, story: str) -> DiskError:
+        """The error to raise about bytes that cannot be right."""
         return DiskError(
             self.log.path, "read", _EIO, f"{story}; stop the node and check with holdfast dump-log"
         )

@@ -176,6 +176,30 @@ def _catches_cancellation(handler: ast.ExceptHandler) -> bool:
     return any(kind is None or dotted(kind).endswith(("CancelledError", "BaseException")) for kind in kinds)
 
 
+def test_the_simulator_replaces_no_method_of_a_node() -> None:
+    """It observes nodes through taps. Only mutants replace code."""
+    found = []
+    for path in files("sim"):
+        if "mutants" in path.relative_to(ROOT).parts:
+            continue
+        functions = {getattr(one, "name", "") for one in nodes(path, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        for node in nodes(path, (ast.Assign, ast.Call)):
+            if isinstance(node, ast.Call):
+                if dotted(node.func) == "setattr":
+                    found.append(where(path, node))
+                continue
+            assert isinstance(node, ast.Assign)
+            is_function = isinstance(node.value, ast.Lambda) or dotted(node.value) in functions
+            for target in node.targets:
+                place = target.value if isinstance(target, ast.Subscript) else target
+                is_others = isinstance(place, ast.Attribute) and dotted(place.value) not in ("self", "cls")
+                if is_function and is_others:
+                    found.append(where(path, node))
+        if "method-assign" in path.read_text():
+            found.append(str(path.relative_to(ROOT)))
+    assert not found
+
+
 def test_cancellation_is_never_swallowed() -> None:
     found = []
     for path in files(*NODES, "runtime"):

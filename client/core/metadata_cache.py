@@ -154,10 +154,12 @@ class MetadataCache:
             if metadata_offset <= known.metadata_offset:
                 return []
             known = None  # deleted and made again: epochs of the old one mean nothing
+        if any(p.partition_index != index for index, p in enumerate(topic.partitions)):
+            # Brokers send them by index, without gaps. Keep what is known of the topic; ask another broker.
+            if known is None:
+                self._errors[topic.name] = ErrorCode.UNKNOWN_SERVER_ERROR
+            return []
         heard = tuple(LeaderAndEpoch(p.leader_id, p.leader_epoch) for p in topic.partitions)
-        assert all(p.partition_index == i for i, p in enumerate(topic.partitions)), (
-            "partitions come by index, without gaps"
-        )
         leaders = heard if known is None else _newer(known.leaders, heard)
         offset = metadata_offset if known is None else max(metadata_offset, known.metadata_offset)
         self._topics[topic.name] = TopicView(topic.name, topic.topic_id, offset, leaders)

@@ -32,6 +32,11 @@ RaftResponse: TypeAlias = VoteResponse | QuorumEpochResponse | FetchResponse | D
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """The first event: take the role that the stored state calls for (K3)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """The deadline that the node named has passed."""
 
@@ -98,7 +103,16 @@ class Resign:
 
 
 Event: TypeAlias = (
-    Tick | RequestReceived | Answered | SendFailed | Propose | Persisted | Flushed | Truncated | Resign
+    Start
+    | Tick
+    | RequestReceived
+    | Answered
+    | SendFailed
+    | Propose
+    | Persisted
+    | Flushed
+    | Truncated
+    | Resign
 )
 
 

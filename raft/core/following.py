@@ -81,8 +81,12 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
 
 def _take(member: Member, row: FetchPartitionResponse) -> None:
     judgement = judge(row, member.shape, member.state.raft_epoch)
+    if isinstance(judgement, Diverged) and judgement.truncate_to < member.high_watermark:
+        # No leader can take back committed records (K14).
+        end_offset, committed = judgement.truncate_to, member.high_watermark
+        judgement = Unbelievable(f"a cut to {end_offset}, below the high watermark {committed}")
     if isinstance(judgement, Unbelievable):
-        member.note(f"leader {row.leader_id} sent what cannot be appended: {judgement.why}")
+        member.note(f"leader {row.leader_id} sent what cannot be followed: {judgement.why}")
         member.fetcher.failed(member.now_ms)
         return
     member.heard_leader()
@@ -98,9 +102,6 @@ def _take(member: Member, row: FetchPartitionResponse) -> None:
 
 def _truncate(member: Member, end_offset: int) -> None:
     shape = member.shape
-    assert end_offset >= member.high_watermark, (
-        f"told to cut the log to {end_offset}, below the high watermark {member.high_watermark} (K14)"
-    )
     assert shape.flushed_offset == shape.log_end_offset or not member.config.is_voter, (
         "a flush under way would vouch for what is appended after the cut"
     )

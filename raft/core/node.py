@@ -28,6 +28,7 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Resign,
     SendFailed,
+    Start,
     Tick,
     Truncated,
 )
@@ -41,7 +42,7 @@ from holdfast.runtime.api import Random
 
 
 class RaftNode:
-    """A voter or an observer. `start` once, then `handle` every event."""
+    """A voter or an observer. `handle` is the only way to change it; the first event is Start."""
 
     def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
         """`state` is what the quorum-state file says, `shape` the log as recovered. Raises: ValueError,
@@ -98,18 +99,14 @@ class RaftNode:
             times.append(role.calls.next_due_ms())
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
-    def start(self, now_ms: int) -> list[Effect]:
-        """Take the role that the stored state calls for (K3)."""
-        self._member.now_ms = now_ms
-        self._member.start()
-        return self._finish()
-
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; returns the effects in the order in which they are to be carried out."""
         member = self._member
         assert now_ms >= member.now_ms, "monotonic time"
         member.now_ms = now_ms
         match event:
+            case Start():
+                member.start()
             case Tick():
                 pass
             case RequestReceived(token, request, wall_ms):

@@ -68,7 +68,7 @@ def answers_before_it_knows(original: Any, self: Any, exchange: Any) -> Any:
 @mutant(BrokerServer, "_is_refused", breaks="R113", by="R113", setting=BROKERS_ASKED, killed_by="R113@1")
 def brokers_answer_before_they_know(original: Any, self: Any, exchange: Any) -> Any:
     """A broker that has just begun answers questions from an image that is empty, or half read."""
-    is_question = exchange.api_key in QUESTION_APIS and not self._is_ended
+    is_question = exchange.api_key in QUESTION_APIS and not self.pump.is_ended
     return False if is_question else original(self, exchange)
 
 

@@ -444,10 +444,10 @@ def resigns_silently(original: Any, self: Any, reason: str) -> None:
     self.role.calls = self.calls_to(())
 
 
-@mutant(RaftDriver, "_step", breaks="K6", by="K6", setting=STOPPED_IN_ORDER, killed_by="K6@1")
+@mutant(RaftDriver, "_post", breaks="K6", by="K6", setting=STOPPED_IN_ORDER, killed_by="K6@1")
 def stops_as_a_leader(original: Any, self: Any, event: Any) -> None:
     """A leader that is stopped in order leaves it to the others to find out."""
-    if not (self._is_stopping and type(event) is Resign):
+    if not (type(event) is Resign and event.reason == "this node is stopping"):
         original(self, event)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holdfast.protocol.record_batch import BatchHeader, iter_batches
 from holdfast.runtime.api import DiskError
-from holdfast.storage.log import Log
+from holdfast.storage.log import Log, LogTap
 
 _last_offset = attrgetter("last_offset")
 
@@ -60,13 +60,14 @@ def marks(log: Log, start_offset: int, end_offset: int) -> list[BatchMark]:
     return found
 
 
-class BatchHistory:
+class BatchHistory(LogTap):
     """The batches of a log as they were appended; follows truncations. Of what is deleted below the log start
     it knows what was committed there: `batches` begins with the first record of the partition all the same.
     """
 
     __slots__ = (
         "_committed",
+        "_former_ms",
         "_log",
         "_resets_from",
         "_sizes",
@@ -97,34 +98,33 @@ class BatchHistory:
         #: a reset was begun and has not ended: a crash, or a disk, may end it at any of its steps
         self.is_resetting = False
         #: the wall clock by which retention looks now, or has deleted last
-        self.expires_at_ms = -1
+        self.expires_at_ms = self._former_ms = -1
         #: the same, also when nothing was to be deleted
         self.looked_at_ms = -1
         #: cuts of the log before the reset that was asked for
         self._resets_from: int | None = None
         self._begin()
-        self._listen()
+        log.taps.append(self)
 
-    def _listen(self) -> None:
-        reset_to, delete_old_segments = self._log.reset_to, self._log.delete_old_segments
+    # --- LogTap ----------------------------------------------------------------------------------------
 
-        async def listen(offset: int) -> None:
-            self._resets_from = self._log._truncation_count
-            self.is_resetting = True
-            await reset_to(offset)
-            self.is_resetting = False
+    def reset_begins(self) -> None:
+        self._resets_from = self._log._truncation_count
+        self.is_resetting = True
 
-        async def listen_to_retention(wall_ms: int, high_watermark: int) -> int:
-            former_ms, self.expires_at_ms = self.expires_at_ms, wall_ms
-            self.looked_at_ms = wall_ms
-            count = await delete_old_segments(wall_ms, high_watermark)
-            if not count:
-                # a wall clock may have been set back since the last time that it deleted something
-                self.expires_at_ms = former_ms
-            return count
+    def reset_ended(self) -> None:
+        self.is_resetting = False
 
-        self._log.reset_to = listen  # type: ignore[method-assign]
-        self._log.delete_old_segments = listen_to_retention  # type: ignore[method-assign]
+    def retention_begins(self, wall_ms: int) -> None:
+        self._former_ms, self.expires_at_ms = self.expires_at_ms, wall_ms
+        self.looked_at_ms = wall_ms
+
+    def retention_ended(self, deleted_count: int) -> None:
+        if not deleted_count:
+            # a wall clock may have been set back since the last time that it deleted something
+            self.expires_at_ms = self._former_ms
+
+    # --- what it knows ---------------------------------------------------------------------------------
 
     @property
     def last_epoch(self) -> int:

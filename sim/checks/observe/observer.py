@@ -22,15 +22,9 @@ from holdfast.sim.checks.observe.batches import BatchHistory, BatchMark
 from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.durable_files import has_dropped_pages, has_ended_cleanly
 from holdfast.sim.checks.observe.quorum_log import QuorumLog
-from holdfast.sim.checks.observe.taps import (
-    TapRecord,
-    listen_to_broker,
-    listen_to_controller,
-    listen_to_shell,
-    listen_to_voter,
-)
+from holdfast.sim.checks.observe.taps import BrokerTap, ControllerTap, TapRecord, VoterTap
 from holdfast.sim.checks.observe.views import NO_PLACE, Before, Change, Ghost, Property, ReplicaView
-from holdfast.sim.checks.opinions.durable_votes import listen_to_speech
+from holdfast.sim.checks.opinions.durable_votes import SpeechTap
 from holdfast.sim.cluster.nodes import SimBroker, SimController, SimNode, State
 from holdfast.sim.cluster.world import ASKER, INTRUDER, OPERATORS, Violation, World
 from holdfast.sim.load.clients import PLACES_PER_TOPIC, REMADE, first_place_of, partition_at
@@ -207,9 +201,9 @@ class Observer:
         if node is None or not hasattr(node, "core"):
             return
         core = node.core
-        if "handle" not in vars(core):
-            listen_to_broker(core, heard)
-            listen_to_shell(node.server, heard)
+        if not heard.has_taps:
+            heard.has_taps = True
+            node.server.pump.add_tap(BrokerTap(core, heard))
         heard.is_called = False
         if core.counts.metadata_violations:
             raise Violation(f"OwnBug {broker.name}: a committed record did not fit (D7)")
@@ -455,11 +449,13 @@ class Observer:
         if server is None or node.log is None:
             return
         core, driver = server.core, server.driver
-        if "handle" not in vars(core):
-            listen_to_controller(core, heard, self.marks)
-        if driver._node is not None and "handle" not in vars(driver._node):
-            listen_to_voter(driver._node, heard)
-            listen_to_speech(driver, heard)
+        if not heard.has_taps:
+            heard.has_taps = True
+            server.pump.add_tap(ControllerTap(core, heard, self.marks))
+        if driver._node is not None and driver.pump is not None and not heard.has_voter_taps:
+            heard.has_voter_taps = True
+            driver.pump.add_tap(VoterTap(driver._node, heard))
+            driver.pump.add_tap(SpeechTap(driver, heard))
         if heard.bugs or core.counts.replay_violations:
             raise Violation(f"OwnBug {node.name}: {heard.bugs or 'a committed record did not fit (D7)'}")
         if heard.warnings:

@@ -1,11 +1,10 @@
-"""What goes in and out of the cores of brokers and controllers, noted in passing; and what a broker's shell
-makes of it.
+"""What goes in and out of the cores of brokers, controllers and voters, noted in passing; and what a broker's
+shell makes of it.
 
-Owns the ears: they wrap a core's `handle`, hand on what it is given and gives, and change nothing.
+Owns the taps: a node's pump tells them of each event and its effects, and they change nothing.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.broker.core.broker import Broker
@@ -23,9 +22,12 @@ from holdfast.broker.core.events import (
     Respond,
     Truncate,
 )
+from holdfast.broker.core.events import Effect as BrokerEffect
+from holdfast.broker.core.events import Event as BrokerEvent
 from holdfast.broker.core.replicas.leadership import Leadership, Proposal
-from holdfast.broker.server import BrokerServer
 from holdfast.controller.core.decisions import DecisionEntry
+from holdfast.controller.core.events import Effect as ControllerEffect
+from holdfast.controller.core.events import Event as ControllerEvent
 from holdfast.controller.core.events import RequestReceived as ControllerRequest
 from holdfast.controller.core.events import Resign
 from holdfast.controller.core.events import Respond as ControllerResponds
@@ -50,10 +52,13 @@ from holdfast.protocol.messages.reassignments import AlterPartitionReassignments
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.raft.core.config import RaftConfig
 from holdfast.raft.core.effects import Answered, Reply, SendFailed
+from holdfast.raft.core.effects import Effect as RaftEffect
+from holdfast.raft.core.effects import Event as RaftEvent
 from holdfast.raft.core.effects import RequestReceived as VoterRequest
 from holdfast.raft.core.leadership import Leader
 from holdfast.raft.core.node import RaftNode
 from holdfast.rpc.core.failures import CallFailure
+from holdfast.runtime.pump import Tap
 from holdfast.runtime.stats import LogLine
 from holdfast.sim.checks.observe.coverage_marks import Marks
 from holdfast.sim.checks.observe.views import About
@@ -117,6 +122,8 @@ class TapRecord:
         "elections",
         "fetched",
         "handled",
+        "has_taps",
+        "has_voter_taps",
         "heartbeats",
         "is_called",
         "judged",
@@ -132,6 +139,8 @@ class TapRecord:
 
     def __init__(self) -> None:
         self.is_called = True
+        #: the node's pumps have taps that note all this
+        self.has_taps = self.has_voter_taps = False
         #: answers to producers with acks=all
         self.acknowledged: list[ProduceResponse] = []
         #: to those with acks=1
@@ -177,101 +186,97 @@ class TapRecord:
         self.differs: list[tuple[About, str]] = []
 
 
-def listen_to_broker(core: Broker, heard: TapRecord) -> None:
-    """Note what goes in and out of a core."""
-    handle = core.handle
-    #: exchanges of producers that want an answer, and where it is noted
-    waiting: dict[object, list[ProduceResponse]] = {}
-    noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
-    ids_asked: dict[object, InitProducerIdRequest] = {}
-    #: requests of producers that want no answer, and what became of their batches
-    unanswered: dict[object, Any] = {}
-    #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
-    appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]] = {}
-    #: requests with acks=all whose batches are appended, and not answered yet
-    replicating: dict[object, Any] = {}
-    turns = Turns()
+class BrokerTap(Tap[BrokerEvent, BrokerEffect]):
+    """Notes what goes in and out of a broker's core, and what its shell answers to consumers."""
 
-    def listen(event: Any, now_ms: int) -> list[Any]:
+    def __init__(self, core: Broker, heard: TapRecord) -> None:
+        self._core = core
+        self._heard = heard
+        #: exchanges of producers that want an answer, and where it is noted
+        self._waiting: dict[object, list[ProduceResponse]] = {}
+        self._noted = {-1: heard.acknowledged, 1: heard.acknowledged_by_leader}
+        self._ids_asked: dict[object, InitProducerIdRequest] = {}
+        #: requests of producers that want no answer, and what became of their batches
+        self._unanswered: dict[object, Any] = {}
+        #: {id: (where the result of an append goes, {partition: header})}, of idempotent producers
+        self._appending: dict[int, tuple[object, dict[PartitionId, BatchHeader]]] = {}
+        #: requests with acks=all whose batches are appended, and not answered yet
+        self._replicating: dict[object, Any] = {}
+        self._turns = Turns()
+        #: the open proposals that the event tells of
+        self._asked: list[tuple[PartitionId, Leadership, Proposal, int]] = []
+
+    def before(self, event: Any, now_ms: int) -> None:
+        heard = self._heard
         heard.is_called = True
-        if type(event) is RequestReceived and type(event.message) is ProduceRequest:
-            if event.message.required_acks in noted:
-                waiting[event.reply_to] = noted[event.message.required_acks]
-            elif event.message.required_acks == 0:
-                unanswered[event.reply_to] = None
-        elif type(event) is RequestReceived and type(event.message) is InitProducerIdRequest:
-            ids_asked[event.reply_to] = event.message
-        elif type(event) is RequestReceived and type(event.message) is FetchRequest:
-            if event.message.replica_id >= 0 and event.message.partitions:
-                heard.fetched.append((event.message, now_ms))
+        if type(event) is RequestReceived:
+            self._requested(event, now_ms)
         elif type(event) is CeilingsStored:
             heard.ceilings += event.rows
         elif type(event) is Appended:
-            _judged(core, appending, event, heard)
-        asked = _asked(core, event) if type(event) is CallAnswered else ()
-        effects = handle(event, now_ms)
-        for key, leadership, proposal, code in asked:
+            _judged(self._core, self._appending, event, heard)
+        elif type(event) is CallAnswered:
+            self._asked = _asked(self._core, event)
+
+    def _requested(self, event: RequestReceived, now_ms: int) -> None:
+        message = event.message
+        if type(message) is ProduceRequest:
+            if message.required_acks in self._noted:
+                self._waiting[event.reply_to] = self._noted[message.required_acks]
+            elif message.required_acks == 0:
+                self._unanswered[event.reply_to] = None
+        elif type(message) is InitProducerIdRequest:
+            self._ids_asked[event.reply_to] = message
+        elif type(message) is FetchRequest and message.replica_id >= 0 and message.partitions:
+            self._heard.fetched.append((message, now_ms))
+
+    def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
+        heard, core = self._heard, self._core
+        for key, leadership, proposal, code in self._asked:
             heard.answered.append((key, proposal, code, leadership.proposal is proposal))
+        self._asked = []
         for effect in effects:
             if type(effect) is Respond:
-                if type(effect.message) is ProduceResponse:
-                    if effect.reply_to in waiting:
-                        waiting.pop(effect.reply_to).append(effect.message)
-                        heard.late += _late(core, replicating.pop(effect.reply_to, None), effect.message)
-                    elif effect.reply_to in unanswered:
-                        heard.dropped.append(f"answers a write with acks=0: {effect.message}")
-                elif type(effect.message) is InitProducerIdResponse:
-                    asked_id = ids_asked.pop(effect.reply_to)
-                    if effect.message.error_code == ErrorCode.NONE:
-                        heard.producer_ids.append((asked_id, effect.message))
+                self._responded(effect)
             elif type(effect) is AnswerFetch:
                 heard.rows.append(effect)
                 if effect.session is not None:
-                    heard.missed_turns += turns.missed(effect)
+                    heard.missed_turns += self._turns.missed(effect)
             elif type(effect) is Truncate:
                 heard.cuts.append((effect.key, core.partitions[effect.key].leader_epoch))
             elif type(effect) is EndWithoutAnswer:
-                heard.dropped += _wrongly_dropped(effect, unanswered.pop(effect.reply_to, None))
+                heard.dropped += _wrongly_dropped(effect, self._unanswered.pop(effect.reply_to, None))
             elif type(effect) is Append:
-                context: Any = effect.context
-                if context.acks == 0:
-                    unanswered[context.reply_to] = context
-                elif context.acks == -1:
-                    replicating[context.reply_to] = context
-                headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
-                if headers:
-                    appending[id(effect.context)] = effect.context, headers
+                self._appended(effect)
             elif type(effect) is CallController and type(effect.request) is BrokerHeartbeatRequest:
                 heard.heartbeats.append((effect.request, tuple(core.offline_replicas)))
-        return effects
 
-    core.handle = listen  # type: ignore[method-assign]
+    def _responded(self, effect: Respond) -> None:
+        heard, message = self._heard, effect.message
+        if type(message) is ProduceResponse:
+            if effect.reply_to in self._waiting:
+                self._waiting.pop(effect.reply_to).append(message)
+                heard.late += _late(self._core, self._replicating.pop(effect.reply_to, None), message)
+            elif effect.reply_to in self._unanswered:
+                heard.dropped.append(f"answers a write with acks=0: {message}")
+        elif type(message) is InitProducerIdResponse:
+            asked_id = self._ids_asked.pop(effect.reply_to)
+            if message.error_code == ErrorCode.NONE:
+                heard.producer_ids.append((asked_id, message))
 
+    def _appended(self, effect: Append) -> None:
+        context: Any = effect.context
+        if context.acks == 0:
+            self._unanswered[context.reply_to] = context
+        elif context.acks == -1:
+            self._replicating[context.reply_to] = context
+        headers = {one.key: one.header for one in effect.batches if one.header.producer_id >= 0}
+        if headers:
+            self._appending[id(effect.context)] = effect.context, headers
 
-def listen_to_shell(server: BrokerServer, heard: TapRecord) -> None:
-    """Note what a broker answers to consumers."""
-    answer_fetch = server._carry_out[AnswerFetch]
-
-    def answer(effect: AnswerFetch) -> None:
-        if effect.session is None:
-            ear = _AnswerTap(effect.reply_to, lambda message: heard.read.append((effect, message)))
-            answer_fetch(replace(effect, reply_to=ear))
-        else:
-            answer_fetch(effect)
-
-    server._carry_out[AnswerFetch] = answer
-
-
-class _AnswerTap:
-    """Stands in for whom an answer is for, notes it, and hands it on."""
-
-    def __init__(self, exchange: Any, note: Callable[[Any], object]) -> None:
-        self._exchange = exchange
-        self._note = note
-
-    def respond(self, message: Any) -> None:
-        self._note(message)
-        self._exchange.respond(message)
+    def sending(self, effect: Any, message: Any) -> None:
+        if type(effect) is AnswerFetch and effect.session is None:
+            self._heard.read.append((effect, message))
 
 
 def _late(core: Broker, context: Any, response: ProduceResponse) -> list[Late]:
@@ -334,20 +339,30 @@ def _asked(core: Broker, event: CallAnswered) -> list[tuple[PartitionId, Leaders
     return found
 
 
-def listen_to_controller(core: QuorumController, heard: TapRecord, marks: Marks) -> None:
-    """Note what goes in and out of a core."""
-    handle = core.handle
-    sessions, recoveries, passes = BrokerSessions(core), Recoveries(core), Passes(core)
-    owed = Owed(core)
+class ControllerTap(Tap[ControllerEvent, ControllerEffect]):
+    """Notes what goes in and out of a controller's core, and what second opinions say of it."""
 
-    def listen(event: Any, now_ms: int) -> list[Any]:
-        before, was_settled = core.latest, core.latest is core.committed
-        effects = handle(event, now_ms)
-        whys = owed.differs(event, effects, was_settled=was_settled)
+    def __init__(self, core: QuorumController, heard: TapRecord, marks: Marks) -> None:
+        self._core = core
+        self._heard = heard
+        self._marks = marks
+        self._sessions, self._recoveries = BrokerSessions(core), Recoveries(core)
+        self._passes, self._owed = Passes(core), Owed(core)
+        #: what the core knew before the event, and whether all of it was committed
+        self._before, self._was_settled = core.latest, True
+
+    def before(self, event: Any, now_ms: int) -> None:
+        core = self._core
+        self._before, self._was_settled = core.latest, core.latest is core.committed
+
+    def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
+        heard, core, before = self._heard, self._core, self._before
+        whys = self._owed.differs(event, effects, was_settled=self._was_settled)
         heard.differs += [(About.OWING, why) for why in whys]
-        heard.differs += [(About.SESSIONS, why) for why in sessions.differs(event, before, effects, now_ms)]
-        heard.differs += [(About.RECOVERIES, why) for why in recoveries.differs(event, effects, now_ms)]
-        heard.differs += [(About.PASSES, why) for why in passes.differs(event, now_ms)]
+        whys = self._sessions.differs(event, before, effects, now_ms)
+        heard.differs += [(About.SESSIONS, why) for why in whys]
+        heard.differs += [(About.RECOVERIES, w) for w in self._recoveries.differs(event, effects, now_ms)]
+        heard.differs += [(About.PASSES, why) for why in self._passes.differs(event, now_ms)]
         if type(event) is ControllerRequest and core.is_active:
             if type(event.message) in (AlterPartitionRequest, BrokerRegistrationRequest):
                 heard.handled.append((event.message, before, core.latest))
@@ -357,55 +372,56 @@ def listen_to_controller(core: QuorumController, heard: TapRecord, marks: Marks)
             if type(event.message) is ElectLeadersRequest:
                 made = [one for one in core.decisions if one.offset >= before.offset]
                 heard.elections.append((event.message, made))
-        marks.controller_said(effects)
+        self._marks.controller_said(effects)
         for effect in effects:
             if type(effect) is Resign:
                 heard.bugs.append(effect.reason)
             elif type(effect) is LogLine and "records may be lost" in effect.text:
                 heard.warnings.append(effect.text)
-        return effects
-
-    core.handle = listen  # type: ignore[method-assign]
 
 
-def listen_to_voter(voter: RaftNode, heard: TapRecord) -> None:
-    """Note who is supported in an election, how long ago the leader was heard, and who leads for too long."""
-    handle = voter.handle
-    followers, elections, waits = _Followers(voter), Elections(voter), Waits(voter)
-    described = QuorumTold(voter)
-    #: (epoch, when), of the newest good answer to a fetch
-    leader_heard: tuple[int, int] | None = None
+class VoterTap(Tap[RaftEvent, RaftEffect]):
+    """Notes who is supported in an election, when the leader was heard last, and who leads for too long."""
 
-    def listen(event: Any, now_ms: int) -> list[Any]:
-        nonlocal leader_heard
+    def __init__(self, voter: RaftNode, heard: TapRecord) -> None:
+        self._voter = voter
+        self._heard = heard
+        self._followers, self._elections, self._waits = _Followers(voter), Elections(voter), Waits(voter)
+        self._described = QuorumTold(voter)
+        #: (epoch, when), of the newest good answer to a fetch
+        self._leader_heard: tuple[int, int] | None = None
+        #: its role before the event, and what it was when the event asks for its support
+        self._role: Any = None
+        self._support: Support | None = None
+
+    def before(self, event: Any, now_ms: int) -> None:
+        voter = self._voter
+        self._role, self._support = voter._member.role, None
+        if type(event) is VoterRequest and type(event.request) is VoteRequest:
+            self._support = _asked_for_support(voter, event.request, self._leader_heard, now_ms)
+
+    def after(self, event: Any, effects: Sequence[Any], now_ms: int) -> None:
+        heard, voter = self._heard, self._voter
         request = event.request if type(event) is VoterRequest else None
-        role = voter._member.role
-        if type(request) is VoteRequest:
-            asked = _asked_for_support(voter, request, leader_heard, now_ms)
-            effects = handle(event, now_ms)
+        if self._support is not None:
             if _is_granted(effects, event.token):
-                heard.support.append(asked)
-        else:
-            effects = handle(event, now_ms)
-            if type(event) is Answered and type(event.response) is FetchResponse:
-                is_heard = event.request_id == elections.fetch_id and _is_leaders(event.response, voter)
-                leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
-            elif type(request) is EndQuorumEpochRequest or _is_refused(event):
-                leader_heard = None  # which may be evidence that the leader is gone (D9)
+                heard.support.append(self._support)
+        elif type(event) is Answered and type(event.response) is FetchResponse:
+            is_heard = event.request_id == self._elections.fetch_id and _is_leaders(event.response, voter)
+            self._leader_heard = (voter.raft_epoch, now_ms) if is_heard else None
+        elif type(request) is EndQuorumEpochRequest or _is_refused(event):
+            self._leader_heard = None  # which may be evidence that the leader is gone (D9)
         if request is not None and _is_strangers(request, voter._config):
             request = None  # nobody believes it (K3)
-        heard.differs += [(About.ELECTIONS, why) for why in elections.differs(event, effects, now_ms)]
-        heard.differs += [(About.ELECTIONS, why) for why in waits.differs(now_ms)]
-        heard.differs += [(About.DESCRIBING, why) for why in described.differs(event, effects, now_ms)]
+        heard.differs += [(About.ELECTIONS, w) for w in self._elections.differs(event, effects, now_ms)]
+        heard.differs += [(About.ELECTIONS, why) for why in self._waits.differs(now_ms)]
+        heard.differs += [(About.DESCRIBING, w) for w in self._described.differs(event, effects, now_ms)]
         if voter.is_leader:
             response = event.response if type(event) is Answered else None
-            whys = followers.why_overdue(request or response, now_ms)
+            whys = self._followers.why_overdue(request or response, now_ms)
             heard.differs += [(About.LEADING, why) for why in whys]
-        if isinstance(role, Leader):
-            heard.differs += [(About.LEADING, why) for why in _let_wait(voter, role)]
-        return effects
-
-    voter.handle = listen  # type: ignore[method-assign]
+        if isinstance(self._role, Leader):
+            heard.differs += [(About.LEADING, why) for why in _let_wait(voter, self._role)]
 
 
 def _is_strangers(request: object, config: RaftConfig) -> bool:
@@ -513,6 +529,6 @@ def _is_leaders(response: FetchResponse, voter: RaftNode) -> bool:
     return is_of_now and row.error_code == ErrorCode.NONE
 
 
-def _is_granted(effects: list[Any], token: int) -> bool:
+def _is_granted(effects: Sequence[Any], token: int) -> bool:
     answers = [effect.response for effect in effects if type(effect) is Reply and effect.token == token]
     return any(type(answer) is VoteResponse and answer.vote_granted for answer in answers)

@@ -1,33 +1,35 @@
 """What a voter says to others, where its driver says it: what it promises is on its disk by then (Q-9).
 
-Owns the ear, and sentences about promises that a crash would take back.
+Owns the tap, and sentences about promises that a crash would take back.
 """
 
 from typing import Any
 
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.quorum import VoteRequest, VoteResponse
-from holdfast.raft.core.effects import Reply, Send
+from holdfast.raft.core.effects import Effect, Event, Reply, Send
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.driver import RaftDriver
+from holdfast.runtime.pump import Tap
 from holdfast.sim.checks.observe.taps import TapRecord
 from holdfast.sim.checks.observe.views import About
 
 
-def listen_to_speech(driver: RaftDriver, heard: TapRecord) -> None:
-    """Note what the driver says too early."""
-    speak = driver._send_or_reply
+class SpeechTap(Tap[Event, Effect]):
+    """Notes what a driver says too early."""
 
-    def listen(effect: Send | Reply) -> None:
+    def __init__(self, driver: RaftDriver, heard: TapRecord) -> None:
+        self._driver = driver
+        self._heard = heard
+
+    def sending(self, effect: Any, message: Any) -> None:
+        driver = self._driver
         durable = driver._state_file._durable
-        if durable is not None and not driver._is_stopped:
+        if durable is not None:
             exchange = driver._exchanges.get(effect.token) if type(effect) is Reply else None
             why = why_too_early(effect, None if exchange is None else exchange.message, durable)
             if why is not None:
-                heard.differs.append((About.SPEAKING, why))
-        speak(effect)
-
-    driver._send_or_reply = listen  # type: ignore[method-assign]
+                self._heard.differs.append((About.SPEAKING, why))
 
 
 def why_too_early(effect: Send | Reply, asked: object, durable: QuorumState) -> str | None:

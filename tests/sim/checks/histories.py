@@ -24,6 +24,7 @@ from holdfast.sim.checks.observe.views import Before, Change, Ghost, Property, R
 from holdfast.sim.cluster.world import ClusterSpec, Violation, World
 from holdfast.sim.machine.choices import Choices
 from holdfast.storage.core.leader_epoch_cache import LeaderEpochCache
+from holdfast.storage.log import LogTap
 
 TOPIC_ID = bytes(15) + b"t"
 
@@ -131,12 +132,7 @@ class SceneLog:
         self.failure: object = None
         self.folder = "/data/t-0"
         self.leader_epoch_cache = LeaderEpochCache()
-
-    async def reset_to(self, offset: int) -> None:
-        raise AssertionError(f"nobody resets this log to {offset}")
-
-    async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
-        raise AssertionError(f"nobody deletes from this log at {wall_ms}, up to {high_watermark}")
+        self.taps: list[LogTap] = []
 
     @property
     def last_epoch(self) -> int:

@@ -25,7 +25,7 @@ from holdfast.protocol.messages.producer_ids import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from holdfast.sim.checks.observe.taps import Late, TapRecord, listen_to_broker, listen_to_shell
+from holdfast.sim.checks.observe.taps import BrokerTap, Late, TapRecord
 from holdfast.sim.checks.observe.views import Property, ReplicaView
 from holdfast.sim.checks.properties import answers, waiting_requests
 from holdfast.sim.cluster.nodes import State
@@ -114,20 +114,12 @@ def test_no_producer_is_given_what_another_has_d12(
 def test_a_consumer_gets_what_there_is_r55(
     wanted: int, room: int, got: bytes, code: int, expected: bool
 ) -> None:
-    """As the ear of the shell hears it, which hands all of it on."""
-
     def tell(scene: Scene) -> None:
-        given: list[FetchResponse] = []
         row = FetchPartitionResponse(TOPIC_ID, 0, code, 3, 0, -1, None, 1, 5, memoryview(got))
         response = FetchResponse(0, None, (row,))
-        shell: Any = SimpleNamespace(
-            _carry_out={AnswerFetch: lambda effect: effect.reply_to.respond(response)}
-        )
         heard = TapRecord()
-        listen_to_shell(shell, heard)
         decided = ReadRow(TOPIC_ID, 0, 0, 3, 0, -1, None, 1, 5, 2, 3, wanted)
-        shell._carry_out[AnswerFetch](AnswerFetch(SimpleNamespace(respond=given.append), (decided,), room))
-        assert given == [response]
+        BrokerTap(CoreHarness().core, heard).sending(AnswerFetch(1, (decided,), room), response)
         ((asked, told),) = heard.read
         scene.property.consumer_answered(scene.seen, view_of(scene, 1).broker, asked, told)
 
@@ -384,7 +376,7 @@ def test_what_has_committed_is_not_late_a18(committed: int, expected: bool) -> N
 def test_writes_that_are_told_to_be_late_are_heard_of_a18(timeout_ms: int) -> None:
     harness = CoreHarness().join(partition(1))
     heard = TapRecord()
-    listen_to_broker(harness.core, heard)
+    harness.taps.append(BrokerTap(harness.core, heard))
     written = harness.produce(batch(), timeout_ms=timeout_ms)
     harness.tick(2_000)
     if timeout_ms > 2_000:

@@ -13,7 +13,7 @@ from holdfast.broker.core.replicas.replica_progress import ReplicaProgress
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import BatchHeader
 from holdfast.sim.checks.observe.batches import BatchMark
-from holdfast.sim.checks.observe.taps import Judged, TapRecord, listen_to_broker
+from holdfast.sim.checks.observe.taps import BrokerTap, Judged, TapRecord
 from holdfast.sim.checks.observe.views import Property, ReplicaView
 from holdfast.sim.checks.properties import persisted_state
 from holdfast.storage import snapshots
@@ -356,7 +356,7 @@ def test_a_gap_that_closes_within_the_same_step_was_a_gap_r92() -> None:
     ISR was below min ISR, and is sent again."""
     harness = CoreHarness().join(partition(1))
     heard = TapRecord()
-    listen_to_broker(harness.core, heard)
+    harness.taps.append(BrokerTap(harness.core, heard))
     harness.produce(batch(producer=(7, 0, 0)), acks=1)
     harness.metadata(change(isr=(1,)))
     log: Any = harness.logs[KEY]

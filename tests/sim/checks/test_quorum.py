@@ -1,6 +1,6 @@
 """Properties of the metadata quorum: a history that breaks each, and the one beside it that does not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +26,7 @@ from holdfast.raft.core.progress import ParkedFetch
 from holdfast.raft.core.quorum import QuorumState
 from holdfast.raft.core.voter_calls import VoterCalls
 from holdfast.rpc.core.failures import CallFailure
-from holdfast.sim.checks.observe.taps import Support, TapRecord, listen_to_voter
+from holdfast.sim.checks.observe.taps import Support, TapRecord, VoterTap
 from holdfast.sim.checks.observe.views import About, Property
 from holdfast.sim.checks.properties import quorum
 from holdfast.sim.cluster.nodes import SimController
@@ -289,6 +289,16 @@ def answer(leader_id: int = 102, epoch: int = 5, error_code: int = 0) -> FetchRe
     return FetchResponse(0, None, (row,))
 
 
+def heard_of(voter: Any, events: Sequence[tuple[int, Any]]) -> TapRecord:
+    """What the tap of a voter notes of (time, event)."""
+    heard = TapRecord()
+    tap = VoterTap(voter, heard)
+    for now_ms, event in events:
+        tap.before(event, now_ms)
+        tap.after(event, voter.handle(event, now_ms), now_ms)
+    return heard
+
+
 PRE_VOTE = RequestReceived(1, VoteRequest("c", 5, 103, 101, 5, 10, True))
 #: of one that has led epoch 5, and leads no more since it was started anew (K3)
 PRE_VOTE_OF_A_LATER_EPOCH = RequestReceived(1, VoteRequest("c", 6, 103, 101, 5, 10, True))
@@ -300,9 +310,7 @@ def test_who_leads_hears_of_a_later_epoch_by_a_request_for_its_support_k3(
 ) -> None:
     voter: Any = Following()
     voter.is_leader = True
-    heard = TapRecord()
-    listen_to_voter(voter, heard)
-    voter.handle(RequestReceived(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)), 12)
+    heard = heard_of(voter, [(12, RequestReceived(1, VoteRequest("c", epoch, 103, 101, 5, 10, True)))])
     assert [one.is_leader for one in heard.support] == [is_leader]
 
 
@@ -359,10 +367,7 @@ def test_a_leader_is_heard_when_it_has_answered_the_newest_fetch_k4(
     events: list[tuple[int, Any]], silent_ms: int | None
 ) -> None:
     voter: Any = Following()
-    heard = TapRecord()
-    listen_to_voter(voter, heard)
-    for now_ms, event in events:
-        voter.handle(event, now_ms)
+    heard = heard_of(voter, events)
     assert [one.silent_ms for one in heard.support] == [silent_ms]
     assert not heard.support[0].is_log_shorter
 
@@ -407,10 +412,7 @@ def test_a_leader_that_should_step_down_is_overdue_k3_k7(
 ) -> None:
     voter: Any = Leading()
     voter.snapshot = lambda: says(101, "Leader")
-    heard = TapRecord()
-    listen_to_voter(voter, heard)
-    for now_ms, event in events:
-        voter.handle(event, now_ms)
+    heard = heard_of(voter, events)
     overdue = [why for about, why in heard.differs if about is About.LEADING]
     assert (expected is None) is (overdue == [])
     assert expected is None or expected in overdue[0]
@@ -469,9 +471,7 @@ def test_a_leader_lets_nobody_wait_for_news_that_are_there_k10(
         return []
 
     voter.handle = handle
-    heard = TapRecord()
-    listen_to_voter(voter, heard)
-    voter.handle(Tick(), 0)
+    heard = heard_of(voter, [(0, Tick())])
     said = [why for about, why in heard.differs if about is About.LEADING]
     assert (expected is None) is (said == [])
     assert expected is None or expected in said[0]

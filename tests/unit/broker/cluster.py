@@ -122,6 +122,12 @@ class BrokerMachine:
         self.disk.process_kill()
         await settle()
 
+    async def fail(self) -> BaseException:
+        """Its core meets a bug, an event that it does not know; what the entry point hears of."""
+        event: Any = object()
+        self.node.server.pump.post(event)
+        return await self.tasks.failure()
+
     async def lose_power(self) -> None:
         """As `kill`, and what was not flushed is gone."""
         await self.kill()

@@ -67,6 +67,7 @@ from holdfast.protocol.messages.broker_registration import (
 from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
 from holdfast.protocol.messages.produce import ProducePartition, ProduceRequest, ProduceResponse
 from holdfast.protocol.record_batch import Record, check_batch, encode_batch, iter_batches
+from holdfast.runtime.pump import Tap
 from holdfast.runtime.stats import LogLine
 from holdfast.scenario.partition import MemoryLog
 from holdfast.storage.core.producer_state import Duplicate, ProducerState, Rejected
@@ -200,6 +201,8 @@ class CoreHarness:
         #: logs take until `finish_opens` to open, if `opens_slowly`
         self.opens_slowly = False
         self.opens: list[OpenLog] = []
+        #: hear each event with its effects
+        self.taps: list[Tap[Event, Effect]] = []
         self._metadata_offset = 0
         self._requests = 0
 
@@ -210,8 +213,16 @@ class CoreHarness:
         queue: list[Event] = [*events]
         while queue:
             while queue:
-                self._carry_out(self.core.handle(queue.pop(0), self.now_ms), queue)
-            self._carry_out(self.core.handle(QueueEmpty(), self.now_ms), queue)
+                self._carry_out(self._handle(queue.pop(0)), queue)
+            self._carry_out(self._handle(QueueEmpty()), queue)
+
+    def _handle(self, event: Event) -> list[Effect]:
+        for tap in self.taps:
+            tap.before(event, self.now_ms)
+        effects = self.core.handle(event, self.now_ms)
+        for tap in self.taps:
+            tap.after(event, effects, self.now_ms)
+        return effects
 
     def tick(self, duration_ms: int = 0) -> None:
         self.now_ms += duration_ms

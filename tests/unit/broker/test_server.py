@@ -197,6 +197,32 @@ async def test_a_broker_that_is_ending_answers_nothing_from_its_image_and_forwar
     channel.abort()
 
 
+async def test_after_its_core_raised_a_broker_ends_and_answers_nothing(
+    cluster: Cluster, failures_logged: list[str]
+) -> None:
+    """A-20: its state is unknown, so no answer would be true."""
+    await cluster.topic()
+    machine = await cluster.leader()
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    channel = Channel(runtime, "localhost", machine.port, "test")
+    connecting = runtime.tasks.start("connect", channel.connect(1000))
+    await cluster.eventually(lambda: connecting.is_done)
+    await machine.fail()
+    questions = (
+        ProduceRequest(-1, 1000, (ProducePartition(cluster.topic_id, 0, batch("lost")),)),
+        DescribeClusterRequest(),
+        UnregisterBrokerRequest(3),
+        GetReplicaLogInfoRequest(1, ()),
+    )
+    answers = [channel.call_soon(question, 1000) for question in questions]
+    end_offset = machine.partition().log.log_end_offset
+    await cluster.advance(500)
+    assert not any(answer.done() for answer in answers)
+    assert machine.partition().log.log_end_offset == end_offset
+    assert len(failures_logged) == 1
+    channel.abort()
+
+
 async def test_a_write_with_acks_0_that_a_broker_without_roles_refuses_ends_its_connection(
     cluster: Cluster,
 ) -> None:

@@ -442,3 +442,58 @@ async def test_a_seek_that_no_request_can_carry_is_refused_and_holds_back_no_oth
     with pytest.raises(ValueError, match="expected 0 to"):
         consumer.seek(("t", 0), 1 << 63)
     assert await play.read(1) == ["b"]
+
+
+async def test_after_its_core_raised_a_consumer_fetches_nothing_and_tells_who_polls(
+    play: Play, failures_logged: list[str]
+) -> None:
+    def bug(now_ms: int) -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    assert await play.poll(timeout_ms=100) == []
+    consumer._pump.post(bug)
+    await play.write("a")
+    with pytest.raises(ZeroDivisionError):
+        await consumer.poll()
+    assert isinstance(await play.world.tasks.failure(), ZeroDivisionError)
+    assert len(failures_logged) == 1
+
+
+async def test_who_polls_while_the_core_raises_hears_of_it_at_once(
+    play: Play, failures_logged: list[str]
+) -> None:
+    def bug(now_ms: int) -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    consumer = play.begin()
+    consumer.assign([("t", 0)])
+    told: list[Exception] = []
+
+    async def poll() -> None:
+        try:
+            await consumer.poll(timeout_ms=10_000)
+        except ZeroDivisionError as error:
+            told.append(error)
+
+    play.world.tasks.start("poll", poll())
+    await settle()
+    consumer._pump.post(bug)
+    await settle()
+    assert len(told) == 1
+
+
+async def test_who_goes_on_polling_a_broken_consumer_lets_others_run(
+    play: Play, failures_logged: list[str]
+) -> None:
+    def bug(now_ms: int) -> list[Any]:
+        raise ZeroDivisionError("a bug")
+
+    consumer = play.begin()
+    consumer._pump.post(bug)
+    ran: list[int] = []
+    asyncio.get_running_loop().call_soon(ran.append, 1)
+    with pytest.raises(ZeroDivisionError):
+        await consumer.poll()
+    assert ran == [1]

@@ -1,5 +1,7 @@
 """What a client believes about leaders, and whom it asks when (D9)."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.client.core.backoff import Backoff
@@ -49,6 +51,19 @@ def test_a_node_that_lags_does_not_bring_an_old_leader_back() -> None:
     cache.update(answer(10, (1, 5), (2, 5)))
     assert cache.update(answer(9, (3, 4), (3, 6))) == [("t", 1)]
     assert [cache.leader("t", p) for p in (0, 1)] == [LeaderAndEpoch(1, 5), LeaderAndEpoch(3, 6)]
+
+
+def test_partitions_out_of_order_are_passed_over() -> None:
+    """A broker must not end a client by what it says; another one may know better."""
+    cache = MetadataCache()
+    cache.update(answer(10, (1, 5)))
+    (topic,) = answer(11, (2, 6), (3, 6)).topics
+    odd = replace(answer(11), topics=(replace(topic, partitions=topic.partitions[::-1]),))
+    assert cache.update(odd) == []
+    assert cache.leader("t", 0) == LeaderAndEpoch(1, 5)
+    fresh = MetadataCache()
+    assert fresh.update(odd) == []
+    assert fresh.topic_error("t") is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_no_leader_in_the_same_epoch_is_news() -> None:

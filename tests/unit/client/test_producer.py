@@ -712,3 +712,28 @@ async def test_with_acks_0_a_leader_that_moved_on_is_noticed(play: Play) -> None
         await play.send("b")
         await play.world.clock.advance(100)
     assert "b" in play.log()  # 30 s of records, each reported as OK1
+
+
+def bug(now_ms: int) -> list[Any]:
+    raise ZeroDivisionError("a bug")
+
+
+async def test_after_its_core_raised_a_producer_sends_nothing_and_tells_all_who_wait(
+    play: Play, failures_logged: list[str]
+) -> None:
+    """Its records fail, calls are refused, and the owner of its tasks hears of the bug, once."""
+    producer = await play.begin(linger_ms=60_000)
+    (waiting,) = await play.send("a")
+    flushing = play.cluster.runtime.tasks.start("flush", producer.flush())
+    producer._pump.post(bug)
+    await settle()
+    with pytest.raises(ProduceFailed, match="a bug"):
+        waiting.result()
+    assert flushing.is_done
+    with pytest.raises(ZeroDivisionError):
+        await play.send("b")
+    producer._pump.post(bug)
+    await play.world.clock.advance(120_000)
+    assert play.log() == []
+    assert isinstance(await play.world.tasks.failure(), ZeroDivisionError)
+    assert len(failures_logged) == 1

@@ -29,6 +29,7 @@ from holdfast.protocol.messages.topics import (
     CreateTopicsRequest,
     DescribeTopicPartitionsRequest,
 )
+from holdfast.raft.core.effects import Truncated
 from holdfast.rpc.channel import CallRefused, Channel
 from holdfast.runtime.api import Connection, NetworkError
 from holdfast.runtime.memory.disk import MemoryDisk
@@ -326,3 +327,40 @@ async def test_a_controller_that_still_reads_its_log_lets_no_broker_stop(
     assert refused
     assert not any(refused)
     assert standby.server.is_ready()[0]
+
+
+async def test_after_its_core_raised_a_controller_ends_and_answers_nothing(
+    cluster: Cluster, failures_logged: list[str]
+) -> None:
+    """A-20, and its voter with it: the others elect another one."""
+    active = await cluster.active()
+    channel = await cluster.channel(active)
+    event: Any = object()
+    active.server.pump.post(event)
+    assert isinstance(await active.runtime.tasks.failure(), TypeError)
+    questions = (
+        DescribeClusterRequest(),
+        CreateTopicsRequest(1000, False, (CreatableTopic("t", 1, 1, (), ()),)),
+    )
+    answers = [channel.call_soon(question, 60_000) for question in questions]
+    await cluster.active(*(node_id for node_id in VOTERS if node_id != active.node_id))
+    assert not any(answer.done() for answer in answers)
+    assert not active.server.driver.is_leader
+    assert len(failures_logged) == 1
+    for answer in answers:
+        answer.cancel()
+
+
+async def test_after_its_voter_raised_a_controller_ends_and_answers_nothing(
+    cluster: Cluster, failures_logged: list[str]
+) -> None:
+    active = await cluster.active()
+    channel = await cluster.channel(active)
+    assert active.server.driver.pump is not None
+    active.server.driver.pump.post(Truncated(5))
+    assert isinstance(await active.runtime.tasks.failure(), AssertionError)
+    answer = channel.call_soon(DescribeClusterRequest(), 60_000)
+    await cluster.active(*(node_id for node_id in VOTERS if node_id != active.node_id))
+    assert not answer.done()
+    assert len(failures_logged) == 1
+    answer.cancel()

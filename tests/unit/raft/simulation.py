@@ -34,6 +34,7 @@ from holdfast.raft.core.effects import (
     Resign,
     Send,
     SendFailed,
+    Start,
     Tick,
     Truncate,
     Truncated,
@@ -175,7 +176,7 @@ class World:
         machine.tick_ms = None
         machine.is_flushing = machine.is_flush_wanted = False
         self._tell(f"{id} boots with {machine.disk.state}, log ends at {machine.disk.end_offset}")
-        self._carry_out(machine, machine.node.start(self.now_ms))
+        self._carry_out(machine, machine.node.handle(Start(), self.now_ms))
         self._after(machine)
 
     def crash(self, id: int) -> None:

@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 
-from holdfast.protocol.record_batch import Record, encode_batch
+import pytest
+
+from holdfast.protocol.record_batch import CorruptBatch, Record, encode_batch
 from holdfast.raft.committed import CHUNK_BYTES, CommittedEntry, CommittedReader
 from holdfast.runtime.memory.machine import memory_runtime, settle
 from holdfast.scenario.raft import batches
@@ -31,6 +33,35 @@ async def test_nothing_above_the_commit_is_handed_over() -> None:
     await settle()
     assert calls == [([0, 1], 2), ([2, 3, 4], 5)]
     assert failures == []
+
+
+async def test_a_batch_is_handed_over_once_all_of_it_is_committed() -> None:
+    """Commits end between batches, unless a peer says otherwise: it must not end this node by that."""
+    calls: list[tuple[list[int], int]] = []
+
+    def deliver(entries: Sequence[CommittedEntry], committed_offset: int) -> None:
+        calls.append(([entry.offset for entry in entries], committed_offset))
+
+    failures: list[Exception] = []
+    records = encode_batch(
+        [Record(offset, 0, None, b"v") for offset in range(3)], base_offset=0, leader_epoch=1
+    )
+    reader = CommittedReader(await make_log(records), deliver, failures.append)
+    reader.advance(2)
+    await settle()
+    assert calls == []
+    reader.advance(3)
+    await settle()
+    assert calls == [([0, 1, 2], 3)]
+    assert failures == []
+
+
+async def test_a_metadata_record_without_a_value_is_told_with_its_offset() -> None:
+    """A leader may have sent it, or a tool have written it: that is no bug of this node."""
+    records = encode_batch([Record(0, 0, None, None)], base_offset=0, leader_epoch=1)
+    reader = CommittedReader(await make_log(records), lambda entries, offset: None, lambda error: None)
+    with pytest.raises(CorruptBatch, match="/m/log: metadata record 0 has no value"):
+        reader.advance(1)
 
 
 async def test_owner_that_breaks_in_a_later_turn_ends_the_node() -> None:

@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.protocol.messages.quorum import DescribeQuorumRequest, VoteRequest
+from holdfast.protocol.messages.quorum import DescribeQuorumRequest, VoteRequest, VoteResponse
 from holdfast.raft.core.config import RaftConfig
+from holdfast.raft.core.effects import Effect, Event, Reply, Truncated
 from holdfast.raft.core.quorum import BadQuorumState, QuorumState
 from holdfast.raft.driver import NotLeader
 from holdfast.rpc.channel import Channel
 from holdfast.runtime.api import DiskError
 from holdfast.runtime.memory.disk import MemoryDisk
 from holdfast.runtime.memory.machine import memory_runtime, settle
+from holdfast.runtime.pump import Tap
 from holdfast.storage.checkpoint import read_text, write_atomically
 from holdfast.storage.core.config import LogConfig
 from tests.unit.raft.cluster import FOLDER, Cluster, Machine
@@ -163,6 +165,39 @@ async def test_a_vote_is_durable_before_the_answer_leaves(cluster: Cluster) -> N
     channel.close()
 
 
+class Ear(Tap[Event, Effect]):
+    """Notes the votes that a driver tells of, and whether they are on its disk by then."""
+
+    def __init__(self, voter: Machine) -> None:
+        self.votes: list[tuple[object, bool]] = []
+        self._disk = voter.disk
+
+    def sending(self, effect: Effect, message: object) -> None:
+        if isinstance(effect, Reply) and isinstance(effect.response, VoteResponse):
+            durable = self._disk.durable_bytes(f"{FOLDER}/quorum-state") or b""
+            self.votes.append((effect.response, b'"votedId": 1' in durable))
+
+
+async def test_a_tap_hears_of_a_vote_when_it_is_told_not_when_it_is_decided(cluster: Cluster) -> None:
+    await cluster.boot()
+    voter = cluster[2]
+    assert voter.driver.pump is not None
+    ear = Ear(voter)
+    voter.driver.pump.add_tap(ear)
+    voter.disk.hold_flushes()
+    runtime, _ = memory_runtime(clock=cluster.clock, network=cluster.network)
+    channel = Channel(runtime, *cluster.voters[2], "candidate")
+    await channel.connect(1_000)
+    epoch = voter.driver.raft_epoch + 5
+    answer = channel.call_soon(VoteRequest("test", epoch, 1, 2, epoch - 1, 1_000, False), 1_000)
+    await settle()
+    assert ear.votes == []
+    voter.disk.release_flushes()
+    await settle()
+    assert ear.votes == [(answer.result(), True)]
+    channel.close()
+
+
 async def test_a_failed_flush_ends_the_node_and_its_leadership(
     cluster: Cluster, failures_logged: list[str]
 ) -> None:
@@ -184,6 +219,44 @@ async def test_a_failed_append_is_told_to_the_caller(cluster: Cluster, failures_
     with pytest.raises(DiskError):
         append(leader, b"a")
     assert isinstance(await leader.tasks.failure(), DiskError)
+
+
+async def test_after_its_node_raised_a_member_ends_and_says_nothing(
+    cluster: Cluster, failures_logged: list[str]
+) -> None:
+    """A-20: it neither votes, nor fetches, nor answers; the others go on."""
+    leader = await cluster.boot()
+    assert leader.driver.pump is not None
+    leader.driver.pump.post(Truncated(5))
+    assert isinstance(await leader.tasks.failure(), AssertionError)
+    with pytest.raises(NotLeader):
+        append(leader, b"a")
+    other = await cluster.leader(within_ms=5_000)
+    append(other, b"b")
+    await cluster.clock.advance(1_000)
+    assert other.recorder.values == [b"b"]
+    assert leader.recorder.values == []
+    assert len(failures_logged) == 1
+
+
+async def test_what_the_owner_appends_while_it_is_told_is_in_the_log_before_it_goes_on(
+    cluster: Cluster,
+) -> None:
+    """It numbers its next records by that, and is told of things between two events only."""
+    offsets: list[int] = []
+    for machine in cluster.machines.values():
+
+        def react(leader_id: int | None, epoch: int, start: int | None, machine: Machine = machine) -> None:
+            if start is not None:
+                offsets.extend(machine.driver.append([value], epoch) for value in (b"a", b"b"))
+                assert machine.driver.log_end_offset == offsets[-1] + 1
+
+        await machine.boot()
+        machine.recorder.react = react
+    leader = await cluster.leader(within_ms=1_000)
+    await cluster.clock.advance(100)
+    assert leader.recorder.values == [b"a", b"b"]
+    assert offsets[1] == offsets[0] + 1
 
 
 async def test_only_the_leader_of_the_epoch_appends(cluster: Cluster) -> None:

@@ -19,6 +19,7 @@ from holdfast.raft.core.effects import (
     RequestReceived,
     Send,
     SendFailed,
+    Start,
     Tick,
     Truncate,
     Truncated,
@@ -27,6 +28,7 @@ from holdfast.raft.core.log_shape import LogShape
 from holdfast.raft.core.node import RaftNode
 from holdfast.raft.core.quorum import BadQuorumState, QuorumState
 from holdfast.rpc.core.failures import CallFailure
+from holdfast.runtime.stats import LogLine
 from holdfast.scenario.raft import (
     CLUSTER_ID,
     LowRandom,
@@ -44,7 +46,7 @@ FOLLOWING = QuorumState(4, None, 1)
 def make_node(state: QuorumState = FOLLOWING, log: str = "4:3") -> tuple[RaftNode, list[Send]]:
     """Voter 2 of three, started, and what it sent first."""
     node = RaftNode(make_config(2, (1, 2, 3)), LowRandom(), state, shape_of(log))
-    return node, [effect for effect in node.start(0) if isinstance(effect, Send)]
+    return node, [effect for effect in node.handle(Start(), 0) if isinstance(effect, Send)]
 
 
 def sends(effects: Sequence[object]) -> list[Send]:
@@ -114,13 +116,18 @@ def test_high_watermark_never_passes_the_own_log() -> None:
     assert [e for e in effects if isinstance(e, Committed)] == [Committed(3)]
 
 
-def test_cutting_below_the_high_watermark_stops_the_node() -> None:
-    """K14: committed records are never given up, whoever asks."""
+def test_a_cut_below_the_high_watermark_is_refused() -> None:
+    """K14: no leader can take back committed records. The next leader is followed again."""
     node, (fetch,) = make_node()
     effects = node.handle(Answered(fetch.request_id, fetch_response(1, 4, high_watermark=3)), 1)
     (fetch,) = sends(effects)
-    with pytest.raises(AssertionError, match="below the high watermark"):
-        node.handle(Answered(fetch.request_id, fetch_response(1, 4, diverging=(4, 2))), 2)
+    effects = node.handle(Answered(fetch.request_id, fetch_response(1, 4, diverging=(4, 2))), 2)
+    assert not [e for e in effects if isinstance(e, Truncate)]
+    assert any("below the high watermark" in e.text for e in effects if isinstance(e, LogLine))
+    assert node.log_end_offset == 3
+    (again,) = sends(effects)
+    effects = node.handle(Answered(again.request_id, fetch_response(1, 4, high_watermark=3)), 3)
+    assert node.snapshot().role == "Follower"
 
 
 def test_nobody_runs_for_office_while_its_log_is_being_cut() -> None:
@@ -195,7 +202,7 @@ def test_only_a_leader_appends() -> None:
 def test_leader_that_steps_down_answers_what_it_had_parked() -> None:
     """Nobody waits for an answer that will not come."""
     node = RaftNode(make_config(2, (1, 2, 3)), LowRandom(), QuorumState(4), LogShape([], 0))
-    node.start(0)
+    node.handle(Start(), 0)
     effects = node.handle(Tick(), 100)
     for role in ("Prospective", "Candidate"):
         assert node.snapshot().role == role

@@ -420,6 +420,25 @@ async def test_a_handler_that_meets_our_own_bug_stops_the_node(failures_logged: 
     assert "high watermark above log end" in str(failure)
 
 
+async def test_a_server_that_fell_silent_answers_nothing_and_starts_nothing() -> None:
+    """Neither what is asked already nor what comes, on old connections or on new ones."""
+    node = Node()
+    channel = await node.channel()
+    asked = channel.call_soon(ask(1), 1_000)
+    await settle()
+    node.server.fall_silent()
+    node.parked[0].respond(answer_to(node.parked[0]))
+    later = channel.call_soon(ask(2), 1_000)
+    newcomer = await node.raw_peer()
+    await newcomer.send(request_frame(3))
+    assert node.parked_ids == [1]
+    assert not asked.done()
+    assert not later.done()
+    assert newcomer.frames == []
+    channel.abort()
+    await settle()
+
+
 async def test_answering_twice_is_a_bug() -> None:
     node = Node()
     peer = await node.raw_peer()

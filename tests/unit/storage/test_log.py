@@ -353,6 +353,18 @@ async def test_a_log_rolls_by_size_and_by_age_but_never_while_empty() -> None:
     assert not log.needs_roll(1)
 
 
+async def test_a_file_that_is_in_the_way_of_a_new_segment_ends_the_log_not_the_node() -> None:
+    """An operator or a tool has put it there since the start: an error of the disk, which says what to do."""
+    log, world = await new_log()
+    await append(log)
+    stranger = await world.disk.open(f"{FOLDER}/{1:020}.log", create=True)
+    stranger.append([b"something"])
+    with pytest.raises(DiskError, match="move the file away"):
+        await log.roll()
+    assert log.failure is not None
+    assert log.failure.errno == errno.EEXIST
+
+
 async def test_retention_by_time_deletes_old_segments_that_are_committed() -> None:
     log, world = await new_log(LogConfig(segment_bytes=100, retention_ms=1000))
     for timestamp_ms in (1000, 2000, 3000, 4000):

@@ -336,3 +336,20 @@ async def test_bytes_of_a_failed_flush_are_not_believed_by_the_next_process() ->
     content = read_all(again)
     world.disk.power_loss()
     assert read_all(await reopen(world.disk, ONE)) == content
+
+
+async def test_segments_that_are_whole_and_not_of_one_log_are_an_error_of_the_disk() -> None:
+    """I-18: epochs never fall with the offset. A tool may have mixed files, that is no bug of this node."""
+    runtime, world = memory_runtime()
+    log = await Log.open(runtime, FOLDER, LogConfig(), clean=False)
+    log.append_as_leader(batch(2), 5)
+    await log.close(True)
+    other = await Log.open(runtime, "/data/other-0", LogConfig(), clean=False, log_start_offset=2)
+    other.append_as_leader(batch(1), 4)
+    await other.close(True)
+    for name in await world.disk.listdir("/data/other-0"):
+        if name.startswith(f"{2:020}"):
+            file = await world.disk.open(f"/data/other-0/{name}", create=False)
+            await overwrite(world.disk, name, file.read_at(0, file.size))
+    with pytest.raises(DiskError, match="epoch 4 at offset 2 falls behind 5"):
+        await reopen(world.disk, LogConfig(), clean=True)
