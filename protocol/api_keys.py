@@ -1,4 +1,4 @@
-"""Numbers of the RPCs. Those of KIP-966 and KIP-1275 come from their texts, the rest are Kafka's (D3)."""
+"""Numbers of the RPCs: KIP-966 and KIP-1275 give their own, the rest are Kafka's (D3, D8.7)."""
 
 from enum import IntEnum
 
