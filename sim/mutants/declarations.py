@@ -50,8 +50,12 @@ def _declared(source: str, left: dict[str, str]) -> str:
                 (*call.args, *(one.value for one in call.keywords)),
                 key=lambda one: (one.end_lineno, one.end_col_offset),
             )
-            end = last.end_lineno, last.end_col_offset
-            _replace(lines, end, end, f", {_ARGUMENT}={value}")
+            _replace(
+                lines,
+                (last.end_lineno, last.end_col_offset),
+                (last.end_lineno, last.end_col_offset),
+                f", {_ARGUMENT}={value}",
+            )
     return "".join(lines)
 
 
@@ -63,11 +67,13 @@ def _is_declaration(decorator: ast.expr) -> bool:
     )
 
 
-def _replace(lines: list[str], start: tuple[int, int], end: tuple[int | None, int | None], text: str) -> None:
+def _replace(
+    lines: list[str], start: tuple[int | None, int | None], end: tuple[int | None, int | None], text: str
+) -> None:
     """Columns count bytes of UTF-8, as those of `ast` do."""
     (first, from_column), (last, to_column) = start, end
+    assert first is not None
     assert last is not None
-    assert to_column is not None
     before = lines[first - 1].encode()[:from_column]
     behind = lines[last - 1].encode()[to_column:]
     lines[first - 1 : last] = [(before + text.encode() + behind).decode()]
