@@ -1,4 +1,4 @@
-"""The broker: leads and follows partitions, serves clients (R29, R50-R56, R80-R95)."""
+"""The broker: leads and follows partitions and serves clients (R29)."""
 
-if __name__ != "holdfast.broker":  # the checkout is on the path, too: one module, one name
+if __name__ != "holdfast.broker":  # the checkout is on sys.path too: one name per module
     raise ImportError("import holdfast.broker")

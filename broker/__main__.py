@@ -1,8 +1,9 @@
 """Entry point of a broker: wires configuration, logs, metadata observer, core, rpc and telemetry.
 
-The order of a start: markers read and durably gone, quorum observed, listeners bound, registered with the
-epoch read while the logs are loaded, caught up, unfenced. The order of a stop: controlled shutdown, no more
-requests, logs flushed and closed, marker (A-19, R29, R33-R35).
+A start reads and deletes the clean-shutdown files, observes the quorum, binds the listeners, registers with
+the epoch of the last stop while the logs are loaded, replays its registration and is unfenced. A stop goes
+through controlled shutdown, ends requests, flushes and closes the logs, and writes the clean-shutdown files
+last (R29, A-19).
 """
 
 import asyncio
@@ -48,12 +49,12 @@ from holdfast.storage.meta_properties import LogDirRefused
 
 _log = logging.getLogger("holdfast.broker")
 
-#: What can keep a broker from starting, other than our own bugs.
+#: Errors that keep a broker from starting and are not bugs of Holdfast.
 START_ERRORS = (DiskError, NetworkError, LogDirRefused, BadQuorumState)
 
 
 def raft_config(config: BrokerConfig, folder: str) -> RaftConfig:
-    """The quorum's part of the configuration: brokers observe."""
+    """The quorum's part of the configuration: brokers are observers."""
     static = config.static
     return RaftConfig(
         node_id=config.node_id,
@@ -70,7 +71,7 @@ def raft_config(config: BrokerConfig, folder: str) -> RaftConfig:
 
 
 class BrokerNode:
-    """One broker. `start`, then `stop` for a clean end; a node that is just dropped was killed."""
+    """One broker. `start`, then `stop` for a clean end; an object that is just dropped is a killed broker."""
 
     def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
         self.config = config
@@ -95,7 +96,7 @@ class BrokerNode:
         self._listeners: list[Server] = []
         #: {listener name: bound port}
         self.ports: dict[str, int] = {}
-        #: set by the core's wish to stop
+        #: set when the core ends the node
         self.stopped: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
         self._loading: Task | None = None
         self._has_failed = False
@@ -106,9 +107,9 @@ class BrokerNode:
         previous_epoch = await self.log_manager.take_clean_shutdown()
         try:
             await self._start(previous_epoch)
-        except Exception:  # our own bugs too: whatever it was, nobody has registered
-            if previous_epoch >= 0:  # R36: no log was touched, the next start finds what this one has found
-                await self.log_manager.close(previous_epoch)  # which keeps the proof from dirs that failed
+        except Exception:  # bugs too: this process has not registered
+            if previous_epoch >= 0:  # R36: no log was changed, so the clean shutdown still holds
+                await self.log_manager.close(previous_epoch)  # writes nothing when a dir failed
             raise
 
     async def _start(self, previous_epoch: int) -> None:
@@ -141,7 +142,7 @@ class BrokerNode:
 
     async def _metadata_folder(self) -> str:
         path = self.config.metadata_log_dir
-        # `/d1/` is `/d1`, which is ours already: as a dir of its own it would be locked twice.
+        # `/d1/` is `/d1`, which is a log dir already: opened a second time it would be locked twice.
         if posixpath.normpath(path) in map(posixpath.normpath, self.config.log_dirs):
             return posixpath.join(path, METADATA_FOLDER)
         log_dir = await LogDir.open(self._runtime, path, self.config.cluster_id, self.config.node_id)
@@ -181,12 +182,12 @@ class BrokerNode:
         return None if partition is None else partition.high_watermark
 
     def _dir_offline(self, directory_id: bytes, keys: Sequence[PartitionId]) -> None:
-        # A-20: at once, also when it was a flush in the background, and before what waits already, which may
-        # count on these logs. What the followers say from now on must not acknowledge anything there.
+        # A-20: at once, also when a background flush failed: later follower fetches must not acknowledge
+        # anything in that dir.
         if self.log_manager.online_directory_ids:
             self.server.pump.post_first(LogsOffline(tuple(keys)))
         else:
-            self.server.end()  # and the log manager ends the node with its story
+            self.server.end()  # and the log manager ends the node with the error
 
     def _failed(self, error: Exception) -> None:
         """A bug, or an error of the metadata log's disk: send nothing more, and end the node (A-20)."""
@@ -210,7 +211,7 @@ class BrokerNode:
         self.server.pump.post(ShutdownWanted())
 
     async def stop(self) -> None:
-        """End in order: no more requests, no more metadata, logs flushed and closed, marker (A-19)."""
+        """End in order: requests, metadata, logs flushed and closed, clean-shutdown files (A-19)."""
         self.server.end()
         for listener in self._listeners:
             await listener.close()
@@ -223,7 +224,8 @@ class BrokerNode:
         await self._metadata_log.close(flush=True)
 
     def _epoch_to_prove(self) -> int | None:
-        """The epoch for the marker: ours, or the last proven one when we never registered (R36)."""
+        """The epoch for the clean-shutdown files: the registered one, or the one found when there is none
+        (R36)."""
         lifecycle = self.core.lifecycle
         if self.log_manager.is_clean_shutdown_disproved and lifecycle.identity.previous_broker_epoch >= 0:
             return None  # the core has not heard of it, and the controller has believed the proof
@@ -307,17 +309,17 @@ async def run(config: BrokerConfig, runtime: Runtime, signals: machine.StopSigna
     _log.log(logging.ERROR if outcome.is_failure else logging.INFO, "%s", outcome.text)
     if admin is not None:
         await admin.close()
-    # Also when it gives up: who was never registered leaves the proof that it found (R36).
+    # Also when it gives up: a broker that never registered passes on the clean shutdown that it found (R36).
     has_stopped = await _stop(node)
     return 0 if has_stopped and not outcome.is_failure else 1
 
 
 async def _stop(node: BrokerNode) -> bool:
-    """False when that went wrong."""
+    """Stop the node; False when it failed."""
     node_id = node.config.node_id
     try:
         await node.stop()
-    except DiskError as error:  # of the copy of the metadata log: it comes last, and can be had again
+    except DiskError as error:  # of the metadata log's copy: closed last, and fetched again if damaged
         _log.error("broker %d stopped, but %s", node_id, error)
         return False
     _log.info("broker %d stopped", node_id)

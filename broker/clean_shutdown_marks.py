@@ -1,7 +1,7 @@
-"""What a broker's log dirs prove of its stops: marks of a clean one, and the last registration (R33-R36).
+"""Clean-shutdown files and registration files in all log dirs of a broker (R33-R36).
 
-Owns in which order they are taken, noted and written in all dirs, and what was noted last. What is in the
-files is `storage.clean_shutdown`'s; whether a stop was clean is the log manager's to say.
+Owns the order in which they are read, deleted and written in all dirs, and which registration was stored
+last. `storage.clean_shutdown` owns their content; the log manager decides whether a stop was clean.
 """
 
 import asyncio
@@ -18,15 +18,16 @@ class CleanShutdownMarks:
     def __init__(self, disk: Disk, on_failure: Callable[[LogDir, DiskError], None]) -> None:
         self._disk = disk
         self._on_failure = on_failure
-        #: epoch that all dirs have stored as the last registered one (R36)
+        #: broker epoch that all dirs have stored as the last registered one (R36)
         self._noted_epoch = clean_shutdown.UNKNOWN_EPOCH
-        #: the one that was last found in the metadata log, of the dir that knows the latest
+        #: the last registration seen in the metadata log: the latest that any dir has stored
         self.last_registration = clean_shutdown.NEVER_REGISTERED
         self._noting = asyncio.Lock()
 
     async def take(self, dirs: Iterable[LogDir], absent_count: int) -> int:
-        """The broker epoch of a clean stop that all dirs prove, `absent_count` more of which could not be
-        opened; else -1. The proof is durably gone on return (R35)."""
+        """Read and delete the clean-shutdown files. Returns the broker epoch on which all dirs agree, else
+        -1. `absent_count` dirs could not be opened and agree with nothing. The deletion is durable on return
+        (R35)."""
         marks: list[clean_shutdown.Mark | None] = [None] * absent_count
         for log_dir in dirs:
             try:
@@ -44,8 +45,8 @@ class CleanShutdownMarks:
     async def note(
         self, online_dirs: Callable[[], Iterable[LogDir]], broker_epoch: int, incarnation_id: bytes | None
     ) -> None:
-        """Store in all dirs that this epoch was registered; with the incarnation: the metadata log holds
-        it."""
+        """Store in all dirs that this epoch was registered. Give `incarnation_id` once the metadata log is
+        known to hold the registration."""
         async with self._noting:
             if self._noted_epoch == broker_epoch:
                 return
@@ -60,7 +61,7 @@ class CleanShutdownMarks:
             self._noted_epoch = broker_epoch
 
     async def give(self, logs: Mapping[LogDir, Mapping[str, str]], broker_epoch: int) -> None:
-        """Write the mark of a clean stop into each dir, for the logs that it vouches for.
+        """Write the clean-shutdown file of each dir, with the logs that it describes.
 
         Raises: DiskError.
         """

@@ -1,7 +1,7 @@
-"""Work that goes on beside everything else until a broker stops: at intervals, or by a clock of its own.
+"""Background loops of a broker: work at intervals, or on a schedule of its own, until the broker stops.
 
-Owns the tasks, their pauses, and their end: a pause is cut short, what is being done is finished. Knows
-nothing of what is done.
+Owns the tasks, their pauses and their end: `stop` cuts pauses short and lets work under way finish. Knows
+nothing about the work.
 """
 
 import asyncio
@@ -21,11 +21,12 @@ class Housekeeping:
         self.is_stopping = False
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run a loop of the owner's until it returns; it has to look at `is_stopping`, and to pause here."""
+        """Run one of the owner's loops until it returns. The loop checks `is_stopping` and pauses with
+        `pause`."""
         self._tasks.append(self._runtime.tasks.start(name, work))
 
     def repeat(self, name: str, interval_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do this again and again, the first time after one interval."""
+        """Run the work once per interval, the first time after one interval."""
         self.start(name, self._repeat(interval_ms, work))
 
     async def _repeat(self, interval_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -46,7 +47,7 @@ class Housekeeping:
         timer.cancel()
 
     async def stop(self) -> None:
-        """End all pauses, and wait until everybody has returned."""
+        """End all pauses and wait until every task has returned."""
         self.is_stopping = True
         for interval in self._intervals:
             interval.end()
@@ -63,10 +64,10 @@ class Interval:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(self) -> None:
-        """Harmless when it is over."""
+        """End the pause; does nothing when it is over."""
         if not self._over.done():
             self._over.set_result(None)
 
     async def is_over(self) -> None:
-        """Returns when it is."""
+        """Return when the pause is over."""
         await self._over

@@ -1,9 +1,9 @@
 """Carries out the core's effects on logs, those of one log in the order in which they were issued (D2).
 
-Owns that order and the flushes under way. Appends run at once when nothing is under way on their log, so the
-common produce costs no task switch. Never decides: what happened goes back as an event. Of a DiskError the
-log manager has heard by then, and has taken the dir offline: here it only ends the work (A-20, R27). A log
-that cannot be made because its folder's name is taken is offline alone.
+Owns that order and the flushes under way. An append runs at once when its log is idle, so that the common
+produce costs no task switch. Never decides: results go back as events. A DiskError only ends the work here;
+the log manager has already taken the log dir offline (A-20). A log that cannot be created because its
+folder's name is taken goes offline alone.
 """
 
 import logging
@@ -56,8 +56,8 @@ FetchedResult = tuple[PartitionId, str | None, int, bool]
 
 _log = logging.getLogger("holdfast.log_effects")
 
-_GONE = "the log is not available here any more"
-_FAILED = "the log dir has failed; look up who leads now, and send it there"
+_GONE = "the log is no longer available on this broker"
+_FAILED = "the log dir has failed; refresh the metadata and send it to the leader"
 _DEPOSED = "the leader epoch ended while the batch waited for the log; send it to the new leader"
 
 
@@ -71,23 +71,24 @@ class LogEffects:
         post: Callable[[Event], None],
         leads: Callable[[PartitionId, int], bool],
     ) -> None:
-        """`leads`: does this broker lead the partition in that leader epoch, right now?"""
+        """`leads(partition, leader_epoch)`: whether this broker leads it in that epoch at this moment."""
         self._runtime = runtime
         self._log_manager = log_manager
         self._post = post
         self._leads = leads
-        #: logs with work under way, and what waits behind it. `Serial.run` queues only when its task first
-        #: runs; what is issued before that must not overtake it
+        #: logs with work under way, and the steps queued behind it. `Serial.run` queues only when its task
+        #: first runs; steps issued before that must not be overtaken
         self._waiting: dict[PartitionId, deque[Step]] = {}
-        #: logs with a flush under way; True when another one was asked for meanwhile
+        #: logs with a flush under way; True when another one was requested meanwhile
         self._flushing: dict[PartitionId, bool] = {}
-        #: log dirs whose ceilings are being stored, and what came meanwhile
+        #: log dirs whose ceilings are being stored, and the rows for the next write
         self._ceilings: dict[LogDir, list[CeilingRow]] = {}
 
     # --- appends -----------------------------------------------------------------------------------------
 
     def append(self, effect: Append) -> None:
-        """Append batches of clients; Appended for all that could be done at once, and for each later one."""
+        """Append batches of clients; one Appended for all that can be done at once, and one for each later
+        one."""
         results: list[AppendResult] = []
         for item in effect.batches:
             managed = self._log_manager.managed(item.key)
@@ -105,12 +106,12 @@ class LogEffects:
             result = _refused(item, ErrorCode.KAFKA_STORAGE_ERROR, _GONE)
         elif self._leads(item.key, item.leader_epoch):
             result = _append_one(managed.log, item)
-        else:  # A-15: it was issued in time, but the log is another leader's to write meanwhile
+        else:  # A-15: issued in time, but another leader may write this log meanwhile
             result = _refused(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, _DEPOSED)
         self._post(Appended(context, (result,)))
 
     def append_fetched(self, effect: AppendFetched) -> None:
-        """Append a leader's batches."""
+        """Append batches fetched from a leader."""
         results: list[FetchedResult] = []
         for item in effect.fetched:
             managed = self._log_manager.managed(item.key)
@@ -130,7 +131,7 @@ class LogEffects:
         self._post(FetchedAppended((result,)))
 
     async def _has_room(self, key: PartitionId, managed: ManagedLog, size_bytes: int) -> bool:
-        """Roll if so many bytes need it; False when the log is not there any more, or not by then."""
+        """Roll if so many bytes need it; False when the log is closed before or meanwhile."""
         if self._log_manager.managed(key) is not managed:
             return False
         try:
@@ -138,13 +139,13 @@ class LogEffects:
                 await managed.log.roll()
         except DiskError:
             return False
-        # its log dir may have failed meanwhile, by another log
+        # its log dir may have failed meanwhile, at another log
         return self._log_manager.managed(key) is managed
 
     # --- others ------------------------------------------------------------------------------------------
 
     def start_epoch(self, effect: StartEpoch) -> None:
-        """Note the leader epoch at the log's end (R54)."""
+        """Record the leader epoch at the log's end (R54)."""
         managed = self._log_manager.managed(effect.key)
         if managed is None:
             return
@@ -165,7 +166,7 @@ class LogEffects:
         self._post(EpochStarted(effect.key, effect.leader_epoch, managed.log.log_end_offset))
 
     def store_ceilings(self, effect: StoreCeilings) -> None:
-        """Store promises of logs' ends, dir by dir; what comes meanwhile shares the next write (R68)."""
+        """Store ceilings, one file per log dir; rows that come meanwhile share the next write (R68)."""
         for row in effect.rows:
             managed = self._log_manager.managed(row.key)
             if managed is None:
@@ -185,13 +186,13 @@ class LogEffects:
         del self._ceilings[log_dir]
 
     def truncate(self, effect: Truncate) -> None:
-        """Cut the log (R81)."""
+        """Truncate the log (R81)."""
         managed = self._log_manager.managed(effect.key)
         if managed is not None:
             self._in_order(effect.key, managed, partial(self._cut, managed, effect))
 
     def reset(self, effect: Reset) -> None:
-        """Drop the log and start elsewhere (R83)."""
+        """Drop the log's content and start at another offset (R83)."""
         managed = self._log_manager.managed(effect.key)
         if managed is not None:
             self._in_order(effect.key, managed, partial(self._cut, managed, effect))
@@ -208,20 +209,20 @@ class LogEffects:
         self._post(Truncated(effect.key))
 
     def configure(self, effect: ConfigureLog) -> None:
-        """Give a log its topic's settings."""
+        """Apply a topic's settings to a log."""
         managed = self._log_manager.managed(effect.key)
         if managed is not None and managed.log.config != effect.config:
             self._log_manager.configure(managed, effect.config)
 
     def flush(self, effect: Flush) -> None:
-        """Flush; what is asked for while one is under way gets another one after it (A-21)."""
+        """Flush the log; a request during a flush is served by another flush after it (A-21)."""
         key = effect.key
         if key in self._flushing:
             self._flushing[key] = True
             return
         managed = self._log_manager.managed(key)
         if managed is None:
-            self._post(Flushed(key))  # nothing to wait for
+            self._post(Flushed(key))  # the log is closed: nothing to flush
             return
         self._flushing[key] = False
         self._runtime.tasks.start(f"flush {folder_name(managed.partition)}", self._flush(key, managed))
@@ -240,7 +241,7 @@ class LogEffects:
         del self._flushing[key]
 
     def open(self, effect: OpenLog) -> None:
-        """Open or make a log."""
+        """Open or create a log."""
         name = f"open {effect.topic_name}-{effect.key.partition_index}"
         self._runtime.tasks.start(name, self._open(effect))
 
@@ -251,11 +252,11 @@ class LogEffects:
                 effect.topic_name, key.topic_id, key.partition_index, effect.config
             )
         except DiskError:
-            # Not tried in another dir: what was made here may be found again at the next start.
+            # No other dir is tried: the next start may find what was made here.
             self._post(LogsOffline((key,)))
         except LogDirRefused as error:
-            # The name is taken by what is no log of ours, and no dir has failed: only this replica cannot be.
-            # It never had a log in this life, so it promised nothing that others count on.
+            # A folder of that name is not this partition's log. No dir has failed, so only this replica is
+            # offline. It had no log in this process, so nothing that others rely on is lost.
             _log.error("replica %s-%d is offline: %s", effect.topic_name, key.partition_index, error)
             self._post(LogsOffline((key,)))
         else:
@@ -266,13 +267,13 @@ class LogEffects:
         self._runtime.tasks.start(f"delete {effect.key.topic_id.hex()}", self._delete(effect.key))
 
     async def _delete(self, key: PartitionId) -> None:
-        with suppress(DiskError):  # what is left is deleted at the next start
+        with suppress(DiskError):  # the next start deletes the rest
             await self._log_manager.delete(key.topic_id, key.partition_index)
 
     # --- order -------------------------------------------------------------------------------------------
 
     def is_settled(self, key: PartitionId, managed: ManagedLog) -> bool:
-        """Nothing that was issued for the log is under way or waits: where it ends is where it stays."""
+        """No effect on the log is under way or queued, so its end does not move."""
         return key not in self._waiting and managed.serial.is_idle
 
     def _in_order(self, key: PartitionId, managed: ManagedLog, step: Step) -> None:

@@ -1,8 +1,7 @@
-"""What a start finds in the log dirs: opened, recovered, compared with the mark of the last stop (R35, R86,
-B25).
+"""Loads the log dirs at a start: opens and recovers each log, and checks it against the clean-shutdown file.
 
-Owns which folders are logs, and whether the proof of a clean stop holds. Whose logs they are afterwards, and
-what a failed dir means, is the log manager's matter.
+Owns which folders are logs, and whether the clean-shutdown file matches the logs that it names (R35, B25).
+The log manager owns the logs afterwards and decides what a failed dir means.
 """
 
 import errno
@@ -31,7 +30,7 @@ _log = logging.getLogger("holdfast.log_manager")
 
 
 class LogLoader:
-    """The loading of one start."""
+    """Loads the logs once, at a start."""
 
     def __init__(
         self,
@@ -51,11 +50,12 @@ class LogLoader:
         self.is_disproved = False
 
     async def folders(self, log_dir: LogDir) -> list[str]:
-        """Names of the partition folders in a dir; what a deletion left is swept away. Raises: DiskError."""
+        """Names of the partition folders in a dir; removes what an unfinished deletion left. Raises:
+        DiskError."""
         names = []
         for name in await self._disk.listdir(log_dir.path):
             if is_deleted_name(name):
-                # A deletion that was cut short by a stop.
+                # A stop interrupted this deletion.
                 await self._disk.remove_folder(log_dir.file(name))
             elif name != METADATA_FOLDER and parse_folder_name(name) is not None:
                 names.append(name)
@@ -65,13 +65,13 @@ class LogLoader:
         return names
 
     async def open(self, log_dir: LogDir, name: str, config_for: Callable[[str], LogConfig]) -> None:
-        """Open the log in a partition folder, if it is one. Raises: DiskError, LogDirRefused."""
+        """Open the log in a partition folder, if there is one. Raises: DiskError, LogDirRefused."""
         partition = parse_folder_name(name)
         assert partition is not None
         folder = log_dir.file(name)
         files = await self._files(folder)
         if files is None:
-            _log.warning("%s is no folder, left alone", folder)
+            _log.warning("%s is not a folder, ignored", folder)
             return
         topic_id = await meta_properties.read_topic_id(self._disk, folder)
         if topic_id is None:
@@ -83,33 +83,33 @@ class LogLoader:
             if name in log_dir.vouched:
                 self._disproved(f"{folder} is no log any more")
             if all(map(is_file_of_log, files)):
-                # Its creation was cut short before anything could be written to it.
+                # A stop interrupted its creation, before anything was written to it.
                 await self._disk.remove_folder(folder)
             else:
-                _log.warning("%s holds what belongs to no log, left alone", folder)
+                _log.warning("%s holds files that no log has, ignored", folder)
             return
         key = PartitionId(topic_id, partition.partition)
         known = self._folders.setdefault(key, folder)
         if known != folder:
-            raise LogDirRefused(f"{folder}: is in {known} too; move one of them away")
+            raise LogDirRefused(f"{folder}: the same partition is also in {known}; move one of the two away")
         log = await self._open(log_dir, partition, topic_id, config_for(partition.topic))
-        # A log that lost more than it should have: what it gets now is not flushed.
+        # The checkpoints may exceed the end of a shortened log; what it appends from now on is not flushed.
         await log_dir.lower(partition, log.log_end_offset)
         if log.recovery.reason is not None:
             _log.log(
                 logging.ERROR if self.was_clean else logging.WARNING,
-                "%s: log ends at %d, %d bytes and %d segments behind it were dropped: %s",
+                "%s: log ends at %d, %d bytes and %d segments after it were dropped: %s",
                 name,
                 log.log_end_offset,
                 log.recovery.dropped_bytes,
                 log.recovery.dropped_segments,
                 log.recovery.reason,
             )
-        if log_dir.is_online:  # else it failed under another log meanwhile
+        if log_dir.is_online:  # else the dir failed at another log meanwhile
             self._found(partition, log_dir, log)
 
     async def _files(self, folder: str) -> list[str] | None:
-        """What is in it, None when it is no folder."""
+        """Names in the folder, None when it is not a folder."""
         try:
             return await self._disk.listdir(folder)
         except DiskError as error:
@@ -130,7 +130,7 @@ class LogLoader:
     async def _open(
         self, log_dir: LogDir, partition: TopicPartition, topic_id: bytes, config: LogConfig
     ) -> Log:
-        """A log is scanned unless the proof of a clean stop vouches for it."""
+        """Open a log; it is scanned unless the clean-shutdown file names it."""
         vouched = log_dir.vouched.get(folder_name(partition)) if self.was_clean else None
         open_it = partial(
             Log.open,
@@ -150,7 +150,7 @@ class LogLoader:
             self._disproved(f"{log.folder} is not the log that was closed, it ends at {log.log_end_offset}")
             return await open_it(clean=False)  # of another life than the checkpoints: all of it
         log = await open_it(clean=False, recovery_point=log_dir.recovery_points.get(partition, 0))
-        # An empty one may have been on its way when the mark was written, and claims nothing.
+        # An empty log may have been in creation when the file was written; nothing is lost with it.
         if self.was_clean and log.log_end_offset > log.log_start_offset:
             self._disproved(f"{log.folder} was not there")
         return log
@@ -158,6 +158,6 @@ class LogLoader:
     def _disproved(self, story: str) -> None:
         """The proof of a clean stop does not fit the logs: they were exchanged after it was written."""
         if self.was_clean:
-            _log.error("the mark of the clean shutdown is void, logs were changed since: %s", story)
+            _log.error("the clean-shutdown file is void, logs were changed since: %s", story)
             self.was_clean = False
             self.is_disproved = True

@@ -1,10 +1,10 @@
-"""All partition logs of a broker: open, recover, create, delete, look after, close (D5, R33-R35, R86, R87,
-A-19, A-20).
+"""All partition logs of a broker: opens, recovers, creates, deletes, maintains and closes them.
 
-Owns the log dirs and every `Log` in them, and when housekeeping happens. Never decides what is appended,
-committed or led. The order of a broker's life is the order of the methods here: `open_dirs`,
-`take_clean_shutdown`, (register), `load`, `start`, ..., `close`. A DiskError takes its whole dir offline
-until the process ends, also at the start; the node ends when no dir is left (R27).
+Owns the log dirs, every `Log` in them, and when housekeeping happens. Never decides what is appended,
+committed or led. Its methods are in the order of a broker's life: `open_dirs`, `take_clean_shutdown`,
+(register), `load`, `start`, ..., `close`. A DiskError takes its whole log dir offline until the process ends,
+also during the start; the node ends when no log dir is left (R27). The clean-shutdown files are written last
+of all (R34).
 """
 
 import asyncio
@@ -36,11 +36,11 @@ from holdfast.storage.serial import Serial
 
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
-#: Logs closed, or flushed by time, at the same time.
+#: Logs that are closed, or flushed by time, at the same time.
 CONCURRENCY = 8
-#: Sleep of the interval flush while no log has `flush.ms`.
+#: Sleep of the interval flush, in ms, while no log has `flush.ms`.
 _IDLE_MS = 1000
-#: What the lock of a log dir answers while another process has it: a mistake, no failed disk.
+#: Errors of a lock that another process holds: an operator's mistake, not a failed disk.
 _LOCKED = frozenset({errno.EWOULDBLOCK, errno.EAGAIN})
 
 _log = logging.getLogger("holdfast.log_manager")
@@ -48,12 +48,12 @@ _log = logging.getLogger("holdfast.log_manager")
 
 @dataclass(frozen=True, slots=True)
 class LogManagerConfig:
-    """Where the logs are and how often they are looked after."""
+    """Where the logs are and how often housekeeping runs."""
 
     log_dirs: tuple[str, ...]
     #: logs recovered at the same time, per log dir
     recovery_concurrency: int = 4
-    #: recovery points and log starts (R87)
+    #: interval of the checkpoints of recovery points and log start offsets (R87)
     checkpoint_interval_ms: int = 60_000
     high_watermark_checkpoint_interval_ms: int = 5_000
     retention_check_interval_ms: int = 300_000
@@ -61,7 +61,7 @@ class LogManagerConfig:
 
 @dataclass(slots=True)
 class ManagedLog:
-    """A log and where it belongs."""
+    """A log with its name and its log dir."""
 
     partition: TopicPartition
     log_dir: LogDir
@@ -70,7 +70,8 @@ class ManagedLog:
 
     @property
     def ceiling(self) -> int:
-        """What the log's end, as others were shown it, did not pass; -1 when nothing is stored (R68)."""
+        """Stored upper bound (exclusive) of the log end that others were shown, -1 when none is stored
+        (R68)."""
         return self.log_dir.ceilings.get(self.partition, -1)
 
 
@@ -88,11 +89,11 @@ class LogManager:
         #: dirs that could not be opened at the start
         self._absent: dict[str, DiskError] = {}
         self._managed: dict[PartitionId, ManagedLog] = {}
-        #: every log that is open and online; read only for others
+        #: every log that is open and online; others only read it
         self.logs: dict[PartitionId, Log] = {}
-        #: {path of a log dir: logs on their way there}
+        #: {path of a log dir: logs being created there}
         self._creating: Counter[str] = Counter()
-        #: folders that are being created or removed, and who waits for that
+        #: folders being created or removed; the event is set when that is done
         self._busy_folders: dict[str, asyncio.Event] = {}
         self._loader = LogLoader(runtime, self._dir_failed, self._add)
         self._is_loaded = False
@@ -110,7 +111,8 @@ class LogManager:
     # --- start -----------------------------------------------------------------------------------------
 
     async def open_dirs(self) -> None:
-        """Lock every log dir and make sure that it is ours; one that fails is offline from the start.
+        """Lock every log dir and check that it belongs to this node; a dir that fails is offline from the
+        start.
 
         Raises: DiskError when no dir is left, or another process has one, LogDirRefused.
         """
@@ -131,9 +133,10 @@ class LogManager:
         self._check_some_online()
 
     async def take_clean_shutdown(self) -> int:
-        """The broker epoch of a proven clean stop, else -1. The proof is durably gone on return (R33, R35).
+        """The broker epoch of the last stop if the clean-shutdown files of all dirs agree on it, else -1
+        (R33). They are durably deleted on return (R35).
 
-        What it vouches for is compared when the logs are loaded. Raises: DiskError when no dir is left.
+        `load` compares the logs with them. Raises: DiskError when no dir is left.
         """
         broker_epoch = await self._clean_shutdown_marks.take(self._dirs, len(self._absent))
         self._check_some_online()
@@ -149,10 +152,12 @@ class LogManager:
     async def load(
         self, config_for: Callable[[str], LogConfig], progress: Callable[[int, int], None] | None = None
     ) -> dict[PartitionId, int]:
-        """Open every partition folder and recover it unless the stop was clean; returns the high watermarks
-        as stored, above a log's end where its tail is gone. `config_for(topic)`; `progress(logs done, logs in
-        all)`. Afterwards `is_clean_shutdown_disproved` and `is_whole` tell what was found. Raises: DiskError
-        when no dir is left, LogDirRefused.
+        """Open every partition folder, and recover its log unless the stop was clean.
+
+        Returns the stored high watermarks; one is above its log's end when the tail was lost.
+        `config_for(topic)` gives the settings, `progress(logs done, logs in all)` is called after each log.
+        Afterwards `is_proof_belied` and `is_whole` say what was found. Raises: DiskError when no dir is left,
+        LogDirRefused.
         """
         started_ms = self._runtime.clock.now_ms()
         folders: list[tuple[LogDir, str]] = []
@@ -188,7 +193,7 @@ class LogManager:
 
     def _stored_high_watermark(self, managed: ManagedLog) -> int:
         log = managed.log
-        # also above the log's end: it tells of records that were lost (R68); partitions stay within (A-22)
+        # also above the log's end: that shows lost records (R68); a partition bounds it by its log (A-22)
         return max(log.log_start_offset, managed.log_dir.high_watermarks.get(managed.partition, 0))
 
     def _add(self, partition: TopicPartition, log_dir: LogDir, log: Log) -> None:
@@ -231,7 +236,7 @@ class LogManager:
 
     @property
     def is_whole(self) -> bool:
-        """Every dir is there and has not failed."""
+        """Every log dir could be opened and has not failed."""
         return not self._absent and len(self._online_dirs()) == len(self._dirs)
 
     @property
@@ -245,11 +250,12 @@ class LogManager:
         return [log_dir.directory_id for log_dir in self._online_dirs()]
 
     def managed(self, key: PartitionId) -> ManagedLog | None:
-        """The log of a partition with its name, dir and serial; None when it is not here or closing."""
+        """The log of a partition with its name, dir and serial; None when it is not on this broker, or while
+        closing."""
         return None if self._is_closing else self._managed.get(key)
 
     def configure(self, managed: ManagedLog, config: LogConfig) -> None:
-        """Give a log its topic's settings."""
+        """Apply a topic's settings to a log."""
         managed.log.config = config
         self._watch_flush_ms(managed)
 
@@ -282,20 +288,20 @@ class LogManager:
         )
 
     def serial(self, key: PartitionId) -> Serial:
-        """The queue that orders what changes this log."""
+        """The queue that orders changes of this log."""
         return self._managed[key].serial
 
     def on_dir_offline(self, listener: Callable[[bytes, Sequence[PartitionId]], None]) -> None:
-        """Be told the directory id and the partitions of a dir that failed, at once."""
+        """Call `listener(directory_id, partitions)` at once when a log dir fails."""
         self._offline_listener = listener
 
     # --- create and delete -----------------------------------------------------------------------------
 
     async def create(self, topic: str, topic_id: bytes, partition_index: int, config: LogConfig) -> Log:
-        """The log of a partition, a new empty one in the dir with fewest logs when it is not here yet.
+        """The log of a partition; without one, create an empty log in the dir with the fewest logs.
 
         Its folder is durable on return. Raises: DiskError, LogDirRefused when a folder of another topic with
-        the same name was not deleted before.
+        the same name still exists.
         """
         partition = TopicPartition(topic, partition_index)
         await self._claim(folder_name(partition))
@@ -310,7 +316,8 @@ class LogManager:
             self._busy_folders.pop(folder_name(partition)).set()
 
     async def _check_is_new(self, name: str) -> None:
-        """No dir has a folder of this name; one that does not answer has failed. Raises: LogDirRefused."""
+        """Check that no dir has a folder of this name. A dir that cannot be read fails. Raises:
+        LogDirRefused."""
         for log_dir in self._online_dirs():
             folder = log_dir.file(name)
             try:
@@ -320,7 +327,7 @@ class LogManager:
                 continue
             if is_there:
                 raise LogDirRefused(
-                    f"{folder} is of another topic id or of none; move it away, then start the broker anew"
+                    f"{folder} belongs to another topic id or to none; move it away, then restart the broker"
                 )
 
     async def _create(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
@@ -333,7 +340,7 @@ class LogManager:
             raise
         finally:
             self._creating[log_dir.path] -= 1
-        if log_dir.failure is not None:  # it failed elsewhere meanwhile
+        if log_dir.failure is not None:  # another operation failed on the dir meanwhile
             raise log_dir.failure
         self._add(partition, log_dir, log)
         return log
@@ -343,10 +350,10 @@ class LogManager:
     ) -> Log:
         folder = log_dir.file(folder_name(partition))
         if log_dir.has_rows_of(partition):
-            # Of a deleted topic with this name: a crash would cut or drop the new log by them.
+            # Rows of a deleted topic with this name: after a crash they would cut or drop the new log.
             await self._store_checkpoints(log_dir)
         await self._disk.make_folder(folder)
-        # Opening the log syncs the folder, this file's name too: what a power loss leaves before is empty.
+        # Opening the log syncs the folder with this file's name; after a power loss before that it is empty.
         await meta_properties.write_topic_id(self._disk, folder, topic_id)
         log = await Log.open(
             self._runtime,
@@ -371,7 +378,7 @@ class LogManager:
             self._managed.pop(PartitionId(topic_id, partition_index), None)
             self.logs.pop(PartitionId(topic_id, partition_index), None)
             await managed.serial.run(lambda: managed.log.close(False))
-            # One rename takes the name away at once; the next start sweeps what a stop leaves of the rest.
+            # The rename frees the name at once; if a stop interrupts the rest, the next start removes it.
             condemned = log_dir.file(condemned_name(name, self._runtime.random.uuid().hex()))
             await self._disk.rename(managed.log.folder, condemned)
             await self._disk.sync_folder(log_dir.path)
@@ -384,7 +391,7 @@ class LogManager:
         _log.info("deleted %s", name)
 
     async def _claim(self, name: str) -> None:
-        """Wait until nobody creates or removes this folder, then keep others from it."""
+        """Wait until no other task creates or removes this folder, then reserve it."""
         while (busy := self._busy_folders.get(name)) is not None:
             await busy.wait()
         self._busy_folders[name] = asyncio.Event()
@@ -432,11 +439,11 @@ class LogManager:
         return offsets
 
     def ceilings(self) -> dict[PartitionId, int]:
-        """What is promised on disk of the logs that are open (R68)."""
+        """Stored ceilings of the open logs (R68)."""
         return {key: managed.ceiling for key, managed in self._managed.items() if managed.ceiling >= 0}
 
     async def store_ceilings(self, log_dir: LogDir, rows: Mapping[PartitionId, int]) -> bool:
-        """Make promises of logs in a dir durable (R68); False when the dir has failed."""
+        """Store ceilings of logs in a dir durably (R68); False when the dir has failed."""
         if log_dir.is_online:
             try:
                 await log_dir.store_ceilings(partial(self._ceilings, log_dir, rows))
@@ -453,13 +460,13 @@ class LogManager:
         return offsets
 
     async def _store_checkpoints(self, log_dir: LogDir) -> None:
-        """All rows as of now, so none of partitions that are gone. Raises: DiskError."""
+        """Store all rows as they are now, without partitions that are gone. Raises: DiskError."""
         await log_dir.store_log_offsets(partial(self._log_offsets, log_dir))
         await log_dir.store_high_watermarks(partial(self._high_watermarks, log_dir))
         await log_dir.store_ceilings(partial(self._ceilings, log_dir, {}))
 
     async def delete_old_segments(self) -> None:
-        """One retention pass over all logs."""
+        """Apply retention to all logs once."""
         for key, managed in sorted(self._managed.items()):
             high_watermark = self._high_watermark_of(key)
             if high_watermark is None or self._managed.get(key) is not managed:
@@ -486,7 +493,7 @@ class LogManager:
                     due.append(partial(self._flush, managed))
                 elif policy.deadline_ms is not None:
                     wake_ms = min(wake_ms, policy.deadline_ms)
-                # An append after this moment waits at least that long. `configure` tells of other policies.
+                # An append after this moment waits at least that long; `configure` ends the pause for others.
                 wake_ms = min(wake_ms, now_ms + max(1, policy.flush_ms))
             if due:
                 await self._in_parallel("interval flush", due, CONCURRENCY)
@@ -510,11 +517,11 @@ class LogManager:
         return [log_dir for log_dir in self._dirs if log_dir.is_online]
 
     def failed(self, managed: ManagedLog, error: DiskError) -> None:
-        """Work on a log that was asked for from outside has failed."""
+        """An operation on this log failed elsewhere in the broker."""
         self._dir_failed(managed.log_dir, error)
 
     def _dir_failed(self, log_dir: LogDir, error: DiskError) -> None:
-        """Take a dir offline, once; the node ends when it was the last one (A-20)."""
+        """Take a dir offline, once; the node ends with the last one (A-20)."""
         if not log_dir.is_online:
             return
         log_dir.failure = error
@@ -529,39 +536,39 @@ class LogManager:
             fail_node(self._runtime.tasks, "log dirs", error)
 
     async def close(self, broker_epoch: int | None) -> bool:
-        """Stop housekeeping, flush and close every log, store the checkpoints and at last the proof of a
-        clean stop (A-19); True when it was stored. Appends have stopped before. None for a process that never
-        got an epoch.
+        """Stop housekeeping, flush and close every log, store the checkpoints and last the clean-shutdown
+        files (A-19). True when those were stored. Appends have stopped before. `broker_epoch` is None for a
+        process that never had one.
 
-        Without the proof, whatever the reason, the next start counts as unclean. Never raises DiskError.
+        Without the files, for any reason, the next start counts as unclean. Never raises DiskError.
         """
-        self._is_closing = True  # what still waits for a log finds none
+        self._is_closing = True  # tasks that still wait for a log find none
         await self._housekeeping.stop()
         for busy in list(self._busy_folders.values()):
             await busy.wait()
         works = [partial(self._close_log, managed) for _, managed in sorted(self._managed.items())]
         await self._in_parallel("close logs", works, CONCURRENCY)
-        if self._is_loaded:  # else the files speak of logs that this process has not seen
+        if self._is_loaded:  # else the stored rows are of logs that this process has not opened
             await self.checkpoint_log_offsets()
             await self.checkpoint_high_watermarks()
-        # R34: also after a clean start that did not load everything: what was not opened is as it was.
+        # R34: also when a clean start did not load everything: logs that were not opened are unchanged.
         if broker_epoch is not None:
             await self.note_registration(broker_epoch)
         if broker_epoch is None or not self.is_whole or not (self._is_loaded or self._loader.was_clean):
-            _log.warning("stopped without a proof of clean shutdown: the next start recovers all logs")
+            _log.warning("stopped without a clean-shutdown file: the next start recovers all logs")
             return False
         try:
             logs = {log_dir: self._vouched(log_dir) for log_dir in self._dirs}
             await self._clean_shutdown_marks.give(logs, broker_epoch)
         except DiskError as error:
-            _log.error("no proof of clean shutdown: %s", error)
+            _log.error("the clean-shutdown file was not written: %s", error)
             return False
         _log.info("clean shutdown in broker epoch %d", broker_epoch)
         return True
 
     def _vouched(self, log_dir: LogDir) -> dict[str, str]:
-        """The logs that a mark in this dir vouches for, and what they are."""
-        logs = {} if self._is_loaded else dict(log_dir.vouched)  # what was not opened is as it was
+        """{folder name: digest} of the logs that the clean-shutdown file of this dir describes."""
+        logs = {} if self._is_loaded else dict(log_dir.vouched)  # logs that were not opened are unchanged
         for managed in self._managed.values():
             if managed.log_dir is log_dir:
                 logs[folder_name(managed.partition)] = clean_shutdown.digest(managed.log)

@@ -1,7 +1,7 @@
-"""Connections of a broker to others: its sources, one each, and the active controller.
+"""Outgoing connections of a broker: one for each broker that it fetches from, and the active controller.
 
-Owns the channels; decides nothing. N-4: a session of fetches lives and dies with its own connection.
-Failures are told apart only as far as they are evidence (D9).
+Owns the channels and decides nothing. A fetch session lives exactly as long as its connection (N-4). A
+failure is classified only as far as it says something certain about the peer (D9).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from holdfast.broker.core.events import (
 from holdfast.rpc.channel import CallRefused, Channel, Pool, failure_of
 from holdfast.runtime.api import NetworkError, Runtime
 
-#: A source that does not accept a connection for so long is given up; the next attempt follows.
+#: Time limit for a connection to a source, in ms; the fetcher then tries again.
 CONNECT_TIMEOUT_MS = 3000
 
 
@@ -32,7 +32,7 @@ class _SourceChannel:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        #: requests that wait for the connection; None once it is there
+        #: requests that wait until the connection is up; None afterwards
         self.backlog: list[SendFetch] | None = []
         self.is_closed = False
 
@@ -63,7 +63,7 @@ class Peers:
     # --- sources -----------------------------------------------------------------------------------------
 
     def send_fetch(self, effect: SendFetch) -> None:
-        """Send on the session's connection, in order; its first request makes the connection."""
+        """Send on the session's connection, in order; a session's first request opens the connection."""
         source_id = effect.source_id
         if effect.request.session_epoch == 0:
             self._drop(source_id)
@@ -118,7 +118,7 @@ class Peers:
         )
 
     def close_source(self, effect: CloseSource) -> None:
-        """End the session's connection; none of its answers will be heard (N-4)."""
+        """End the session's connection; answers that are still under way are ignored (N-4)."""
         self._drop(effect.source_id)
 
     def _drop(self, source_id: int) -> None:
@@ -130,7 +130,7 @@ class Peers:
     # --- controller --------------------------------------------------------------------------------------
 
     def call_controller(self, effect: CallController) -> None:
-        """Send to the controller; its answer or failure comes back as an event."""
+        """Send to the controller; the answer or the failure comes back as an event."""
         name = f"call controller {effect.controller_id}"
         self._runtime.tasks.start(name, self._call_controller(effect))
 

@@ -1,4 +1,4 @@
-"""The metadata quorum's state machine: what the active controller decides, and the node that runs it."""
+"""The controller: what the active controller decides, and the node that runs it."""
 
-if __name__ != "holdfast.controller":  # the checkout is on the path, too: one module, one name
+if __name__ != "holdfast.controller":  # the checkout is on sys.path too: one name per module
     raise ImportError("import holdfast.controller")

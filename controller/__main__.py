@@ -70,7 +70,7 @@ async def run(config: ControllerConfig, runtime: Runtime, signals: machine.StopS
     await runtime.tasks.cancel_all()
     try:
         await log.close(flush=True)
-    except DiskError as error:  # what is committed is durable all the same
+    except DiskError as error:  # committed records are durable already
         _log.error("controller %d stopped, but %s", config.node_id, error)
         return 1
     _log.info("controller %d stopped", config.node_id)

@@ -1,4 +1,4 @@
-"""What the cluster has agreed on: records, immutable images, and the deltas between them. Pure."""
+"""Cluster metadata: records, immutable images, and the deltas between them. Pure."""
 
-if __name__ != "holdfast.metadata":  # the checkout is on the path, too: one module, one name
+if __name__ != "holdfast.metadata":  # the checkout is on sys.path too: one name per module
     raise ImportError("import holdfast.metadata")

@@ -1,6 +1,6 @@
-"""BrokerRegistration: what the cluster has agreed on about one broker, as an immutable value.
+"""BrokerRegistration: the committed state of one broker, as an immutable value.
 
-Owns who is an acceptable leader ("active": one predicate for every path, KAFKA-19522) and the addresses.
+Owns the predicate "acceptable leader" (active), the same for every path (KAFKA-19522), and the addresses.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.records import ELR_FEATURE, RegisterBrokerRecord
 from holdfast.protocol.messages.broker_registration import FeatureRange, ListenerEndpoint
 
-#: Features and levels that this software supports, for registrations and feature updates.
+#: Features and levels that this version supports.
 SUPPORTED_FEATURES: tuple[FeatureRange, ...] = (FeatureRange(ELR_FEATURE, 0, 1),)
 
 
 def levels_of(features: Iterable[FeatureRange], name: str) -> tuple[int, int]:
-    """Levels of a feature that a broker supports, both inclusive: 0 alone when it does not know it (R108)."""
+    """Levels of a feature that a broker supports, both inclusive; only 0 for an unknown feature (R108)."""
     for feature in features:
         if feature.name == name:
             return feature.min_level, feature.max_level
@@ -26,20 +26,20 @@ def levels_of(features: Iterable[FeatureRange], name: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One registered incarnation."""
+    """One registered incarnation of a broker."""
 
     broker_id: int
-    #: offset of the registration record: unique and rising in the whole cluster (K28)
+    #: offset of the registration record: unique and rising across the cluster (K28)
     broker_epoch: int
-    #: random id of the process start
+    #: random id of the process
     incarnation_id: bytes
     listeners: tuple[ListenerEndpoint, ...]
     rack: str | None
     features: tuple[FeatureRange, ...]
     log_dirs: tuple[bytes, ...]
-    #: may not lead nor be in an ISR; always true right after registration
+    #: may neither lead nor be in an ISR; true right after registration
     is_fenced: bool
-    #: has begun to leave; may not lead nor join an ISR
+    #: a controlled shutdown has begun; may neither lead nor join an ISR
     in_controlled_shutdown: bool
     #: the registration proved a clean shutdown (R32), or was the first
     clean_shutdown: bool
@@ -48,7 +48,7 @@ class BrokerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> "BrokerRegistration":
-        """A fresh registration: fenced."""
+        """A new registration, which is fenced."""
         return cls(
             record.broker_id,
             record.broker_epoch,
@@ -64,16 +64,16 @@ class BrokerRegistration:
 
     @property
     def is_acceptable_leader(self) -> bool:
-        """Unfenced and not shutting down: may lead and be in an ISR."""
+        """Unfenced and not in controlled shutdown: may lead and be in an ISR."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener_name: str) -> ListenerEndpoint | None:
-        """Where that listener can be reached, or None when this broker has no such listener."""
+        """Address of that listener, None when the broker has no such listener."""
         for listener in self.listeners:
             if listener.name == listener_name:
                 return listener
         return None
 
     def reachable_at(self, listener_name: str | None) -> ListenerEndpoint:
-        """Where a node reaches this broker: at that listener, or at its first one."""
+        """The address at which a node reaches this broker: that listener, or the first one."""
         return (self.endpoint(listener_name) if listener_name else None) or self.listeners[0]

@@ -1,8 +1,7 @@
-"""The table of configuration keys: the single truth for files, environment and topic overrides.
+"""The table of configuration keys: the only source for files, environment and topic overrides.
 
-Names and defaults are Kafka's; what is ours alone begins with `holdfast.`. `metadata.configs` reads and
-checks values by these rows; nothing else may know a default. Keys of both roles stand in
-COMMON_KEYS.
+Names and defaults are Kafka's; keys of Holdfast's own begin with `holdfast.`. `metadata.configs` reads and
+checks values by these rows; no other module has defaults. COMMON_KEYS has the keys of both roles.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ ConfigValue = int | bool | str | tuple[str, ...] | None
 
 
 class Kind(Enum):
-    """How the text of a value is read."""
+    """Type of a value."""
 
     INT = "int"
     LONG = "long"
@@ -29,11 +28,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `low` and `high` are inclusive and bound numbers; `choices` bound enums and list items."""
+    """One key. `low` and `high` are inclusive; `choices` are the values of an enum or of list items."""
 
     name: str
     kind: Kind
-    #: None means unset: the reader decides what follows from that, unless `required`
+    #: None means unset: the reader decides what that means, unless `required`
     default: ConfigValue
     doc: str
     low: int = 0
@@ -42,7 +41,7 @@ class ConfigKey:
     #: other spellings of a choice, (spelling, choice)
     aliases: tuple[tuple[str, str], ...] = ()
     required: bool = False
-    #: topic keys only: the node's key whose value a topic without override takes
+    #: topic keys only: the node's key that gives the value of a topic without an override
     synonym: str = ""
 
 
@@ -112,7 +111,8 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
     _string("holdfast.cluster.id", None, "Name of the cluster, the same on all its nodes.", required=True),
     _string("holdfast.http.listener", "", "host:port of /livez, /readyz, /metrics and /v1/...; empty: none."),
     _bool("holdfast.metrics.partition.level", True, "Metrics of single partitions."),
-    # Controllers decide by these; brokers read them, too, to tell what is in force where all share one file.
+    # Controllers decide by these; brokers read them to describe effective values where all nodes share one
+    # file.
     _bool("unclean.leader.election.enable", False, "Elect any live replica when no complete one is left."),
     _bool("unclean.recovery.manager.enabled", True, "Compare logs before an unclean election."),
 )
@@ -134,13 +134,13 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
     _int(
         "unclean.recovery.timeout.ms",
         300_000,
-        "A comparison of logs goes on without those that have not answered by then.",
+        "A comparison of logs goes on without replicas that have not answered by then.",
         1,
     ),
     _int(
         "unclean.recovery.request.timeout.ms",
         2_000,
-        "A broker that says nothing about its logs for so long is asked again.",
+        "Time without an answer after which a broker is asked for its logs again.",
         1,
     ),
     _int(
@@ -150,20 +150,18 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
         "vain.",
         1,
     ),
-    _bool(
-        "auto.leader.rebalance.enable", True, "Give leadership back to preferred replicas from time to time."
-    ),
+    _bool("auto.leader.rebalance.enable", True, "Move leaderships back to preferred replicas periodically."),
     _int(
         "leader.imbalance.check.interval.seconds",
         300,
-        "Seconds between two looks for preferred replicas that do not lead.",
+        "Seconds between two checks for preferred replicas that do not lead.",
         1,
         INT_MAX // 1000,
     ),
     _int(
         "leader.imbalance.per.broker.percentage",
         10,
-        "A broker gets its leaderships back once it misses more than this share of them.",
+        "A broker gets its leaderships back when it lacks more than this percentage of them.",
         0,
         100,
     ),
@@ -205,8 +203,8 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int(
         "holdfast.ceiling.records",
         1000,
-        "Records that a replica promises on disk ahead of what it holds at least: how loose the upper bound "
-        "of a loss is for a quiet partition (R68).",
+        "Fewest records between a replica's log end and its stored ceiling: the error of the upper bound "
+        "of a loss in a quiet partition (R68).",
         1,
     ),
     _int("request.timeout.ms", 30_000, "A request to another node without answer is given up.", 1),
@@ -244,7 +242,8 @@ BROKER_KEYS: tuple[ConfigKey, ...] = (
     _int("producer.id.expiration.ms", 86_400_000, "An idle producer's state is dropped after this long.", 1),
 )
 
-#: Overrides of one topic. Without one the cluster's dynamic value counts, then the node's file, the default.
+#: Keys of one topic. Without an override the cluster's dynamic value counts, then the node's file, then the
+#: default.
 TOPIC_KEYS: tuple[ConfigKey, ...] = (
     _int("min.insync.replicas", 1, "ISR members an acks=all write needs.", 1, synonym="min.insync.replicas"),
     _long(
@@ -299,7 +298,7 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
     ),
 )
 
-#: Dynamic values of the whole cluster, kept in the metadata log.
+#: Dynamic keys of the whole cluster, stored in the metadata log.
 CLUSTER_KEYS: tuple[ConfigKey, ...] = (
     _int("min.insync.replicas", 1, "ISR members an acks=all write needs.", 1),
     _bool("unclean.leader.election.enable", False, "Elect any live replica when no complete one is left."),
@@ -317,7 +316,7 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
 BROKER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + BROKER_KEYS
 CONTROLLER_FILE_KEYS: tuple[ConfigKey, ...] = COMMON_KEYS + CONTROLLER_KEYS
 
-#: Every key that may stand in a server.properties; a file may serve both roles.
+#: Every key that a server.properties may have; a file may serve both roles.
 FILE_KEY_NAMES: frozenset[str] = frozenset(key.name for key in COMMON_KEYS + BROKER_KEYS + CONTROLLER_KEYS)
 TOPIC_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in TOPIC_KEYS}
 CLUSTER_KEY_BY_NAME: dict[str, ConfigKey] = {key.name: key for key in CLUSTER_KEYS}

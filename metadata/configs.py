@@ -1,7 +1,7 @@
 """Reads and checks configuration by the table in `metadata.config_keys`.
 
-Owns parsing, ranges, the environment's spelling of keys and what is said about a bad value; no defaults.
-Unknown keys warn and are passed over, so that a file written for Kafka can be used; bad values raise.
+Owns parsing, ranges, the names of environment variables and the texts about bad values; no defaults. Unknown
+keys cause a warning and are ignored, so that a file written for Kafka can be used; bad values raise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,11 +59,11 @@ __all__ = [
     "value_text",
 ]
 
-#: Beginning of our environment variables: HOLDFAST_NODE_ID is node.id.
+#: Prefix of environment variables: HOLDFAST_NODE_ID is node.id.
 ENVIRONMENT_PREFIX = "HOLDFAST_"
 _OWN_PREFIX = "holdfast."
 PORT_MAX = 65_535
-#: Characters of a host name, as DNS has it.
+#: Longest host name in DNS, in characters.
 HOST_MAX = 253
 
 
@@ -72,7 +72,8 @@ class ConfigError(ValueError):
 
 
 def environment_name(key_name: str) -> str:
-    """The variable of a key: HOLDFAST_NODE_ID for `node.id`, HOLDFAST_CLUSTER_ID for the one of ours."""
+    """The variable of a key: HOLDFAST_NODE_ID for `node.id`, HOLDFAST_CLUSTER_ID for
+    `holdfast.cluster.id`."""
     return ENVIRONMENT_PREFIX + key_name.removeprefix(_OWN_PREFIX).upper().replace(".", "_")
 
 
@@ -109,7 +110,7 @@ def _refused(key: ConfigKey, text: str) -> ConfigError:
 
 
 def allowed_values(key: ConfigKey) -> str:
-    """What the key takes, in words that follow `expected`."""
+    """The allowed values of a key, in words that follow `expected`."""
     if key.kind in (Kind.INT, Kind.LONG):
         return f"an integer in [{key.low}, {key.high}]"
     if key.kind is Kind.BOOLEAN:
@@ -121,7 +122,7 @@ def allowed_values(key: ConfigKey) -> str:
 
 
 def value_text(value: ConfigValue) -> str | None:
-    """How a typed value is written; `parse_value` reads it again. None is unset."""
+    """The text of a typed value, which `parse_value` reads again. None means unset."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -132,7 +133,7 @@ def value_text(value: ConfigValue) -> str | None:
 def read_keys(
     keys: Sequence[ConfigKey], properties: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The typed value of each key by name, and warnings about what was not understood.
+    """The typed value of each key by name, and warnings about unknown names.
 
     The environment wins over the file. Raises: ConfigError.
     """
@@ -164,13 +165,13 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def topic_config_problem(name: str, value: str) -> str | None:
-    """What is wrong with an override of a topic, or None."""
+    """What is wrong with a topic's override, or None."""
     key = TOPIC_KEY_BY_NAME.get(name)
     return unknown_key_problem(name, TOPIC_KEY_BY_NAME) if key is None else value_problem(key, value)
 
 
 def unknown_key_problem(name: str, known: Iterable[str]) -> str:
-    """What to say of a key that is not among the known ones."""
+    """What to answer about an unknown key."""
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     return f"there is no dynamic key {name} here" + (f"; did you mean {near[0]}?" if near else "")
 
@@ -200,17 +201,17 @@ def parse_address(key_name: str, text: str, *, port_low: int = 0) -> tuple[str, 
 
 
 def host_problem(host: str) -> str | None:
-    """Why no machine can have that name or address, or None; others may ask for it and must not fail."""
+    """Why no host can have that name or address, or None. Other nodes try to reach it and must not fail."""
     try:
         if len(host.encode("idna")) <= HOST_MAX:
             return None
     except UnicodeError:
         pass
-    return f"{host!r} is no host: 1 to 63 characters between two dots, {HOST_MAX} in all"
+    return f"{host!r} is not a host: at most 63 characters between two dots, {HOST_MAX} in all"
 
 
 def endpoint_problem(listener: ListenerEndpoint) -> str | None:
-    """Why nobody can connect to what a broker tells of a listener, or None."""
+    """Why no client can connect to a broker's listener, or None."""
     problem = host_problem(listener.host) if listener.host else "a host is needed"
     if problem is None and not 1 <= listener.port <= PORT_MAX:
         problem = f"port {listener.port} is not in [1, {PORT_MAX}]"
@@ -227,7 +228,7 @@ def parse_listeners(
         if not separator or not name:
             raise ConfigError(f"{key_name}={item}: expected NAME://host:port")
         if any(other.name == name for other in found):
-            raise ConfigError(f"{key_name}: listener {name} is given twice; every name may stand once")
+            raise ConfigError(f"{key_name}: listener {name} is given twice; use every name once")
         found.append(ListenerEndpoint(name, *parse_address(key_name, address, port_low=port_low)))
     return tuple(found)
 
@@ -250,9 +251,9 @@ def parse_voters(key_name: str, items: Sequence[str]) -> dict[int, tuple[str, in
 def advertised_listeners(
     listeners: Sequence[ListenerEndpoint], advertised: Sequence[ListenerEndpoint]
 ) -> tuple[ListenerEndpoint, ...]:
-    """What to tell others: an advertised address for each name that has one, else the listener's own.
+    """The addresses for clients and brokers: the advertised one of a listener, else its own.
 
-    Raises: ConfigError for an advertised name that is no listener, or an address that nobody could use.
+    Raises: ConfigError for an advertised name that is not a listener, or an address that no client can use.
     """
     by_name = {listener.name: listener for listener in advertised}
     unknown = sorted(set(by_name) - {listener.name for listener in listeners})

@@ -1,8 +1,8 @@
-"""MetadataDelta: replays records on top of an image and says what is new.
+"""MetadataDelta: replays records on top of an image and reports what changed.
 
-Owns the meaning of every record. Replay is total: a record that does not fit is passed over and reported in
-`violations`, so that a committed log never stops a node (D7, B3); the active controller writes no records
-that would be reported.
+Owns the meaning of every record. Replay is total: a record that contradicts the state is reported in
+`violations` and otherwise ignored or taken as it is, so that a committed log never stops a node (D7, B3). The
+active controller writes no record that would be reported.
 """
 
 from collections.abc import Iterable
@@ -40,24 +40,24 @@ class LocalPartition:
     topic_name: str
     partition_index: int
     topic_id: bytes
-    #: the new state; of a deleted one the last state
+    #: the new state; the last state of a deleted partition
     registration: PartitionRegistration
 
 
 @dataclass(frozen=True, slots=True)
 class LocalChanges:
-    """What one broker has to do, each list by topic name and index. A partition is in one list at most."""
+    """What one broker has to do; lists by topic name and index. A partition is in at most one list."""
 
     #: led by the broker now
     leaders: tuple[LocalPartition, ...] = ()
-    #: a replica is here and another broker leads, or nobody
+    #: the broker has a replica and does not lead
     followers: tuple[LocalPartition, ...] = ()
-    #: the replica is no longer wanted here: topic deleted, or the assignment has lost this broker
+    #: the broker must delete its replica: topic deleted, or reassigned to other brokers
     deleted: tuple[LocalPartition, ...] = ()
 
 
 class MetadataDelta:
-    """One run of records from `image` on."""
+    """A series of records replayed from `image` on."""
 
     __slots__ = (
         "_assigned",
@@ -80,7 +80,7 @@ class MetadataDelta:
     def __init__(self, image: MetadataImage) -> None:
         #: where this delta starts
         self.image = image
-        #: what did not fit, as sentences
+        #: descriptions of contradictions
         self.violations: list[str] = []
         self._offset = image.offset
         self._raft_epoch = image.raft_epoch
@@ -98,7 +98,7 @@ class MetadataDelta:
         self._changed_configs: dict[ConfigResource, None] = {}
 
     def replay(self, record: MetadataRecord, offset: int, raft_epoch: int) -> None:
-        """Apply one record that stands at `offset`."""
+        """Apply the record at `offset`."""
         assert offset >= self._offset, f"record at {offset} replayed after {self._offset}"
         self._offset = offset + 1
         self._raft_epoch = raft_epoch
@@ -143,7 +143,7 @@ class MetadataDelta:
                 pass
 
     def apply(self, end_offset: int | None = None) -> MetadataImage:
-        """The image after the records; `end_offset` counts control batches behind the last of them."""
+        """The image after the records. `end_offset` includes control batches after the last record."""
         offset = self._offset if end_offset is None else end_offset
         assert offset >= self._offset
         return MetadataImage(
@@ -178,18 +178,18 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> tuple[TopicImage, ...]:
-        """Topics of the first image that are gone, by name."""
+        """Topics of the first image that were deleted, by name."""
         gone = [topic for topic_id, topic in self.image.topics.items() if topic_id not in self._topics]
         return tuple(sorted(gone, key=lambda topic: topic.name)) if gone else ()
 
     def changed_partitions(
         self,
     ) -> list[tuple[str, int, PartitionRegistration | None, PartitionRegistration | None]]:
-        """(topic_name, partition_index, before, after) of every partition touched, by name and index."""
+        """(topic_name, partition_index, before, after) of every changed partition, by name and index."""
         found: list[tuple[str, int, PartitionRegistration | None, PartitionRegistration | None]] = []
         for topic_id, index in self._changed:
             topic = self._topics.get(topic_id) or self.image.topics.get(topic_id)
-            if topic is None:  # made and removed within this delta
+            if topic is None:  # created and deleted within this delta
                 continue
             now = self._topics.get(topic_id)
             before = self.image.partition(topic_id, index)
@@ -197,7 +197,7 @@ class MetadataDelta:
         return sorted(found, key=lambda row: (row[0], row[1]))
 
     def local_changes(self, broker_id: int) -> LocalChanges:
-        """What these records mean for the broker, seen from the first image."""
+        """What these records change for the broker, compared with the first image."""
         leaders: list[LocalPartition] = []
         followers: list[LocalPartition] = []
         deleted: list[LocalPartition] = []
@@ -245,7 +245,7 @@ class MetadataDelta:
             )
 
     def _replay_replicas_offline(self, record: ReplicasOfflineRecord) -> None:
-        broker = self._registered(record.broker_id, record.broker_epoch, "told of offline replicas")
+        broker = self._registered(record.broker_id, record.broker_epoch, "marked with offline replicas")
         if broker is not None:
             keys = broker.offline_replicas
             for index in record.partitions:
@@ -301,7 +301,7 @@ class MetadataDelta:
     def _index(
         self, key: PartitionId, before: PartitionRegistration | None, after: PartitionRegistration | None
     ) -> None:
-        """Keep the indexes of the image: the one place where they are derived."""
+        """Update the indexes of the image; the only place that derives them."""
         had = () if before is None else before.replicas
         has = () if after is None else after.replicas
         if had != has:
@@ -335,7 +335,7 @@ class MetadataDelta:
 
 
 def local_view(image: MetadataImage, broker_id: int) -> LocalChanges:
-    """Every partition of the broker, as changes from nothing: what it does when it has caught up (N-2)."""
+    """Every partition of the broker, as if all were new: what it applies when it takes its roles (N-2)."""
     leaders: list[LocalPartition] = []
     followers: list[LocalPartition] = []
     for topic, index, registration in image.partitions_of(broker_id):

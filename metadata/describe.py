@@ -1,6 +1,6 @@
 """Renders an image as the answers of Metadata, DescribeCluster, DescribeTopicPartitions, reassignments.
 
-Brokers and controllers answer with this very code, each from the image that it has (R113). Decides nothing.
+Brokers and controllers use the same code, each with its own image (R113). Decides nothing.
 """
 
 from holdfast.metadata.broker import SUPPORTED_FEATURES, BrokerRegistration, levels_of
@@ -41,7 +41,7 @@ NO_TOPIC_ID = bytes(16)
 def metadata_response(
     image: MetadataImage, request: MetadataRequest, *, listener_name: str, cluster_id: str, controller_id: int
 ) -> MetadataResponse:
-    """Unfenced brokers with their addresses on `listener_name`, and the topics asked for, by name."""
+    """Unfenced brokers with their addresses on `listener_name`, and the requested topics, by name."""
     names = sorted(image.topic_ids if request.topics is None else set(request.topics))
     return MetadataResponse(
         cluster_id=cluster_id,
@@ -109,7 +109,7 @@ def describe_cluster_response(
 
 
 def described_features(image: MetadataImage) -> tuple[DescribedFeature, ...]:
-    """Every feature known here: levels that all registered brokers support, and the one in force."""
+    """Every known feature: the levels that all registered brokers support, and the finalized one."""
     rows: list[DescribedFeature] = []
     for known in SUPPORTED_FEATURES:
         low, high = supported_levels(image, known)
@@ -118,7 +118,7 @@ def described_features(image: MetadataImage) -> tuple[DescribedFeature, ...]:
 
 
 def supported_levels(image: MetadataImage, known: FeatureRange) -> tuple[int, int]:
-    """Levels that this software and all registered brokers support, both inclusive (R108)."""
+    """Levels that this version and all registered brokers support, both inclusive (R108)."""
     low, high = known.min_level, known.max_level
     for broker in image.sorted_brokers():
         broker_low, broker_high = levels_of(broker.features, known.name)
@@ -129,7 +129,7 @@ def supported_levels(image: MetadataImage, known: FeatureRange) -> tuple[int, in
 def describe_topic_partitions_response(
     image: MetadataImage, request: DescribeTopicPartitionsRequest, *, partition_limit: int
 ) -> DescribeTopicPartitionsResponse:
-    """One page of partitions by topic name and index (R110-R114); `partition_limit` is this node's."""
+    """One page of partitions by topic name and index (R110, R112); `partition_limit` is this node's limit."""
     cursor = request.cursor
     if cursor is not None:
         problem = _cursor_problem(request, cursor)
@@ -164,7 +164,7 @@ def describe_topic_partitions_response(
 def list_partition_reassignments_response(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The partitions that move, of those asked for; what does not move or exist is left out."""
+    """Those of the requested partitions that are being reassigned; others are left out."""
     topics = request.topics
     asked = {(topic.name, index) for topic in topics or () for index in topic.partition_indexes}
     rows: list[OngoingTopicReassignment] = []
@@ -225,7 +225,7 @@ def _missing(name: str) -> ErrorCode:
 def offline_replicas(
     image: MetadataImage, key: PartitionId, partition: PartitionRegistration
 ) -> tuple[int, ...]:
-    """Those whose broker is fenced or not registered, or whose log dir has failed."""
+    """Replicas whose broker is fenced or not registered, or whose log dir has failed."""
     brokers = image.brokers
     return tuple(
         replica
@@ -235,5 +235,5 @@ def offline_replicas(
 
 
 def _endpoint(broker: BrokerRegistration, listener_name: str) -> ListenerEndpoint:
-    # a controller is asked through a listener that brokers do not have: their first one is meant then
+    # a controller is asked through a listener that brokers do not have: then their first listener is given
     return broker.endpoint(listener_name) or broker.listeners[0]

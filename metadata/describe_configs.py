@@ -1,7 +1,7 @@
-"""Renders the configuration of an image as the answer of DescribeConfigs: values in force, and their sources.
+"""Renders the configuration of an image as a DescribeConfigs answer: effective values and their sources.
 
-Brokers and controllers answer with this very code, each from its own image and file. Also says which
-resources and keys there are, for those who change them. Decides nothing.
+Brokers and controllers use the same code, each with its own image and file. Also says which resources and
+keys can be changed. Decides nothing.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from holdfast.protocol.messages.configs import (
 def describe_configs_response(
     image: MetadataImage, request: DescribeConfigsRequest, static: Mapping[str, Any]
 ) -> DescribeConfigsResponse:
-    """One row a resource, in order of the request; `static` holds the values of this node's file by key."""
+    """One row per resource, in order of the request; `static`: the values of this node's file by key."""
     rows: list[DescribeConfigsResult] = []
     named: set[ConfigResource] = set()
     for asked in request.resources:
@@ -45,12 +45,12 @@ def describe_configs_response(
 
 
 def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[ErrorCode, str] | None:
-    """Why there is no dynamic configuration of such a thing, or None."""
+    """Why the resource has no dynamic configuration, or None."""
     kind, name = resource
     if resource == CLUSTER_RESOURCE:
         return None
     if kind != RESOURCE_TOPIC:
-        text = "only topics and the cluster have dynamic values; the others stand in a node's file"
+        text = "only topics and the cluster have dynamic values; other values are in a node's file"
         return ErrorCode.INVALID_REQUEST, text
     if name not in image.topic_ids:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
@@ -58,7 +58,7 @@ def resource_problem(image: MetadataImage, resource: ConfigResource) -> tuple[Er
 
 
 def keys_of(resource: ConfigResource) -> dict[str, ConfigKey]:
-    """The keys that a topic or the cluster has, by name."""
+    """The keys of a topic or of the cluster, by name."""
     return CLUSTER_KEY_BY_NAME if resource == CLUSTER_RESOURCE else TOPIC_KEY_BY_NAME
 
 
@@ -96,7 +96,7 @@ def _entry(
 def _in_force(
     image: MetadataImage, resource: ConfigResource, key: ConfigKey, static: Mapping[str, Any]
 ) -> tuple[str | None, ConfigSource]:
-    """The order is that of `MetadataImage.topic_config`: topic, cluster, file, default."""
+    """The order of `MetadataImage.topic_config`: topic, cluster, file, default."""
     is_cluster = resource == CLUSTER_RESOURCE
     cluster_name = key.name if is_cluster else key.synonym
     if not is_cluster and (text := image.overrides(resource[1]).get(key.name)) is not None:

@@ -1,8 +1,8 @@
 """MetadataImage: the state of the whole cluster at one offset of the metadata log.
 
-Persistent maps share structure between images, so that one costs O(log n) a record and can be kept as long as
-somebody looks at it (D2). Owns look-ups; changes only by `metadata.delta`. Maps have no useful order: iterate
-through the sorted accessors.
+Images are immutable persistent maps that share structure: a new one costs O(log n) per record, and an old one
+may be kept as long as it is read (D2). Owns look-ups; only `metadata.delta` makes new images. Maps have no
+useful order: iterate through the sorted accessors.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,14 +21,14 @@ from holdfast.metadata.records import ELR_FEATURE
 #: `resource_type` of ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
-#: The cluster's own dynamic values: a broker resource without name, as in Kafka.
+#: The cluster's dynamic values: a broker resource with an empty name, as in Kafka.
 CLUSTER_RESOURCE: "ConfigResource" = (RESOURCE_BROKER, "")
 
 _CLUSTER_KEY_BY_NAME = {key.name: key for key in CLUSTER_KEYS}
 
 #: (resource_type, resource_name)
 ConfigResource = tuple[int, str]
-#: a partition with the topic that it belongs to
+#: (topic, partition_index, registration)
 PartitionRow = tuple["TopicImage", int, PartitionRegistration]
 
 
@@ -47,11 +47,11 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything that replaying the log up to `offset` gives."""
+    """The state after replaying the log up to `offset`."""
 
     #: first offset not yet applied (exclusive end)
     offset: int = 0
-    #: raft epoch of the last record applied
+    #: raft epoch of the last applied record
     raft_epoch: int = 0
     brokers: Map[int, BrokerRegistration] = field(default_factory=Map)
     topics: Map[bytes, TopicImage] = field(default_factory=Map)
@@ -62,9 +62,10 @@ class MetadataImage:
     features: Map[str, int] = field(default_factory=Map)
     #: first producer id not yet given to a broker
     next_producer_id: int = 0
-    #: index, kept by `metadata.delta` alone: partitions by assigned broker, maps as persistent sets
+    #: index, written by `metadata.delta` only: partitions by assigned broker; the inner maps are persistent
+    #: sets
     assigned: Map[int, Map[PartitionId, None]] = field(default_factory=Map)
-    #: index, kept by `metadata.delta` alone: partitions without a leader
+    #: index, written by `metadata.delta` only: partitions without a leader
     leaderless: Map[PartitionId, None] = field(default_factory=Map)
 
     # --- brokers -----------------------------------------------------------------------------------------
@@ -74,24 +75,24 @@ class MetadataImage:
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
 
     def is_active(self, broker_id: int) -> bool:
-        """Registered, unfenced and not in controlled shutdown."""
+        """The broker is registered, unfenced and not in controlled shutdown."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_acceptable_leader
 
     def is_active_replica(self, broker_id: int, key: PartitionId) -> bool:
-        """Its broker is active, and its log dir has not failed (R27)."""
+        """The broker is active, and the log dir with its replica has not failed (R27)."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_acceptable_leader and key not in broker.offline_replicas
 
     def offline_among(self, replicas: Iterable[int], key: PartitionId) -> tuple[int, ...]:
-        """Those whose replica of the partition lies in a log dir that failed."""
+        """Those of `replicas` that lie in failed log dirs."""
         brokers = self.brokers
         return tuple(r for r in replicas if r in brokers and key in brokers[r].offline_replicas)
 
     # --- topics ------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicImage | None:
-        """The topic of that name."""
+        """The topic with that name, None when unknown."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
@@ -109,7 +110,7 @@ class MetadataImage:
         return self._rows(self.assigned.get(broker_id, _NO_KEYS))
 
     def leads_anything(self, broker_id: int) -> bool:
-        """True while some partition is led by the broker."""
+        """True while the broker leads some partition."""
         return any(
             self.topics[topic_id].partitions[index].leader == broker_id
             for topic_id, index in self.assigned.get(broker_id, _NO_KEYS)
@@ -131,15 +132,15 @@ class MetadataImage:
 
     @property
     def elr_enabled(self) -> bool:
-        """The ELR feature's level is 1 (D8)."""
+        """The level of the ELR feature is 1 or more."""
         return self.features.get(ELR_FEATURE, 0) >= 1
 
     def overrides(self, topic_name: str) -> Map[str, str]:
-        """What the topic sets for itself."""
+        """The topic's own settings."""
         return self.configs.get((RESOURCE_TOPIC, topic_name), _NOTHING)
 
     def cluster_config(self, name: str) -> Any:
-        """The typed dynamic value of a key of the whole cluster, None when it has none."""
+        """The typed dynamic value of a key of the cluster, None when it is not set."""
         text = self.configs.get(CLUSTER_RESOURCE, _NOTHING).get(name)
         return None if text is None else parse_value(_CLUSTER_KEY_BY_NAME[name], text)
 

@@ -1,8 +1,7 @@
-"""PartitionRegistration: what the cluster has agreed on about one partition, as an immutable value.
+"""PartitionRegistration: the committed state of one partition, as an immutable value.
 
-Owns merging of records into it, its invariants and its printed form; never decides anything. Rules R1-R3, R9
-(KIP-966, "ELR invariants"). Who changes a registration, and why, is in
-`controller.core.partitions.partition_change`.
+Owns how records merge into it, its invariants (KIP-966, "ELR invariants": R9) and its printed form. Decides
+nothing: `controller.core.partitions.partition_change` makes the changes.
 """
 
 from collections.abc import Iterable
@@ -12,12 +11,12 @@ from holdfast.metadata.records import NO_LEADER, RECOVERED, RECOVERING, Partitio
 
 
 def ids_text(ids: Iterable[int]) -> str:
-    """`(1,2)`: how id sets are printed everywhere."""
+    """`(1,2)`: the printed form of id sets."""
     return "(" + ",".join(map(str, ids)) + ")"
 
 
 def effective_min_isr(configured: int, replica_count: int) -> int:
-    """`min_isr` of a partition: the configured value, bounded by the replicas that it has (R109, B7)."""
+    """Effective `min_isr`: the configured value, at most the number of replicas (R109, B7)."""
     assert configured >= 1 and replica_count >= 1
     return min(configured, replica_count)
 
@@ -26,33 +25,33 @@ def effective_min_isr(configured: int, replica_count: int) -> int:
 class PartitionRegistration:
     """State of one partition (R1). Id sets ascend, `replicas` keeps its order; no leader is `None`."""
 
-    #: assigned ids, the preferred one first; during a reassignment the targets, then those that leave
+    #: assigned ids, the preferred one first; during a reassignment the targets, then the leaving ones
     replicas: tuple[int, ...]
     #: in-sync ids as committed
     isr: tuple[int, ...]
     leader: int | None
-    #: grows with each leader decision, also with the one for nobody (R2)
+    #: grows with each leader decision, also for no leader (R2)
     leader_epoch: int
     #: grows with each record about this partition (R2)
     partition_epoch: int
-    #: effective; controller and leader switch it at the same metadata offset (R109, N-5)
+    #: effective value; controller and leader switch it at the same metadata offset (R109, N-5)
     min_isr: int
-    #: outside the ISR, surely hold everything below the high watermark; empty when the ISR reaches min_isr
+    #: outside the ISR, with everything below the high watermark; empty when the ISR reaches min_isr
     elr: tuple[int, ...] = ()
-    #: seats lost to unclean shutdowns since the ISR last reached min_isr
+    #: members lost to unclean shutdowns since the ISR last reached min_isr
     last_known_elr: tuple[int, ...] = ()
-    #: who led when the partition became leaderless; None while there is a leader
+    #: the leader before the partition became leaderless; None while there is a leader
     last_known_leader: int | None = None
     #: RECOVERED, or RECOVERING after an unclean election
     leader_recovery_state: int = RECOVERED
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
-    #: the list before a reassignment, in its order; None when none runs (R105)
+    #: the replicas before a reassignment, in order; None without a reassignment (R105)
     original_replicas: tuple[int, ...] | None = None
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> "PartitionRegistration":
-        """The value of a whole record."""
+        """The value of a complete record."""
         return cls(
             replicas=record.replicas,
             isr=record.isr,
@@ -70,7 +69,7 @@ class PartitionRegistration:
         )
 
     def to_record(self, topic_id: bytes, partition_index: int) -> PartitionRecord:
-        """The record that holds this value whole."""
+        """The record with this complete value."""
         return PartitionRecord(
             topic_id=topic_id,
             partition_index=partition_index,
@@ -90,7 +89,7 @@ class PartitionRegistration:
         )
 
     def merge(self, record: PartitionChangeRecord) -> "PartitionRegistration":
-        """The next value: fields of the record win, epochs grow (R2)."""
+        """The next value: fields of the record replace those of this value, epochs grow (R2)."""
         original = self.original_replicas
         if record.original_replicas is not None:
             original = record.original_replicas or None
@@ -120,25 +119,25 @@ class PartitionRegistration:
 
     @property
     def is_reassigning(self) -> bool:
-        """True while a reassignment runs."""
+        """True during a reassignment."""
         return self.original_replicas is not None
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """`replicas` without those that leave: the assignment once the reassignment is complete."""
+        """`replicas` without the leaving ones: the assignment after the reassignment."""
         return tuple(r for r in self.replicas if r not in self.removing_replicas)
 
     @property
     def electable(self) -> tuple[int, ...]:
-        """Ids that may lead without losing anything, ascending (F11)."""
+        """Ids that may lead without loss, ascending (F11)."""
         return self.isr or self.elr
 
     def broken_invariants(self) -> list[str]:
-        """Sentences about what cannot be; empty for a sound value (R9, I-6)."""
+        """Descriptions of violated invariants; empty for a valid value (R9, I-6)."""
         return [] if self._is_plainly_sound() else self._all_broken_invariants()
 
     def _is_plainly_sound(self) -> bool:
-        """The common case, decided quickly: replay asks this of every record."""
+        """The common case, checked quickly: replay calls this for every record."""
         isr = self.isr
         members = set(self.replicas)
         return (
@@ -211,7 +210,7 @@ class PartitionRegistration:
         return found
 
     def diff(self, previous: "PartitionRegistration") -> str:
-        """What changed since `previous`, for a line of the log: `leader 1@0 -> 2@1, isr (1,2) -> (2)`."""
+        """What changed since `previous`, for a log line: `leader 1@0 -> 2@1, isr (1,2) -> (2)`."""
         parts: list[str] = []
         if (self.leader, self.leader_epoch) != (previous.leader, previous.leader_epoch):
             parts.append(f"leader {_leader_text(previous)} -> {_leader_text(self)}")
@@ -239,7 +238,7 @@ class PartitionRegistration:
 
 
 def leader_number(leader: int | None) -> int:
-    """The wire's number of a leader: NO_LEADER for None."""
+    """A leader as on the wire: NO_LEADER for None."""
     return NO_LEADER if leader is None else leader
 
 

@@ -1,4 +1,4 @@
-"""Questions that any node answers from its own image: which there are, and the way to each answer.
+"""Requests that any node answers from its own image, and the function that answers each.
 
 One table for brokers and controllers, so that both give the same answers (R113). Decides nothing.
 """
@@ -21,7 +21,7 @@ from holdfast.protocol.messages.metadata import DescribeClusterRequest, Metadata
 from holdfast.protocol.messages.reassignments import ListPartitionReassignmentsRequest
 from holdfast.protocol.messages.topics import DescribeTopicPartitionsRequest
 
-#: What `answer_question` answers.
+#: Requests that `answer_question` answers.
 QUESTION_APIS = (
     ApiKey.METADATA,
     ApiKey.DESCRIBE_CONFIGS,
@@ -33,9 +33,9 @@ QUESTION_APIS = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the asked node knows beside its image."""
+    """What the answering node knows besides its image."""
 
-    #: through which the question came; answers give addresses on it
+    #: listener that the request came through; answers have addresses of it
     listener_name: str
     cluster_id: str
     #: the quorum's leader as known here
@@ -48,7 +48,7 @@ class Asked:
 
 
 def answer_question(image: MetadataImage, question: Any, asked: Asked) -> Any:
-    """The answer of a node that has this image."""
+    """The answer of a node with this image."""
     controller_id = -1 if asked.controller_id is None else asked.controller_id
     match question:
         case MetadataRequest():

@@ -1,7 +1,7 @@
-"""Metadata records: the schema of every entry of the metadata log, and its bytes.
+"""Metadata records: the schema of every entry of the metadata log, and its encoding.
 
-A record's value is msgpack `[record_key, version, fields]`, the fields in schema order as in RPCs. Numbers
-are Kafka's. State changes only by replaying these (D7); nothing here knows what they do.
+A record's value is msgpack `[record_key, version, fields]`, with the fields in schema order as in RPCs.
+Numbers are Kafka's. State changes only by replaying records; `metadata.delta` knows what they do.
 """
 
 from typing import Any, TypeAlias
@@ -34,29 +34,27 @@ NO_LEADER = -1
 RECOVERED = 0
 RECOVERING = 1
 
-#: The feature that switches ELR (D8); level 1 is on.
+#: The feature that switches ELR; level 1 is on.
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 
 @message
 class RegisterBrokerRecord:
-    """A new incarnation. Its offset is the broker epoch (K28). The broker is fenced afterwards."""
+    """A new incarnation, fenced. The record's offset is the broker epoch (K28)."""
 
     broker_id: int = field(int32, "Broker.")
-    incarnation_id: bytes = field(uuid, "Process start.")
+    incarnation_id: bytes = field(uuid, "Random id of the process.")
     broker_epoch: int = field(int64, "Equals the offset of this record; checked at replay.")
     listeners: tuple[ListenerEndpoint, ...] = field(array_of(ListenerEndpoint), "Addresses.")
     rack: str | None = field(nullable(string), "Failure domain.")
     features: tuple[FeatureRange, ...] = field(array_of(FeatureRange), "Supported features.")
     log_dirs: tuple[bytes, ...] = field(array(uuid), "Directory ids.")
-    clean_shutdown: bool = field(
-        boolean, "The previous incarnation was proven to have stopped cleanly (R32)."
-    )
+    clean_shutdown: bool = field(boolean, "The previous incarnation stopped cleanly (R32).")
 
 
 @message
 class UnregisterBrokerRecord:
-    """The broker is gone for good."""
+    """The broker is removed permanently."""
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Registration that ends.")
@@ -72,7 +70,7 @@ class TopicRecord:
 
 @message
 class PartitionRecord:
-    """A new partition, whole."""
+    """A new partition, complete."""
 
     topic_id: bytes = field(uuid, "Topic.")
     partition_index: int = field(int32, "Index.")
@@ -81,7 +79,7 @@ class PartitionRecord:
     removing_replicas: tuple[int, ...] = field(array(int32), "Leaving by reassignment.")
     adding_replicas: tuple[int, ...] = field(array(int32), "Joining by reassignment.")
     elr: tuple[int, ...] = field(array(int32), "Eligible leader replicas, ascending.")
-    last_known_elr: tuple[int, ...] = field(array(int32), "Seats lost to unclean shutdown, ascending.")
+    last_known_elr: tuple[int, ...] = field(array(int32), "Members lost to unclean shutdowns, ascending.")
     last_known_leader: int = field(int32, "Last leader before none, -1 for none.")
     leader: int = field(int32, "-1 for none.")
     leader_recovery_state: int = field(int16, "0 RECOVERED, 1 RECOVERING.")
@@ -89,13 +87,13 @@ class PartitionRecord:
     partition_epoch: int = field(int32, "Starts at 0.")
     min_isr: int = field(int32, "Effective min ISR (R109).")
     original_replicas: tuple[int, ...] | None = field(
-        nullable(array(int32)), "List before a reassignment, in its order; null when none runs (R105)."
+        nullable(array(int32)), "List before a reassignment, in its order; null without one (R105)."
     )
 
 
 @message
 class ReplicaLogEnd:
-    """Where the log of a replica ended when logs were compared."""
+    """End of a replica's log when logs were compared."""
 
     replica: int = field(int32, "Broker.")
     last_epoch: int = field(int32, "Epoch of its last batch.")
@@ -106,16 +104,16 @@ class ReplicaLogEnd:
 
 @message
 class StoredDecision:
-    """Why a partition changed; the numbers are those of controller/core/decisions.py."""
+    """Why a partition changed; controller/core/decisions.py has the numbers."""
 
     cause: int = field(int8, "Which kind of event.")
-    cause_broker: int = field(int32, "Whose event, -1 for nobody's.")
-    reason: int = field(int8, "Rule that elected the leader; 0 when it stays or nobody leads.")
+    cause_broker: int = field(int32, "Broker of the event, -1 for none.")
+    reason: int = field(int8, "Rule that elected the leader; 0 when it stays or there is none.")
     sets_rule: int = field(int8, "Rule that made ELR and last known ELR.")
     rejected: tuple[int, ...] = field(array(int32), "Replica and why it could not lead, in turn.")
     logs: tuple[ReplicaLogEnd, ...] = field(array_of(ReplicaLogEnd), "Logs that were compared (R68).")
     loss_at_most: int = field(
-        int64, "Committed records that the leader may lack at most, -1 if not known.", since=3, default=-1
+        int64, "Most committed records that the leader may lack, -1 if not known.", since=3, default=-1
     )
 
 
@@ -157,7 +155,7 @@ class ConfigRecord:
 
 @message
 class FenceBrokerRecord:
-    """The broker may not lead nor be in an ISR."""
+    """The broker may neither lead nor be in an ISR."""
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Its registration.")
@@ -173,11 +171,11 @@ class UnfenceBrokerRecord:
 
 @message
 class BrokerRegistrationChangeRecord:
-    """The broker has begun a controlled shutdown (R22), or amended its registration (R31)."""
+    """The broker has begun a controlled shutdown (R22), or changed its registration (R31)."""
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Its registration.")
-    in_controlled_shutdown: bool = field(boolean, "Is leaving.")
+    in_controlled_shutdown: bool = field(boolean, "Is shutting down.")
     listeners: tuple[ListenerEndpoint, ...] = field(array_of(ListenerEndpoint), "Addresses.")
     rack: str | None = field(nullable(string), "Failure domain.")
     features: tuple[FeatureRange, ...] = field(array_of(FeatureRange), "Supported features.")
@@ -186,7 +184,7 @@ class BrokerRegistrationChangeRecord:
 
 @message
 class ReplicasOfflineRecord:
-    """A log dir of the broker failed: these replicas are not active until the broker registers anew (R27)."""
+    """A log dir of the broker failed: these replicas are inactive until the broker registers again (R27)."""
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Its registration.")
@@ -196,7 +194,7 @@ class ReplicasOfflineRecord:
 
 @message
 class RemoveTopicRecord:
-    """The topic, its partitions and its configs are gone."""
+    """The topic is deleted, with its partitions and configs."""
 
     topic_id: bytes = field(uuid, "Topic.")
 
@@ -215,7 +213,7 @@ class ProducerIdsRecord:
 
     broker_id: int = field(int32, "Broker.")
     broker_epoch: int = field(int64, "Its registration.")
-    next_producer_id: int = field(int64, "First id not yet given away.")
+    next_producer_id: int = field(int64, "First id that is not allocated.")
 
 
 @message
@@ -254,12 +252,12 @@ RECORD_CLASSES: dict[int, type] = {
     15: ProducerIdsRecord,
     17: BrokerRegistrationChangeRecord,
     20: NoOpRecord,
-    # ours; Kafka notes the directory of each replica instead (KIP-858)
+    # Holdfast's own; Kafka stores the directory of each replica instead (KIP-858)
     100: ReplicasOfflineRecord,
 }
 _KEYS: dict[type, int] = {cls: key for key, cls in RECORD_CLASSES.items()}
 
-#: Version written by this software, for all records.
+#: Version of all records that this software writes.
 RECORD_VERSION = 3
 
 
@@ -273,7 +271,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """The record in a value. Raises: SchemaError for an unknown key or a field that does not fit."""
+    """The record in a value. Raises: SchemaError for an unknown key or a wrong field."""
     try:
         raw: Any = msgpack.unpackb(value, raw=False)
     except (ValueError, msgpack.UnpackException) as error:

@@ -1,8 +1,8 @@
-"""The cluster as JSON, for `/v1/...` of every node: brokers, health, partitions by page (docs/http.md).
+"""The cluster as JSON, for `/v1/...` on every node: brokers, health, pages of partitions (docs/http.md).
 
-Owns the shapes and the queries; brokers and controllers answer with this very code, each from the image that
-it has. Decides nothing. Answers are worked out a few hundred partitions at a time: between two `yield`s the
-node does its work, and the image stays what it was at the question.
+Owns the shapes and the queries. Brokers and controllers use the same code, each with its own image. Decides
+nothing. Answers are computed a few hundred partitions at a time: between two `yield`s the node does other
+work, and the image stays that of the request.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERING
 from holdfast.runtime.stats import HttpReply, Steps
 
-#: Partitions looked at between two turns of the event loop.
+#: Partitions handled between two turns of the event loop.
 PARTITIONS_A_STEP = 200
-#: Rows of a page, and what is served at most.
+#: Default and largest number of rows of a page.
 PAGE_ROWS = 100
 PAGE_ROWS_MAX = 500
 
-#: A state in which partitions can be asked for, and how it is known: (registration, offline replicas).
+#: A state by which partitions can be selected, as a test of (registration, offline replicas).
 STATES: Mapping[str, Callable[[PartitionRegistration, Sequence[int]], bool]] = {
     "leaderless": lambda partition, offline: partition.leader is None,
     "needs_recovery": lambda partition, offline: partition.leader is None and not partition.electable,
@@ -42,30 +42,30 @@ Query = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What a node knows at the moment of a question."""
+    """What a node knows at the moment of a request."""
 
     image: MetadataImage
     cluster_id: str
     node_id: int
     role: str
     is_ready: bool
-    #: why it is ready or not, in a word
+    #: why it is ready or not, in a few words
     state: str
     #: the quorum's leader as known here, and its epoch
     controller_id: int | None
     controller_epoch: int
     #: ids of the voters
     voters: tuple[int, ...]
-    #: what this node has of a partition, as plain values; None when it has nothing
+    #: this node's replica of a partition, as plain values; None when it has none
     replica_of: Callable[[PartitionId], dict[str, Any] | None] = lambda key: None
 
 
 class BadQuery(Exception):
-    """Says what is wrong and what would be right."""
+    """The text says what is wrong and what is allowed."""
 
 
 def answer(view: NodeView, path: str, query: Query) -> Steps:
-    """Answer GET `path`; what is unknown or wrong is told in a sentence, with 404 or 400."""
+    """Answer GET `path`; an unknown path or a bad query is explained, with status 404 or 400."""
     try:
         match path.strip("/").split("/"):
             case ["v1", "cluster"]:
@@ -89,7 +89,7 @@ def _refusal(status: int, code: str, message: str) -> HttpReply:
 
 
 def _parameters(query: Query, *known: str) -> dict[str, str]:
-    """{name: value}. Raises: BadQuery for what is unknown or given twice."""
+    """{name: value}. Raises: BadQuery for an unknown or repeated name."""
     given: dict[str, str] = {}
     for name, value in query:
         if name not in known:
@@ -186,7 +186,7 @@ def _health(view: NodeView) -> Steps:
             yield
     reasons = [
         *(["no active controller is known to this node"] if view.controller_id is None else []),
-        *(["this node knows of no broker"] if not brokers else []),
+        *(["this node knows no broker"] if not brokers else []),
         *([f"brokers down: {', '.join(map(str, down))}"] if down else []),
         *(
             f"partitions {words}: {len(found[state])}"
@@ -213,10 +213,10 @@ def _health(view: NodeView) -> Steps:
     )
 
 
-#: What makes a cluster unwell, and how it is told.
+#: States that make a cluster unhealthy, in words.
 _HEALTH_STATES = {
     "leaderless": "without a leader",
-    "needs_recovery": "that nobody may lead without loss",
+    "needs_recovery": "that no replica may lead without loss",
     "under_min_isr": "below min ISR",
     "under_replicated": "whose ISR lacks a replica",
 }
@@ -276,7 +276,7 @@ def _one_partition(view: NodeView, name: str, index: str) -> HttpReply:
         return _refusal(404, "UNKNOWN_TOPIC", f"this node knows no topic {name!r}")
     partition = topic.partitions.get(number)
     if partition is None:
-        text = f"topic {name} has {len(topic.partitions)} partitions, and {number} is none of them"
+        text = f"topic {name} has {len(topic.partitions)} partitions, {number} is not one of them"
         return _refusal(404, "UNKNOWN_PARTITION", text)
     offline = offline_replicas(view.image, PartitionId(topic.topic_id, number), partition)
     return HttpReply(200, _row(view, topic, number, partition, offline))
@@ -329,7 +329,7 @@ def _start(text: str | None, only: str | None) -> tuple[str, int]:
         return "", 0
     name, _, index = text.rpartition(":")
     if not name:
-        raise BadQuery(f"from={text!r}: take it from `next` of the page before, it is TOPIC:INDEX")
+        raise BadQuery(f"from={text!r}: take it from `next` of the previous page; it is TOPIC:INDEX")
     if only is not None and name != only:
         raise BadQuery(f"from={text!r} is not in topic {only}")
     return name, _number("the index in `from`", index, 0, 2**31 - 1)

@@ -1,7 +1,7 @@
-"""Hands the committed records to their owner: in order, exactly once in a process's life, from offset 0 on.
+"""Delivers the committed records to their owner: in order, from offset 0, each once per process (K25, Q-10).
 
-Owns how far the owner has come. Reads the local log in chunks, so that a long log does not hold up the event
-loop when a node starts. Control batches are passed over, but count for the offset. Rules K25, Q-10.
+Owns how far the owner has read. Reads the local log in chunks, so that a long log does not block the event
+loop when a node starts. Control batches are not delivered, but count for the offset.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from holdfast.protocol.record_batch import CorruptBatch, decode_records, iter_batches
 from holdfast.storage.log import Log
 
-#: Most bytes of log that are read and handed over at once.
+#: Most bytes of log that are read and delivered at once.
 CHUNK_BYTES = 1 << 20
 
 
 class CommittedEntry(NamedTuple):
-    """One metadata record as committed."""
+    """One committed metadata record."""
 
     offset: int
     raft_epoch: int
@@ -24,7 +24,7 @@ class CommittedEntry(NamedTuple):
 
 
 class CommittedReader:
-    """Reads behind the high watermark."""
+    """Reads the log below the high watermark."""
 
     def __init__(
         self,
@@ -35,22 +35,23 @@ class CommittedReader:
         self._log = log
         self._deliver = deliver
         self._failed = failed
-        #: exclusive; everything below may be handed over
+        #: exclusive; records below may be delivered
         self._committed_offset = 0
-        #: exclusive; everything below has been handed over
+        #: exclusive; records below have been delivered
         self.delivered_offset = 0
         self._is_turn_due = False
         self._is_stopped = False
 
     def advance(self, committed_offset: int) -> None:
-        """Records below `committed_offset` are committed; hand over a chunk now, the rest in later turns."""
+        """Records below `committed_offset` are committed: deliver a chunk now, the rest in later loop
+        turns."""
         assert committed_offset >= self._committed_offset, "the high watermark never falls (Q-6)"
         self._committed_offset = committed_offset
         if not self._is_turn_due:
             self.read_on()
 
     def read_on(self) -> None:
-        """Hand over the next chunk, if there is one in the log."""
+        """Deliver the next chunk, if the log has one."""
         end_offset = min(self._committed_offset, self._log.log_end_offset)
         if self.delivered_offset >= end_offset or self._is_stopped:
             return
@@ -74,7 +75,7 @@ class CommittedReader:
         self._deliver(entries, next_offset)
 
     def stop(self) -> None:
-        """Hand over nothing more."""
+        """Deliver nothing more."""
         self._is_stopped = True
 
     def _turn(self) -> None:

@@ -1,7 +1,7 @@
-"""The voters that a metadata log was written by, against those that a voter is configured with (K12).
+"""Compares the voters that wrote a metadata log with the configured voters (K12).
 
-Voters cannot be changed yet. If more of them were named, the new ones could elect each other with empty logs:
-whoever has the log would cut it to follow them.
+The set of voters cannot be changed yet. If voters were added in the configuration, the new ones could elect
+each other with empty logs, and a voter that has the log would truncate it to follow them.
 """
 
 from holdfast.protocol.record_batch import decode_records, iter_batches
@@ -12,9 +12,9 @@ from holdfast.storage.log import Log
 
 
 def check_voters(log: Log, epoch_start_offset: int, config: RaftConfig) -> None:
-    """`epoch_start_offset`: of the last epoch in the log, whose first batch names its voters.
+    """Check the voters that the last epoch's first batch names. `epoch_start_offset` is that batch's offset.
 
-    Raises: BadQuorumState, when these are others.
+    Raises: BadQuorumState, when the configuration has others.
     """
     for _, batch in iter_batches(log.read(epoch_start_offset, 1, log.log_end_offset)):
         for record in decode_records(batch):

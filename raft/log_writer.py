@@ -1,7 +1,7 @@
-"""Carries out what the node orders for the log: appends, cuts, flushes, in that order (D2).
+"""Carries out the node's effects on the log: appends, truncations and flushes, in order (D2).
 
-Owns the order and the flush under way; never decides what or when. Appends go to the page cache at once;
-those of one turn of the event loop, and those that come while a flush runs, share the next fsync (D6). Full
+Owns that order and the flush under way; never decides what to do or when. Appends go to the page cache at
+once. Those of one turn of the event loop, and those that come during a flush, share the next fsync. Full
 segments are rolled between appends.
 """
 
@@ -17,7 +17,7 @@ from holdfast.storage.serial import Serial
 
 
 class LogWriter:
-    """The log's only writer while the driver runs."""
+    """The only writer of the log while the driver runs."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LogWriter:
         self._flush_task: Task | None = None
 
     def append(self, effect: Append) -> None:
-        """Write the leader's own batch."""
+        """Append the leader's own batch."""
         timestamp_ms = self._runtime.clock.wall_ms()
         key = LEADER_CHANGE_KEY if effect.is_control else None
         records = [
@@ -56,7 +56,7 @@ class LogWriter:
         self._submit(batch, effect.base_offset)
 
     def append_fetched(self, effect: AppendFetched) -> None:
-        """Write a leader's batches as they came."""
+        """Append batches fetched from a leader, unchanged."""
         self._submit(effect.records, effect.base_offset)
 
     def flush(self) -> None:
@@ -64,12 +64,12 @@ class LogWriter:
         self._serial.submit(lambda: None, lambda _: self._want_flush(), self._failed)
 
     def truncate(self, effect: Truncate) -> None:
-        """Cut the log."""
+        """Truncate the log."""
         turn = self._serial.run(lambda: self._log.truncate_to(effect.end_offset))
         self._runtime.tasks.start(f"cut {self._log.folder}", self._truncate(effect.end_offset, turn))
 
     async def settle(self) -> None:
-        """Until what was ordered so far is done, so that the log may be closed."""
+        """Wait until everything issued so far is done, so that the log may be closed."""
 
         async def nothing() -> None:
             pass
@@ -105,7 +105,7 @@ class LogWriter:
         except DiskError as error:
             self._failed(error)
             return
-        assert reached == end_offset, f"logs part at batch borders, {end_offset} is inside a batch"
+        assert reached == end_offset, f"logs diverge at batch boundaries, {end_offset} is inside a batch"
         self._truncated(end_offset)
 
     def _want_flush(self) -> None:
@@ -120,9 +120,9 @@ class LogWriter:
             try:
                 up_to_offset = await self._log.flush()
             except DiskError as error:
-                # Not durable and never tried again: what the file holds now is unknown (A-20).
+                # Not durable, and not retried: what the file holds now is unknown (A-20).
                 self._failed(error)
                 return
-            # It covers what was in the log when it started, not what came meanwhile (A-21).
+            # The flush covers what was in the log when it started, not what came later (A-21).
             self._flushed(up_to_offset)
         self._is_flushing = False

@@ -1,8 +1,8 @@
-"""Sends the node's requests to other voters and says what became of them.
+"""Sends the node's requests to other voters and reports the outcomes.
 
-Owns one connection to each voter. Never repeats a request and never backs off: the node paces what it sends,
-and a pause in here would only make its evidence old. The kind of a failure is evidence (D9), so it is told
-apart here and nowhere else.
+Owns one connection per voter. Never repeats a request and never backs off: the node paces its requests, and a
+pause here would make the outcome old news. The kind of a failure is evidence about the peer (D9); it is
+classified here and nowhere else.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from holdfast.runtime.api import NetworkError, Runtime, Task
 
 
 class _Link:
-    """The way to one voter."""
+    """The connection to one voter."""
 
     __slots__ = ("channel", "connecting", "host", "port", "waiting")
 
@@ -24,12 +24,12 @@ class _Link:
         self.port = port
         self.channel: Channel | None = None
         self.connecting: Task | None = None
-        #: (request, deadline) for the connection under way, in order
+        #: (request, deadline) that wait for the connection, in order
         self.waiting: list[tuple[Send, int]] = []
 
 
 class Peers:
-    """The way to the other voters."""
+    """The connections to the other voters."""
 
     def __init__(
         self, runtime: Runtime, config: RaftConfig, outcome: Callable[[Answered | SendFailed], None]
@@ -44,7 +44,7 @@ class Peers:
         self._is_closed = False
 
     def send(self, effect: Send) -> None:
-        """Start the request; its outcome comes later, exactly once."""
+        """Start the request; its outcome follows, exactly once."""
         assert not self._is_closed, "nothing is sent after the end"
         self._in_flight += 1
         link = self._links[effect.voter_id]
@@ -57,7 +57,7 @@ class Peers:
             link.connecting = self._runtime.tasks.start(name, self._connect(link))
 
     async def quiet(self, timeout_ms: int) -> None:
-        """Until every request sent has its outcome, or the time is over."""
+        """Wait until every request has its outcome, or the time is over."""
         if self._in_flight == 0:
             return
         quiet: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -74,7 +74,7 @@ class Peers:
                 link.connecting.cancel()
             if link.channel is not None:
                 link.channel.close()
-            self._fail_waiting(link, Disconnected("this node takes no more part"))
+            self._fail_waiting(link, Disconnected("this node has left the quorum"))
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Peers:
         error = answer.exception()
         if error is not None:
             if isinstance(error, CallTimedOut):
-                # No late answer may come on this connection (N-4).
+                # A late answer must not come on this connection (N-4).
                 self._disconnect(self._links[effect.voter_id])
             self._end(SendFailed(effect.request_id, failure_of(error)))
         else:

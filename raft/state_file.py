@@ -1,7 +1,7 @@
-"""The quorum-state file: vote, epoch and leader, durable before anything that depends on them is said (Q-9).
+"""The quorum-state file: vote, epoch and leader, durable before any message that depends on them (Q-9).
 
-Owns the file and what waits for it. States only ever promise more (`QuorumState.allows`), so while one is
-being written only the latest of those that came meanwhile is written next.
+Owns the file and the actions that wait for it. A later state keeps everything that an earlier one has
+promised (`QuorumState.allows`), so of the states that come during a write only the latest is written next.
 """
 
 import posixpath
@@ -16,7 +16,7 @@ FILE_NAME = "quorum-state"
 
 
 class StateFile:
-    """Writes one state at a time and lets go of what waits for it."""
+    """Writes one state at a time and then runs the actions that wait for it."""
 
     def __init__(
         self,
@@ -33,19 +33,19 @@ class StateFile:
         self._failed = failed
         self._durable: QuorumState | None = None
         self._latest: QuorumState | None = None
-        #: the state under way and what it lets go, None when none is
+        #: the state being written, None when none is
         self._writing: QuorumState | None = None
         self._waiting_for_writing: list[Callable[[], None]] = []
         self._waiting_for_latest: list[Callable[[], None]] = []
         self._task: Task | None = None
 
     async def load(self) -> QuorumState:
-        """The stored state, a fresh one when there is no file. Raises: BadQuorumState, DiskError."""
+        """The stored state, a new one when there is no file. Raises: BadQuorumState, DiskError."""
         disk = self._runtime.disk
         folder = posixpath.dirname(self._path)
         state = QuorumState()
         if await disk.exists(self._path):
-            # An unreadable file is no missing one: this voter may have promised its vote (K5).
+            # An unreadable file is not a missing one: this voter may have given its vote (K5).
             state = QuorumState.from_json(await read_text(disk, self._path) or "", self._cluster_id)
         else:
             await make_durably(disk, folder)
@@ -53,7 +53,7 @@ class StateFile:
         return state
 
     def persist(self, state: QuorumState) -> None:
-        """Make `state` durable, or a later one instead."""
+        """Make `state`, or a later one, durable."""
         if state == self._latest:
             return
         assert self._latest is not None and self._latest.allows(state), f"{state} after {self._latest}"
@@ -62,7 +62,7 @@ class StateFile:
             self._task = self._runtime.tasks.start(f"write {self._path}", self._write())
 
     def when_durable(self, action: Callable[[], None]) -> None:
-        """Run `action` once the state given last is durable: now, if it is."""
+        """Run `action` once the latest state is durable: at once if it is."""
         if self._latest == self._durable:
             action()
         elif self._latest == self._writing:
@@ -71,7 +71,7 @@ class StateFile:
             self._waiting_for_latest.append(action)
 
     async def settle(self) -> None:
-        """Until nothing is being written."""
+        """Wait until nothing is being written."""
         if self._task is not None:
             await self._task.wait()
 
@@ -82,7 +82,7 @@ class StateFile:
             try:
                 await write_atomically(self._runtime.disk, self._path, state.to_json(self._cluster_id))
             except DiskError as error:
-                # Never said, never retried: what the file holds now is unknown (A-20).
+                # Neither used nor retried: what the file holds now is unknown (A-20).
                 self._failed(error)
                 return
             self._durable, self._writing = state, None

@@ -1,5 +1,5 @@
-"""The log of one partition on disk: segments, indexes, epochs, producer state, checkpoints and their
+"""The log of one partition on disk: segments, indexes, leader epochs, producer state, checkpoints,
 recovery."""
 
-if __name__ != "holdfast.storage":  # the checkout is on the path, too: one module, one name
+if __name__ != "holdfast.storage":  # the checkout is on sys.path too: one name per module
     raise ImportError("import holdfast.storage")

@@ -1,8 +1,7 @@
-"""Small files that are either old or new, never half: written beside, flushed, renamed, folder synced (D5,
-R87).
+"""Small files that are old or new, never half: written beside, flushed, renamed, folder synced (R87).
 
-Owns that order and Kafka's line format (version, number of rows, rows). Never decides what an unreadable file
-means: readers get `None` and choose the cautious reading.
+Owns that order and Kafka's line format (version, number of rows, rows). Does not decide what an unreadable
+file means: readers get `None` and assume the worst.
 """
 
 import posixpath
@@ -10,18 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.runtime.api import Disk, FileMissing
 
-#: Ending of the file that is written before it takes the name of the real one.
+#: Ending of the file that is written before it is renamed to the real one.
 TEMPORARY_SUFFIX = ".tmp"
-#: Version of the line format, first line of each file.
+#: Version of the line format, in the first line of each file.
 FORMAT_VERSION = 0
-#: Largest small file that is read; anything bigger is not ours.
+#: Largest small file that is read; a bigger one is not one of these.
 SMALL_FILE_MAX_BYTES = 64 << 20
 
 OFFSETS_COLUMNS = 3
 
 
 async def write_atomically(disk: Disk, path: str, text: str) -> None:
-    """Replace the file at `path` so that after a power loss either the old or the new text is there.
+    """Replace the file at `path`, so that after a power loss it has either the old or the new text.
 
     Durable on return. Calls for one path must not overlap. Raises: DiskError.
     """
@@ -30,11 +29,11 @@ async def write_atomically(disk: Disk, path: str, text: str) -> None:
 
 
 async def replace(disk: Disk, path: str, text: str) -> None:
-    """As `write_atomically`, but the new file is found after a power loss only once its folder was synced.
+    """Like `write_atomically`, but the new file survives a power loss only after its folder was synced.
     Raises: DiskError."""
     temporary = path + TEMPORARY_SUFFIX
     file = await disk.open(temporary, create=True)
-    if file.size:  # left over from a stop in the middle of an earlier write
+    if file.size:  # a stop interrupted an earlier write
         await file.truncate(0)
     file.append([text.encode()])
     await file.flush()
@@ -43,7 +42,7 @@ async def replace(disk: Disk, path: str, text: str) -> None:
 
 
 async def read_text(disk: Disk, path: str) -> str | None:
-    """The text of the file; None when it is missing, not UTF-8 or absurdly large. Raises: DiskError."""
+    """The text of the file; None when it is missing, not UTF-8 or too large. Raises: DiskError."""
     try:
         file = await disk.open(path, create=False)
     except FileMissing:
@@ -60,13 +59,13 @@ async def read_text(disk: Disk, path: str) -> str | None:
 
 
 def encode_rows(rows: Iterable[Sequence[object]]) -> str:
-    """Kafka's line format: version, count, one row a line, words separated by a blank."""
+    """Encode rows in Kafka's line format: version, count, one row per line, words separated by a blank."""
     lines = [" ".join(map(str, row)) for row in rows]
     return "\n".join([str(FORMAT_VERSION), str(len(lines)), *lines]) + "\n"
 
 
 def decode_rows(text: str, columns: int) -> list[list[str]] | None:
-    """The words of each row; None when the text is not exactly what `encode_rows` writes."""
+    """The words of each row; None when the text is not what `encode_rows` writes."""
     lines = text.split("\n")
     if len(lines) < 3 or lines[0] != str(FORMAT_VERSION) or lines[-1] or lines[1] != str(len(lines) - 3):
         return None
@@ -75,7 +74,7 @@ def decode_rows(text: str, columns: int) -> list[list[str]] | None:
 
 
 def decode_numbers(text: str, columns: int) -> list[tuple[int, ...]] | None:
-    """Rows of numbers; None when the text is not exactly that."""
+    """Rows of numbers; None when the text has anything else."""
     rows = decode_rows(text, columns)
     if rows is None:
         return None
@@ -93,8 +92,8 @@ async def write_offsets(disk: Disk, path: str, offsets: Mapping[tuple[str, int],
 
 
 async def read_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
-    """What `write_offsets` stored; empty when the file is missing or garbage, so that nothing is believed to
-    be flushed. Raises: DiskError."""
+    """Read what `write_offsets` stored; empty when the file is missing or unreadable, so that nothing counts
+    as flushed. Raises: DiskError."""
     text = await read_text(disk, path)
     rows = decode_rows(text, OFFSETS_COLUMNS) if text is not None else None
     offsets: dict[tuple[str, int], int] = {}

@@ -1,11 +1,10 @@
-"""The mark that proves a clean stop: every byte was flushed, in which broker epoch, and which logs it vouches
-for (R33-R36, B25, A-19).
+"""The clean-shutdown file: in which broker epoch all logs of a dir were flushed and closed (R33-R36).
 
-Owns the files' content and the order of names and syncs around them. A mark is believed only in the log dir
-that it was written for, only in the epoch that was registered last there, and only for logs that are still
-what they were: a copied mark, or an old disk under a new mark, proves nothing. Never decides whether a stop
-was clean: callers write marks as the very last thing, and only when every log was flushed and closed. One in
-every log dir, all must agree.
+Owns the content of this file and of the registration file, and the order of names and syncs around them. A
+clean-shutdown file counts only in the log dir that it was written for, only in the epoch that was registered
+last there, and only for logs that have not changed since (B25): so a copied file, or an old disk under a new
+file, proves nothing. Does not decide whether a stop was clean: the caller writes the file last of all, after
+every log was flushed and closed. Each log dir has one, and all must agree.
 """
 
 import hashlib
@@ -22,23 +21,23 @@ from holdfast.storage.log import Log
 from holdfast.storage.meta_properties import decode_id, encode_id
 
 FILE_NAME = ".holdfast_cleanshutdown"
-#: The epoch of the last registration of this dir's broker (R36), and the last one that it found in the
-#: metadata log: not the same when it stopped in between.
+#: File with the last registered epoch of this dir's broker (R36), and with the last registration that it
+#: found in the metadata log; they differ when the broker stopped in between.
 REGISTRATION_NAME = ".holdfast_registration"
 FILE_VERSION = 0
-#: What a broker registers with when no clean stop is proven.
+#: The previous epoch in a registration without a clean shutdown.
 UNKNOWN_EPOCH = -1
 _DIGEST_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one file says."""
+    """Content of a clean-shutdown file."""
 
     broker_epoch: int
-    #: the log dir that it was written in
+    #: id of the log dir that it was written in
     directory_id: bytes
-    #: {folder name: digest}, of every partition folder of the dir
+    #: {folder name: digest} of every partition folder in the dir
     logs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,7 +46,7 @@ class Registration(NamedTuple):
 
     #: -1 for none
     broker_epoch: int = UNKNOWN_EPOCH
-    #: empty when it was not noted
+    #: empty when it was not stored
     incarnation_id: bytes = b""
 
 
@@ -55,8 +54,8 @@ NEVER_REGISTERED = Registration()
 
 
 def digest(log: Log) -> str:
-    """What identifies the content of a log: a leader epoch writes an offset once (N-1), so two logs of a
-    topic with the same epochs and ends hold the same."""
+    """A digest of a log's content. A leader epoch writes an offset only once (N-1), so two logs of a topic
+    with the same epochs and ends are the same."""
     start, end = log.log_start_offset, log.log_end_offset
     entries = [entry for entry in log.leader_epoch_cache.entries if entry.start_offset < end]
     kept = [one for one, after in pairwise(entries) if after.start_offset > start] + entries[-1:]
@@ -66,7 +65,7 @@ def digest(log: Log) -> str:
 
 
 def encode(mark: Mark) -> str:
-    """The content of the file."""
+    """The text of the file."""
     content = {
         "version": FILE_VERSION,
         "brokerEpoch": mark.broker_epoch,
@@ -77,7 +76,7 @@ def encode(mark: Mark) -> str:
 
 
 def decode(text: str | None) -> Mark | None:
-    """The mark in a file's text, None when it is missing or anything but our own writing."""
+    """The content of a file's text; None when it is missing or not written by `encode`."""
     content = _decode_object(text)
     broker_epoch = _epoch_of(content)
     directory, logs = content.get("directoryId"), content.get("logs")
@@ -90,8 +89,8 @@ def decode(text: str | None) -> Mark | None:
 
 
 async def read(disk: Disk, log_dir: str, directory_id: bytes) -> Mark | None:
-    """The mark of a dir, None when there is none for this dir in the epoch that was registered last. Raises:
-    DiskError."""
+    """The clean-shutdown file of a dir; None when there is none for this dir and for the epoch registered
+    last. Raises: DiskError."""
     mark = decode(await checkpoint.read_text(disk, posixpath.join(log_dir, FILE_NAME)))
     registered = await checkpoint.read_text(disk, posixpath.join(log_dir, REGISTRATION_NAME))
     if mark is None or mark.directory_id != directory_id:
@@ -100,9 +99,9 @@ async def read(disk: Disk, log_dir: str, directory_id: bytes) -> Mark | None:
 
 
 async def take(disk: Disk, log_dir: str, directory_id: bytes) -> Mark | None:
-    """Read the mark of a dir and delete it.
+    """Read the clean-shutdown file of a dir and delete it.
 
-    On return the name is durably gone: no later crash can make this start look clean (R35). Raises:
+    The deletion is durable on return, so that no later crash can make this start look clean (R35). Raises:
     DiskError.
     """
     mark = await read(disk, log_dir, directory_id)
@@ -111,23 +110,23 @@ async def take(disk: Disk, log_dir: str, directory_id: bytes) -> Mark | None:
             await disk.unlink(posixpath.join(log_dir, name))
         except FileMissing:
             continue
-    # Also when nothing was there: an unlink by a start that crashed right here may not be durable yet.
+    # Also when there was no file: an earlier start may have crashed here, before its unlink was durable.
     await disk.sync_folder(log_dir)
     return mark
 
 
 def agreed_epoch(marks: Sequence[Mark | None]) -> int:
-    """The broker epoch that the marks of all dirs agree on, else UNKNOWN_EPOCH (R33)."""
+    """The broker epoch on which the files of all dirs agree, else UNKNOWN_EPOCH (R33)."""
     assert marks
     epochs = {UNKNOWN_EPOCH if mark is None else mark.broker_epoch for mark in marks}
     return epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
 
 
 async def read_registration(disk: Disk, log_dir: str) -> Registration:
-    """The last registration that the dir's broker has found in the metadata log. Raises: DiskError."""
+    """The last registration that the dir's broker found in the metadata log. Raises: DiskError."""
     content = _decode_object(await checkpoint.read_text(disk, posixpath.join(log_dir, REGISTRATION_NAME)))
     replayed = content.get("replayed")
-    if not isinstance(replayed, dict):  # of an older version: what was registered was committed too
+    if not isinstance(replayed, dict):  # written by an older version: the registered epoch was committed
         return Registration(_epoch_of(content))
     incarnation = replayed.get("incarnationId")
     incarnation_id = decode_id(incarnation) if isinstance(incarnation, str) else None
@@ -137,8 +136,8 @@ async def read_registration(disk: Disk, log_dir: str) -> Registration:
 async def note_registration(
     disk: Disk, log_dir: str, broker_epoch: int, replayed: Registration = NEVER_REGISTERED
 ) -> None:
-    """Store durably which epoch was registered last: marks of other epochs are not believed any more (R36).
-    `replayed`: what `read_registration` is to find. Raises: DiskError."""
+    """Store durably which epoch was registered last; clean-shutdown files of other epochs are void then
+    (R36). `replayed` is what `read_registration` will return. Raises: DiskError."""
     row: dict[str, object] = {"brokerEpoch": replayed.broker_epoch}
     if replayed.incarnation_id:
         row["incarnationId"] = encode_id(replayed.incarnation_id)
@@ -148,8 +147,8 @@ async def note_registration(
 
 
 async def write(disk: Disk, log_dir: str, mark: Mark) -> None:
-    """Store the proof in a dir; the last step of A-19. A process that never got an epoch has none to store
-    and must not call this. Raises: DiskError."""
+    """Write the clean-shutdown file of a dir, as the last step of a stop (A-19). Only for a process that has
+    had a broker epoch. Raises: DiskError."""
     assert mark.broker_epoch >= 0
     await checkpoint.write_atomically(disk, posixpath.join(log_dir, FILE_NAME), encode(mark))
 

@@ -1,9 +1,9 @@
-"""`leader-epoch-checkpoint`: the leader epoch cache on disk, and its reconciliation with the log (R85, R87).
+"""`leader-epoch-checkpoint`: the leader epoch cache on disk, and how it is reconciled with the log (R85).
 
-Owns the file. What the batches say wins over what the file says: the cache is cut to the log's end, taken
-from the scan where there was one, compared with the first and last batch of every other segment, and rebuilt
-from all headers when anything disagrees (D8). The epoch of the record right below the log start is known from
-here alone; its row stands first, and twice, which no two entries can. Never truncates a log.
+Owns the file. Where they differ, the batches win. The cache is truncated to the log's end, uses the scan's
+epochs where segments were scanned, is compared with the first and last batch of every other segment, and is
+rebuilt from all headers when anything differs (D8). The epoch of the record right below the log start is
+stored only here; its row comes first and twice, which no two entries can. Never truncates a log.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,18 @@ from holdfast.storage.segment import Segment
 from holdfast.storage.turn import next_turn
 
 _COLUMNS = 2
-#: Headers read in a row before the event loop gets its turn.
+#: Headers read before the event loop gets a turn.
 _HEADERS_PER_TURN = 1000
 
 
 async def store_epochs(disk: Disk, folder: str, cache: LeaderEpochCache) -> None:
-    """Replace the file, durably. Raises: DiskError."""
+    """Replace the file durably. Raises: DiskError."""
     text = checkpoint.encode_rows(_rows(cache))
     await checkpoint.write_atomically(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}", text)
 
 
 async def read_epochs(disk: Disk, folder: str) -> list[EpochEntry]:
-    """What the file says, nothing when it is missing or garbage. Raises: DiskError."""
+    """The rows of the file; none when it is missing or unreadable. Raises: DiskError."""
     text = await checkpoint.read_text(disk, f"{folder}/{LEADER_EPOCH_CHECKPOINT}")
     rows = checkpoint.decode_numbers(text, _COLUMNS) if text is not None else None
     return [EpochEntry(*row) for row in rows or ()]
@@ -38,7 +38,7 @@ async def read_epochs(disk: Disk, folder: str) -> list[EpochEntry]:
 async def load_epochs(
     disk: Disk, folder: str, in_file: list[EpochEntry], found: RecoveredSegments
 ) -> LeaderEpochCache:
-    """The cache that agrees with the log, stored again if the file did not. Raises: DiskError."""
+    """The cache that agrees with the log, stored again if the file differed. Raises: DiskError."""
     below, entries = _divided(in_file)
     if found.is_new or (below is not None and below.start_offset != found.segments[0].base_offset):
         below = None
@@ -64,9 +64,11 @@ def _divided(rows: list[EpochEntry]) -> tuple[EpochEntry | None, list[EpochEntry
 def _merge(
     in_file: Iterable[EpochEntry], below: EpochEntry | None, found: RecoveredSegments
 ) -> LeaderEpochCache | None:
-    """The file's entries up to where the scan began, the scan's from there on; None when they do not rise.
-    What began below the first segment is of another log: retention stores where its log begins before it
-    deletes, and who drops a log to begin anew (R83) may be stopped before the file says so."""
+    """The file's entries up to where the scan began and the scan's after that; None when they do not rise.
+
+    Entries below the first segment belong to another log: retention stores the log start before it deletes,
+    and a reset (R83) may be interrupted before the file is written.
+    """
     begin = found.segments[0].base_offset
     end = found.scanned[0] if found.scanned else found.segments[-1].next_offset
     entries = [entry for entry in in_file if begin <= entry.start_offset < end]

@@ -1,8 +1,8 @@
-"""What of a log is not durable yet, and the order in which it becomes so.
+"""What of a log is not durable yet, and the order in which it becomes durable.
 
-Owns rolled segments that wait for their flush, names of new files that wait for their folder, and the leader
-epochs that wait for their file. A flush makes durable what there was when it started (A-21): names before
-bytes count, epochs before the recovery point may pass them, the index of a rolled segment with its log.
+Owns rolled segments to be flushed, names of new files whose folder is to be synced, and leader epochs to be
+stored. A flush makes durable what there was when it started (A-21): names before the bytes in the files
+count, epochs before a recovery point passes them, the index of a rolled segment with its log.
 """
 
 import asyncio
@@ -31,29 +31,29 @@ class Flusher:
     def __init__(self, disk: Disk, folder: str, epochs: LeaderEpochCache) -> None:
         self._disk = disk
         self._folder = folder
-        #: rolled segments of which something is not durable yet, oldest first
+        #: rolled segments that are not wholly durable, oldest first
         self._rolled: list[Segment] = []
-        # Files made since the log was opened, and how many there were when the folder was last synced.
+        # New files since the log was opened, and how many there were at the last sync of the folder.
         self._names_made = 0
         self._names_synced = 0
         self._stored_epochs_version = epochs.version
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        #: held while a small file of the folder is written: their temporaries have fixed names
+        #: held while a small file of the folder is written: temporary files have fixed names
         self.small_files = asyncio.Lock()
 
     def made_files(self) -> None:
-        """New files were made, whose names are not durable yet."""
+        """New files were created, whose names are not durable yet."""
         self._names_made += 1
 
     def rolled(self, segment: Segment) -> None:
-        """A segment grows no more and waits to be flushed whole."""
+        """A segment was rolled and is to be flushed whole."""
         self._rolled.append(segment)
 
     @property
     def has_rolled(self) -> bool:
-        """Some rolled segment, or its index, is not durable yet."""
+        """Some rolled segment or its index is not durable yet."""
         return bool(self._rolled)
 
     def unflushed_bytes(self, active: Segment) -> int:
@@ -61,16 +61,16 @@ class Flusher:
         return sum(max(0, segment.size - segment.flushed_size) for segment in (*self._rolled, active))
 
     def forget(self, segments: list[Segment]) -> None:
-        """Segments are about to be deleted."""
+        """These segments are about to be deleted."""
         self._rolled = [segment for segment in self._rolled if segment not in segments]
 
     async def wait_idle(self) -> None:
-        """Until no flush is under way, so that files may be cut and closed."""
-        while self._running:  # another one may begin in the turn in which the last one ends
+        """Wait until no flush is under way, so that files may be truncated and closed."""
+        while self._running:  # another flush may begin in the turn in which the last one ends
             await self._idle.wait()
 
     async def flush(self, active: Segment, epochs: LeaderEpochCache) -> None:
-        """Make durable what is there now."""
+        """Make durable what is in the log now."""
         segments = tuple(self._rolled)
         self._running += 1
         self._idle.clear()
@@ -81,7 +81,7 @@ class Flusher:
                 await segment.flush_whole()
                 if segment in self._rolled:
                     self._rolled.remove(segment)
-            # The active one of the moment when the flush started, though it may have been rolled since.
+            # The segment that was active when the flush started, even if it was rolled since.
             await active.flush()
         finally:
             self._running -= 1
@@ -89,14 +89,14 @@ class Flusher:
                 self._idle.set()
 
     async def sync_names(self) -> None:
-        """Make the names of new files durable: bytes in a file without a durable name are not."""
+        """Make the names of new files durable; before that, bytes in the files are not."""
         made = self._names_made
         if made > self._names_synced:
             await self._disk.sync_folder(self._folder)
             self._names_synced = max(self._names_synced, made)
 
     async def store_epochs(self, epochs: LeaderEpochCache) -> None:
-        """Write the leader epochs if they have changed."""
+        """Store the leader epochs if they have changed."""
         if epochs.version == self._stored_epochs_version:
             return
         async with self.small_files:

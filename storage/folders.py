@@ -1,6 +1,6 @@
-"""Folders whose names survive a power loss.
+"""Creates folders whose names survive a power loss.
 
-Owns the order: make what is missing, then sync every folder above. Never decides where anything lies.
+Owns the order: create the missing ones, then sync every folder above. Never decides where a folder lies.
 """
 
 import errno
@@ -8,15 +8,15 @@ import posixpath
 
 from holdfast.runtime.api import Disk, DiskError
 
-#: What a folder answers that this process may not sync: it made no name in there.
+#: Errors of syncing a folder that this process may not write to: it has created no name in it.
 _NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL})
 
 
 async def make_durably(disk: Disk, path: str) -> None:
-    """Make the folder and those above it that are missing; all their names are durable on return.
+    """Create the folder and the missing ones above it; all their names are durable on return.
 
-    Call it as long as nothing in the folder proves that it was done: a start that was stopped half-way leaves
-    names that are seen and not yet durable. Raises: DiskError.
+    Call it again until something in the folder proves that it was done: a start that was interrupted leaves
+    names that are visible and not durable. Raises: DiskError.
     """
     if not await disk.exists(path):
         await disk.make_folder(path)

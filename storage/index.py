@@ -1,10 +1,10 @@
-"""The sparse index of one segment: where a batch lies and how late its predecessors are (D5).
+"""The sparse index of one segment: positions of batches by offset and by time.
 
-Owns two files with as many entries each. Entry k of `.index` is (relative offset u32, position u32) of a
-batch, as in Kafka; entry k of `.timeindex` is (largest timestamp of all batches before that one i64, its
-relative offset u32). Entries wait in memory until a block is full; lookups read single blocks, so an index of
-any size costs no memory. Never flushed per entry: after an unclean stop the index of what is scanned is made
-anew.
+Owns two files with the same number of entries. Entry k of `.index` is (relative offset u32, position u32) of
+a batch, as in Kafka; entry k of `.timeindex` is (largest timestamp of all batches before that one i64, its
+relative offset u32). New entries stay in memory until a block is full; lookups read single blocks, so an
+index of any size needs no memory. Entries are not flushed one by one: after an unclean stop, the index of a
+scanned segment is built again.
 """
 
 import operator
@@ -20,7 +20,7 @@ from holdfast.storage.core.files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, offset_
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
 _WORD_BYTES = 4
-#: Entries that are read, and written, at once: 4 KiB of `.index`, 2 MiB of log at the default interval.
+#: Entries read or written at once: 4 KiB of `.index`, 2 MiB of log at the default interval.
 BLOCK_ENTRIES = 512
 
 
@@ -34,7 +34,7 @@ class IndexEntry(NamedTuple):
 
 
 class _EntryFile:
-    """Fixed-size entries in a file, the newest ones still in memory. A read-only sequence for bisect."""
+    """Fixed-size entries in a file; the newest are still in memory. A read-only sequence for bisect."""
 
     __slots__ = ("_block", "_block_number", "_entry", "_tail", "count", "file", "stored_count")
 
@@ -95,7 +95,7 @@ class SegmentIndex:
 
     @classmethod
     async def open(cls, disk: Disk, folder: str, base_offset: int) -> "SegmentIndex":
-        """Open both files, empty ones when they are missing."""
+        """Open both files, or create them empty."""
         offsets = await disk.open(offset_path(folder, base_offset, INDEX_SUFFIX), create=True)
         times = await disk.open(offset_path(folder, base_offset, TIME_INDEX_SUFFIX), create=True)
         return cls(offsets, times)
@@ -126,7 +126,7 @@ class SegmentIndex:
             self.store()
 
     def floor_of_offset(self, relative_offset: int) -> IndexEntry | None:
-        """The last entry at or below an offset: a scan from there meets it within one index interval."""
+        """The last entry at or below an offset: a scan from there finds it within one index interval."""
         return self._before(bisect_right(self._offsets, relative_offset, key=_first))
 
     def floor_of_position(self, position: int) -> IndexEntry | None:
@@ -134,7 +134,7 @@ class SegmentIndex:
         return self._before(bisect_right(self._offsets, position, key=_second))
 
     def floor_of_timestamp(self, timestamp_ms: int) -> IndexEntry | None:
-        """The last entry all of whose predecessors are earlier than `timestamp_ms`."""
+        """The last entry before which all batches are earlier than `timestamp_ms`."""
         return self._before(bisect_left(self._times, timestamp_ms, key=_first))
 
     def count_below(self, relative_offset: int) -> int:
@@ -145,8 +145,8 @@ class SegmentIndex:
         return self.entry(number - 1) if number else None
 
     def is_sound(self, log_size: int) -> bool:
-        """Whether what is in the files can be an index of a log file of `log_size` bytes: whole entries, as
-        many of each, rising, inside the log. Reads both files whole."""
+        """True when the files can be an index of a log file of `log_size` bytes: whole entries, the same
+        number in both, rising, inside the log. Reads both files whole."""
         offsets, times = self._offsets.file, self._times.file
         count = offsets.size // _OFFSET_ENTRY.size
         if offsets.size != count * _OFFSET_ENTRY.size or times.size != count * _TIME_ENTRY.size:
@@ -160,7 +160,7 @@ class SegmentIndex:
         return _words(times)[2::3] == relative
 
     def store(self) -> None:
-        """Write the entries that wait in memory to the page cache."""
+        """Write the entries in memory to the page cache."""
         self._offsets.store()
         self._times.store()
 
@@ -171,7 +171,7 @@ class SegmentIndex:
         self._times.forget_from(count)
 
     async def trim(self) -> None:
-        """Cut the files to what was not forgotten."""
+        """Truncate the files to the remaining entries."""
         await self._offsets.trim()
         await self._times.trim()
 
@@ -182,7 +182,7 @@ class SegmentIndex:
         await self._times.file.flush()
 
     async def close(self) -> None:
-        """Close both files; entries that were not stored are forgotten."""
+        """Close both files; entries that were not stored are dropped."""
         await self._offsets.file.close()
         await self._times.file.close()
 

@@ -1,10 +1,10 @@
-"""The log of one partition: append, read, flush, roll, truncate, forget (D4-D6, R80-R88, A-20..A-22).
+"""The log of one partition: append, read, flush, roll, truncate, delete (A-20, A-21).
 
-Owns the segments, the leader epochs and the producer state that belong together at every moment. Appends and
-reads are page-cache calls and never wait; everything that opens, syncs or removes files is a coroutine. Never
-decides who leads, what is committed or when to flush. `roll`, `truncate_to`, `reset_to` and
-`delete_old_segments` must not overlap with each other or with appends: their callers order them with
-`storage.serial.Serial`. After any DiskError the log refuses to go on in this process (A-20, `log_guard`).
+Owns segments, leader epochs and producer state, which always belong together. Appends and reads are
+page-cache calls and never wait; calls that open, sync or remove files are coroutines. Does not decide who
+leads, what is committed or when to flush. Calls of `roll`, `truncate_to`, `reset_to` and
+`delete_old_segments` must not overlap with each other or with appends; the callers order them with
+`storage.serial.Serial`. After a DiskError the log stays offline until the process ends (`log_guard`).
 """
 
 import errno
@@ -29,25 +29,25 @@ from holdfast.storage.recovery import RecoveryReport, open_segments
 from holdfast.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from holdfast.storage.segment_list import SegmentList, age_of
 
-#: Room left for the records of one batch before relative offsets run out of bits.
+#: Relative offsets reserved for the records of one batch.
 _BATCH_RECORDS_MAX = 1 << 24
 
 _log = logging.getLogger("holdfast.storage")
 
 
 class Appended(NamedTuple):
-    """What an append did. Offsets are inclusive."""
+    """Result of an append. Offsets are inclusive."""
 
     base_offset: int
     last_offset: int
     size_bytes: int
     record_count: int
-    #: the flush policy wants a flush to start now (D6)
+    #: the flush policy asks for a flush now
     must_flush: bool
 
 
 class TimestampOffset(NamedTuple):
-    """A batch found by time: its largest timestamp and its base offset."""
+    """A batch found by timestamp: its largest timestamp and its base offset."""
 
     timestamp_ms: int
     offset: int
@@ -58,7 +58,7 @@ class OffsetOutOfRange(Exception):
 
 
 class InvalidAppend(Exception):
-    """Batches of a leader that do not continue this log; nothing of them was written (R84)."""
+    """Batches from a leader that do not continue this log; none of them was written (R84)."""
 
 
 class LogTap:
@@ -80,7 +80,7 @@ class LogTap:
 
 
 class Log:
-    """One partition's log. Make it with `Log.open`."""
+    """One partition's log. Create it with `Log.open`."""
 
     def __init__(
         self,
@@ -130,16 +130,16 @@ class Log:
         before_rewind: Callable[[int], Awaitable[None]] | None = None,
         on_failure: Callable[[DiskError], None] | None = None,
     ) -> "Log":
-        """Open and recover the log in `folder`, an empty one when there is none.
+        """Open and recover the log in `folder`, or create an empty one.
 
-        `clean` says that every byte was flushed before the last stop (R35): nothing is scanned then. Else
-        everything from `recovery_point` on is checked, and durable before this returns (R86).
-        `before_rewind(offset)` is awaited before the log's end falls to `offset`: checkpoints of its offsets
-        kept elsewhere must not stay above that. `on_failure` hears of the first DiskError, wherever it
-        happens. Raises: DiskError.
+        `clean`: every byte was flushed before the last stop (R35), so nothing is scanned. Otherwise
+        everything from `recovery_point` on is checked, and durable on return (R86). `before_rewind(offset)`
+        is awaited before the log's end falls to `offset`: stored offsets of this log must not stay above
+        that. `on_failure` is called with the first DiskError of this log. Raises: DiskError.
         """
         disk = runtime.disk
-        # Its own name is durable once something is in it; a partition's is the matter of whoever makes it.
+        # The name of a folder with content is durable already; a partition's name is made durable by its
+        # creator.
         if not await disk.exists(folder) or (topic_id is None and not await disk.listdir(folder)):
             await make_durably(disk, folder)
         epochs = await read_epochs(disk, folder)
@@ -173,23 +173,23 @@ class Log:
 
     @property
     def log_end_offset(self) -> int:
-        """Next offset to be written, exclusive end of the log."""
+        """Next offset to be written; exclusive end of the log."""
         return self._log_end_offset
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below this survives a power loss; never above the log end."""
+        """Records below survive a power loss; never above the log end."""
         return self._flushed_offset
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes that a power loss may take; 0 when all is durable."""
+        """Bytes that a power loss may take; 0 when everything is durable."""
         return self._flusher.unflushed_bytes(self._segments.active)
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last batch, also of one that is deleted; -1 when nobody knows: a follower's
-        `last_fetched_epoch` (R80)."""
+        """Leader epoch of the last batch, even if deleted; -1 when unknown. A follower's `last_fetched_epoch`
+        (R80)."""
         return self._last_epoch
 
     @property
@@ -199,27 +199,27 @@ class Log:
 
     @property
     def segment_count(self) -> int:
-        """Segments, the active one included."""
+        """Number of segments, including the active one."""
         return len(self._segments)
 
     @property
     def leader_epoch_cache(self) -> LeaderEpochCache:
-        """Epochs of this log; change them through the log only."""
+        """Leader epochs of this log; only the log changes them."""
         return self._epochs
 
     @property
     def producer_state(self) -> ProducerState:
-        """Idempotent producers of this log; `check` a batch right before appending it."""
+        """Idempotent producers of this log; call `check` for a batch right before appending it."""
         return self._producers
 
     @property
     def failure(self) -> DiskError | None:
-        """The DiskError after which this log refuses to go on; None while all is well (A-20)."""
+        """The DiskError that took this log offline; None while it is usable (A-20)."""
         return self._guard.failure
 
     @property
     def config(self) -> LogConfig:
-        """Settings in force."""
+        """The present settings."""
         return self._config
 
     @config.setter
@@ -235,10 +235,11 @@ class Log:
     def append_as_leader(
         self, batch: Buffer, leader_epoch: int, *, header: BatchHeader | None = None
     ) -> Appended:
-        """Append one batch at the end of the log, stamped with its offset and `leader_epoch`, uncopied.
+        """Append one batch at the end of the log, stamped with its offset and `leader_epoch`, without
+        copying.
 
-        `header` is what `check_batch` gave for exactly these bytes, when the caller has checked them already;
-        else the crc is checked here. Raises: CorruptBatch, DiskError.
+        `header`: the result of `check_batch` for exactly these bytes, if the caller has called it; otherwise
+        the crc is checked here. Raises: CorruptBatch, DiskError.
         """
         if header is None:
             header = check_batch(batch)
@@ -255,9 +256,9 @@ class Log:
         return self._appended(base_offset, header.size_bytes)
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int | None = None) -> Appended | None:
-        """Append whole batches as a leader sent them, all or none; None when there are none.
+        """Append whole batches as the leader sent them, all or none; None when there are none.
 
-        Their crc is checked, their offsets continue this log, their epochs do not fall and are not above
+        Each crc must be valid, offsets must continue this log, and epochs must not fall or be above
         `leader_epoch`, the epoch of the fetch that brought them (R84). Raises: CorruptBatch, InvalidAppend,
         DiskError.
         """
@@ -285,13 +286,13 @@ class Log:
         return self._appended(base_offset, len(records))
 
     def start_epoch(self, leader_epoch: int) -> None:
-        """Note that this replica leads in `leader_epoch` from the present end on, before there is data
+        """Record that this replica leads in `leader_epoch` from the present end on, before there is data
         (R54)."""
         self._guard.check_usable()
         self._epochs.assign(leader_epoch, self._log_end_offset)
 
     def needs_roll(self, next_size_bytes: int) -> bool:
-        """Whether `roll` must come before an append of that many bytes: size, age, or offsets run out."""
+        """True when `roll` must come before an append of that size: by size, age, or number of offsets."""
         active, config = self._segments.active, self._config
         if not active.size:
             return False
@@ -341,8 +342,8 @@ class Log:
         """Whole batches from the one that holds `fetch_offset` on, all below `end_offset`, at most
         `max_bytes`.
 
-        The first batch comes whole even if it is longer, if `at_least_one`. Never crosses a segment, so less
-        than asked for does not mean the end. Raises: OffsetOutOfRange, DiskError.
+        With `at_least_one`, the first batch is returned whole even if it is longer. Never crosses a segment,
+        so a shorter result does not mean the end. Raises: OffsetOutOfRange, DiskError.
         """
         if not self._log_start_offset <= fetch_offset <= self._log_end_offset:
             raise OffsetOutOfRange(
@@ -365,7 +366,7 @@ class Log:
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first batch that holds a record at or after `timestamp_ms`; None when there is none. Raises:
+        """The first batch with a record at or after `timestamp_ms`; None when there is none. Raises:
         DiskError."""
         with self._guard.failing():
             header = self._segments.find_timestamp(timestamp_ms, self._log_start_offset)
@@ -376,9 +377,9 @@ class Log:
     # --- flush -----------------------------------------------------------------------------------------
 
     async def flush(self, reason: FlushReason = FlushReason.POLICY) -> int:
-        """Make durable what is in the log now; returns `flushed_offset`. Concurrent calls share fsyncs (D6).
+        """Make durable what is in the log now; returns `flushed_offset`. Concurrent calls share fsyncs.
 
-        Covers only what was there when it started (A-21). Raises: DiskError.
+        Covers what was in the log when it started (A-21). Raises: DiskError.
         """
         await self._guard.no_change()
         if self._guard.is_closed:
@@ -392,7 +393,7 @@ class Log:
         with self._guard.failing():
             await self._flusher.flush(self._segments.active, self._epochs)
         self.flush_stats.done(reason, self._clock.now_ns() - started_ns)
-        # Another flush may have failed meanwhile, and the kernel reports an error once only (A-20).
+        # Another flush may have failed meanwhile, and the kernel reports an error only once (A-20).
         self._guard.check_usable()
         if end_offset > self._flushed_offset:
             self._flushed_offset = end_offset
@@ -401,8 +402,8 @@ class Log:
     # --- roll and forget -------------------------------------------------------------------------------
 
     async def roll(self) -> None:
-        """Begin a new segment at the end of the log; the full one is flushed in the background. Does nothing
-        while the active segment is empty. Raises: DiskError."""
+        """Start a new segment at the end of the log; the full one is flushed in the background. Does nothing
+        when the active segment is empty. Raises: DiskError."""
         async with self._guard.change("roll"):
             await self._roll()
 
@@ -448,7 +449,7 @@ class Log:
     async def delete_old_segments(self, wall_ms: int, high_watermark: int) -> int:
         """Delete segments beyond retention by time or size, and those below the log start; returns how many.
 
-        Only what is committed and flushed goes, oldest first. Forgets silent producers too (R94). Raises:
+        Oldest first, and only what is committed and flushed. Drops silent producers too (R94). Raises:
         DiskError.
         """
         for tap in self.taps:
@@ -482,8 +483,8 @@ class Log:
             self._log_start_offset = max(self._log_start_offset, self._segments.base_offset)
             self._epochs.truncate_from_start(self._log_start_offset)
             await self._flusher.store_epochs(self._epochs)
-            # The epochs say durably where the log starts now: whichever of these come back after a crash, the
-            # next start finishes the work, so one sync will do.
+            # The stored epochs say durably where the log starts now. Files that come back after a crash are
+            # deleted by the next start, so one sync is enough.
             for segment in old:
                 await segment.delete(self._disk)
             async with self._flusher.small_files:
@@ -494,8 +495,8 @@ class Log:
             return count
 
     async def _rebuildable(self, count: int) -> int:
-        """So many of the oldest segments, or fewer, that a snapshot of producer state is where the log begins
-        then: what they have written before could not be found out again after a truncation (R94)."""
+        """The largest number of oldest segments, at most `count`, after which the log begins at a snapshot of
+        producer state. Without one, a later truncation could not rebuild what they have written (R94)."""
         async with self._flusher.small_files:
             known = frozenset(await snapshots.offsets(self._disk, self.folder))
         bases = self._segments.base_offsets
@@ -504,10 +505,11 @@ class Log:
     # --- truncate --------------------------------------------------------------------------------------
 
     async def truncate_to(self, offset: int) -> int:
-        """Cut the log to end at `offset`, or before it when a batch spans it; returns the new log end (R81).
+        """Truncate the log to end at `offset`, or before it when a batch spans it; returns the new log end
+        (R81).
 
-        Readers see the cut at once. It is durable on return, so nothing of the old tail can come back behind
-        what is appended next. Epochs without data give way even when nothing is cut. Raises: DiskError.
+        Readers see the truncation at once. It is durable on return, so that nothing of the old tail can come
+        back after later appends. Epochs without data are dropped even when nothing is cut. Raises: DiskError.
         """
         if offset < self._log_start_offset:
             await self.reset_to(offset)
@@ -517,7 +519,7 @@ class Log:
                 self._epochs.truncate_from_end(self._log_end_offset)
                 return self._log_end_offset
             await self._prepare_rewind(offset)
-            # No await up to `_rewound`: readers see all of the cut or nothing.
+            # No await until `_rewound`: readers see the whole truncation or nothing of it.
             segment = self._segments.holder_of(offset)
             segment.cut(segment.position_of(offset))
             dropped = self._segments.drop_behind(offset)
@@ -546,8 +548,8 @@ class Log:
             for segment in reversed(dropped):
                 await segment.delete(self._disk)
             await self._disk.sync_folder(self.folder)
-            # Also those at this very offset are of another life. They must be gone before the new log is
-            # there: who opens that after a crash cannot tell.
+            # A snapshot at this very offset belongs to the old log. It must be gone before the new log
+            # exists: after a crash, opening that log could not tell the two apart.
             async with self._flusher.small_files:
                 await snapshots.drop_all(self._disk, self.folder)
             await self._flusher.store_epochs(self._epochs)
@@ -559,7 +561,7 @@ class Log:
 
     async def _prepare_rewind(self, offset: int) -> None:
         await self._flusher.wait_idle()
-        # Last: a checkpoint that is written after it must already see the cut.
+        # Last, so that a checkpoint that is written after it sees the truncated log.
         if self._before_rewind is not None:
             await self._before_rewind(offset)
 
@@ -577,10 +579,11 @@ class Log:
     # --- end -------------------------------------------------------------------------------------------
 
     async def close(self, flush: bool) -> None:
-        """Close all files. With `flush`, everything is durable first, indexes and producer state too (A-19).
+        """Close all files. With `flush`, everything is made durable first, also indexes and producer state
+        (A-19).
 
-        Raises: DiskError, after closing, when `flush` was asked for and this log had failed or fails now: the
-        stop is not clean then.
+        Raises: DiskError, after closing, when `flush` was requested and this log has failed or fails now:
+        then the stop is not clean.
         """
         if self._guard.is_closed:
             return

@@ -1,9 +1,9 @@
-"""One log dir: its identity and the checkpoints of the partitions in it (D5, R87).
+"""One log dir: its identity, and the checkpoints of the partitions in it (R87).
 
-Owns `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` and
-`ceiling-offset-checkpoint`. The first two may lag behind the log, never be ahead of it: `lower` is awaited
-before a log is cut. The third lags behind what was committed, and is ahead of a log that has lost its tail.
-The last is ahead of what others were shown of the log, never behind it (R68).
+Owns four files: `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` may lag behind the log
+but are never ahead of it (`lower` is awaited before a log is truncated). `replication-offset-checkpoint`
+(high watermarks) lags behind what was committed, and is ahead of a log that lost its tail.
+`ceiling-offset-checkpoint` is never below the log ends that others were shown (R68).
 """
 
 import asyncio
@@ -49,15 +49,15 @@ class LogDir:
         self._disk = disk
         self._writing = asyncio.Lock()
         self._syncing = asyncio.Lock()
-        # calls of `sync_names`, and how many of them are served
+        # calls of `sync_names`, and how many of them are done
         self._wanted = self._synced = 0
         self.path = path
         self.directory_id = directory_id
-        #: why the dir is no longer trusted; None while it is online
+        #: why the dir is offline; None while it is online
         self.failure: DiskError | None = None
-        #: {folder name: digest}: logs that the mark of a clean stop vouches for
+        #: {folder name: digest}: the logs that the clean-shutdown file describes
         self.vouched: dict[str, str] = {}
-        # What the files say, as far as this process wrote or read them.
+        # The content of the files, as this process read or wrote them.
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
@@ -65,7 +65,7 @@ class LogDir:
 
     @classmethod
     async def open(cls, runtime: Runtime, path: str, cluster_id: str, node_id: int) -> "LogDir":
-        """Lock the dir for this process and make sure that it belongs to this node.
+        """Lock the dir for this process and check that it belongs to this node.
 
         Raises: DiskError (also when another process has it), meta_properties.LogDirRefused.
         """
@@ -78,7 +78,7 @@ class LogDir:
 
     @property
     def is_online(self) -> bool:
-        """Nothing has failed here yet."""
+        """No operation has failed in this dir."""
         return self.failure is None
 
     def file(self, name: str) -> str:
@@ -86,8 +86,8 @@ class LogDir:
         return posixpath.join(self.path, name)
 
     async def sync_names(self) -> None:
-        """Make the folders' names in this dir durable. Calls that come while one is under way share the next:
-        ten thousand partitions that are made at once must not cost a sync each."""
+        """Make the names of the folders in this dir durable. Calls during a sync share the next one, so that
+        creating ten thousand partitions does not cost a sync each."""
         self._wanted += 1
         number = self._wanted
         async with self._syncing:
@@ -97,15 +97,15 @@ class LogDir:
                 self._synced = covered
 
     async def load_checkpoints(self) -> None:
-        """Read what the last process stored. Missing or unreadable files mean that nothing is proven."""
+        """Read what the last process stored. Nothing is believed in place of a missing or unreadable file."""
         self.recovery_points = await checkpoint.read_offsets(self._disk, self.file(RECOVERY_POINT_CHECKPOINT))
         self.log_starts = await checkpoint.read_offsets(self._disk, self.file(LOG_START_CHECKPOINT))
         self.high_watermarks = await checkpoint.read_offsets(self._disk, self.file(HIGH_WATERMARK_CHECKPOINT))
         self.ceilings = await checkpoint.read_offsets(self._disk, self.file(CEILING_CHECKPOINT))
 
     async def store_log_offsets(self, current: Callable[[], tuple[Offsets, Offsets]]) -> None:
-        """Store recovery points and log starts; `current` is asked once nobody else writes, so that it cannot
-        undo a `lower`."""
+        """Store recovery points and log start offsets. `current` is called while no other write is under way,
+        so that it cannot undo a `lower`."""
         async with self._writing:
             self._check_online()
             recovery_points, log_starts = current()
@@ -115,7 +115,7 @@ class LogDir:
             self.log_starts = log_starts
 
     async def store_high_watermarks(self, current: Callable[[], Offsets]) -> None:
-        """Store the high watermarks; `current` is asked once nobody else writes."""
+        """Store the high watermarks; `current` is called while no other write is under way."""
         async with self._writing:
             self._check_online()
             high_watermarks = current()
@@ -123,8 +123,8 @@ class LogDir:
             self.high_watermarks = high_watermarks
 
     async def store_ceilings(self, current: Callable[[], Offsets]) -> None:
-        """Store what the logs' ends are promised to stay below, as they are shown; `current` is asked once
-        nobody else writes."""
+        """Store the ceilings: upper bounds of the log ends that others are shown. `current` is called while
+        no other write is under way."""
         async with self._writing:
             self._check_online()
             ceilings = current()
@@ -132,8 +132,9 @@ class LogDir:
             self.ceilings = ceilings
 
     async def lower(self, partition: TopicPartition, offset: int) -> None:
-        """Durably take back claims above `offset`: a recovery point there would hide a hole from recovery, a
-        log start there would make a start drop the log. The caller cuts the log without another await."""
+        """Durably lower stored offsets to `offset` before a truncation: a higher recovery point would hide a
+        hole from recovery, and a higher log start would make a start drop the log. The caller truncates the
+        log without another await."""
         async with self._writing:
             for name, stored in (
                 (RECOVERY_POINT_CHECKPOINT, self.recovery_points),
@@ -144,13 +145,13 @@ class LogDir:
                     await checkpoint.write_offsets(self._disk, self.file(name), stored)
 
     def _check_online(self) -> None:
-        """It may have failed while a write waited: nobody has logs in it any more, and its files keep what
-        they told. Raises: DiskError."""
+        """Raise the dir's DiskError if it failed while a write waited: its logs are gone from the rows, and
+        the files must keep what they had."""
         if self.failure is not None:
             raise self.failure
 
     def has_rows_of(self, partition: TopicPartition) -> bool:
-        """Whether some file speaks of the partition: of a new log of that name it would be a lie."""
+        """True when some file has a row of the partition, which would be wrong for a new log of that name."""
         stored = (self.recovery_points, self.log_starts, self.high_watermarks, self.ceilings)
         return any(partition in offsets for offsets in stored)
 

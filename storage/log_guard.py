@@ -1,6 +1,7 @@
-"""What keeps a log from wrong use: the first DiskError ends it, file changes exclude each other (A-20).
+"""Guards one log: after the first DiskError it stays offline, and changes of its files exclude each other
+(A-20).
 
-Owns whether a log may go on in this process and which change of its files is under way. Decides nothing else.
+Owns whether the log may be used in this process, and which change of its files is under way.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from holdfast.runtime.api import DiskError
 
-#: errno ECANCELED, for a change of files that was stopped half-way.
+#: errno ECANCELED, for a change of files that was cancelled half-way.
 _ECANCELED = 125
 
 _log = logging.getLogger("holdfast.storage")
@@ -23,7 +24,7 @@ class LogGuard:
 
     def __init__(self, folder: str, on_failure: Callable[[DiskError], None] | None) -> None:
         self.folder = folder
-        #: the DiskError after which the log refuses to go on; None while all is well
+        #: the first DiskError; None while the log is usable
         self.failure: DiskError | None = None
         self.is_closed = False
         #: the change of files under way, None for none
@@ -34,23 +35,23 @@ class LogGuard:
 
     @property
     def is_heard(self) -> bool:
-        """Somebody is told of the first failure."""
+        """True when there is a callback for the first failure."""
         return self._on_failure is not None
 
     def check_usable(self) -> None:
-        """Raises: DiskError, the first one that happened here."""
+        """Raises: DiskError, the first one of this log."""
         assert not self.is_closed, f"{self.folder} is closed"
         failure = self.failure
         if failure is not None:
             raise DiskError(failure.path, failure.operation, failure.errno, failure.reason)
 
     def check_append(self) -> None:
-        """An append may go on now. Raises: DiskError."""
+        """Check that an append is allowed now. Raises: DiskError."""
         self.check_usable()
         assert self.changing is None, f"{self.folder}: append while {self.changing} is under way"
 
     def fail(self, error: DiskError) -> None:
-        """Remember the first error and tell of it."""
+        """Record the first error and report it."""
         if self.failure is None:
             self.failure = error
             _log.error("%s: no more appends in this process: %s", self.folder, error)
@@ -59,7 +60,7 @@ class LogGuard:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """A DiskError inside ends the log. Raises: it, again."""
+        """A DiskError inside marks the log offline and is raised again."""
         try:
             yield
         except DiskError as error:
@@ -68,7 +69,7 @@ class LogGuard:
 
     @asynccontextmanager
     async def change(self, name: str) -> AsyncIterator[None]:
-        """Keep appends and flushes away while files change; whoever leaves it half done ends the log."""
+        """Exclude appends and flushes while files change; a failure inside marks the log offline."""
         self.check_usable()
         assert self.changing is None, f"{self.folder}: {name} while {self.changing} is under way"
         self.changing = name
@@ -87,5 +88,5 @@ class LogGuard:
 
     async def no_change(self) -> None:
         """Wait until no change is under way."""
-        while self.changing is not None:  # again and again: the next change may begin before we wake
+        while self.changing is not None:  # a loop: the next change may begin before this task wakes
             await self._no_change.wait()

@@ -1,8 +1,8 @@
-"""Who a log dir belongs to: `meta.properties` (D5), and which topic a partition folder holds:
-`partition.metadata`.
+"""`meta.properties`: which node a log dir belongs to. `partition.metadata`: which topic a partition folder
+holds.
 
-Owns both files. A dir of another cluster or node is refused with a sentence for the operator: mounting the
-wrong volume must never look like an empty or a restored replica.
+Owns both files. A dir of another cluster or node is refused with a text for the operator: mounting the wrong
+volume must never look like an empty or restored replica.
 """
 
 import base64
@@ -19,16 +19,16 @@ _ID_BYTES = 16
 
 
 class LogDirRefused(Exception):
-    """A log dir or a folder in it is not what this node expects; the text says what the operator can do."""
+    """A log dir, or a folder in it, is not what this node expects; the text says what the operator can do."""
 
 
 def encode_id(raw: bytes) -> str:
-    """16 bytes as 22 letters, as Kafka prints ids."""
+    """16 bytes as 22 characters, as Kafka prints ids."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode_id(text: str) -> bytes | None:
-    """The 16 bytes; None when the text is no id."""
+    """The 16 bytes; None when the text is not an id."""
     try:
         raw = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError):
@@ -37,7 +37,7 @@ def decode_id(text: str) -> bytes | None:
 
 
 async def ensure(disk: Disk, log_dir: str, cluster_id: str, node_id: int, new_directory_id: bytes) -> bytes:
-    """The id of a log dir of this node; marks an unmarked dir with `new_directory_id`, durably.
+    """The id of a log dir of this node; an unmarked dir is durably marked with `new_directory_id`.
 
     Raises: LogDirRefused when it belongs to another cluster or node or cannot be read, DiskError.
     """
@@ -60,19 +60,19 @@ async def ensure(disk: Disk, log_dir: str, cluster_id: str, node_id: int, new_di
             )
     directory_id = decode_id(found.get("directory.id", ""))
     if directory_id is None:
-        raise LogDirRefused(f"{path}: directory.id {found.get('directory.id')} is no id; restore the file")
+        raise LogDirRefused(f"{path}: directory.id {found.get('directory.id')} is invalid; restore the file")
     return directory_id
 
 
 async def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
-    """Note which topic the partition folder belongs to, durably once the folder is synced. Raises:
+    """Store which topic the partition folder belongs to; durable once the folder is synced. Raises:
     DiskError."""
     text = _encode({"version": "0", "topic_id": encode_id(topic_id)}, ": ")
     await checkpoint.replace(disk, posixpath.join(folder, PARTITION_METADATA), text)
 
 
 async def read_topic_id(disk: Disk, folder: str) -> bytes | None:
-    """The topic of a partition folder; None when there is no readable note. Raises: DiskError."""
+    """The topic id of a partition folder; None when it cannot be read. Raises: DiskError."""
     text = await checkpoint.read_text(disk, posixpath.join(folder, PARTITION_METADATA))
     return decode_id(_decode(text, ":").get("topic_id", ""))
 

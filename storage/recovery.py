@@ -1,10 +1,10 @@
-"""Opening the segments of a log: believe, scan, cut (R86, A-22).
+"""Opens the segments of a log: trusts, scans and truncates them (R86).
 
-Owns which bytes of a log folder are kept. After a clean stop, and below the recovery point, segments are
-believed if their index is sound. Everything else is read batch by batch, and kept is exactly the prefix
-before the first invalid batch: bad crc, zeros, cut short, wrong offset, falling epoch. Never resynchronises
-behind it: what follows a hole was not acknowledged as flushed. What is kept is made durable before this
-returns, or a second crash could lose it.
+Owns which bytes of a log folder are kept. After a clean stop, and below the recovery point, a segment is
+trusted if its index is valid. Everything else is read batch by batch, and the log keeps exactly the prefix
+before the first invalid batch: bad crc, zeros, cut short, wrong offset, falling epoch (A-22). It never
+searches for valid batches after that one: what follows a hole was not reported as flushed. What is kept is
+durable on return, so that a second crash cannot lose it.
 """
 
 import logging
@@ -26,9 +26,9 @@ from holdfast.storage.core.leader_epoch_cache import EpochEntry
 from holdfast.storage.segment import Segment, segment_paths
 from holdfast.storage.turn import next_turn
 
-#: Bytes read at once by a scan; the event loop gets its turn after each.
+#: Bytes that a scan reads at once; the event loop gets a turn after each read.
 SCAN_BYTES = 1 << 20
-#: A longer batch than this never came in by a frame: its length field is damaged.
+#: A longer batch does not fit into a frame: its length field is damaged.
 BATCH_MAX_BYTES = FRAME_MAX_BYTES
 
 _log = logging.getLogger("holdfast.storage")
@@ -36,10 +36,10 @@ _log = logging.getLogger("holdfast.storage")
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log found and did, for log lines and tests."""
+    """What opening a log found and did; for log lines and tests."""
 
     scanned_bytes: int = 0
-    #: bytes cut off behind the last valid batch, dropped segments included
+    #: bytes removed after the last valid batch, including dropped segments
     dropped_bytes: int = 0
     dropped_segments: int = 0
     #: why the log ends where it does; None when every byte was valid
@@ -48,15 +48,15 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class RecoveredSegments:
-    """All segments of a log in order, at least one, without gaps."""
+    """All segments of a log in order, without gaps; at least one."""
 
     segments: list[Segment]
     report: RecoveryReport
     #: base offsets of the segments that were scanned
     scanned: list[int] = field(default_factory=list)
-    #: (epoch, first offset seen in it) of the scanned segments, one entry at each change within a segment
+    #: (epoch, first offset in it) of the scanned segments, an entry at each change within a segment
     scanned_epochs: list[EpochEntry] = field(default_factory=list)
-    #: nothing was left that could be kept
+    #: no segment could be kept
     is_new: bool = False
 
 
@@ -70,9 +70,9 @@ async def open_segments(
     log_start_offset: int,
     history_start: int = 0,
 ) -> RecoveredSegments:
-    """Open every segment of a folder. Without any, or when all that is left lies below `log_start_offset`,
-    the log begins there, empty. Segments that end at or below `history_start`, the first offset that the
-    leader epochs know of, were being deleted. Raises: DiskError."""
+    """Open every segment of a folder. Without segments, or when all of them end below `log_start_offset`, the
+    log begins there, empty. Segments that end at or below `history_start`, the first offset in the leader
+    epochs, were being deleted. Raises: DiskError."""
     bases = await _base_offsets(disk, folder)
     found = RecoveredSegments([], RecoveryReport())
     names_changed = await _finish_deletion(disk, folder, bases, history_start)
@@ -83,7 +83,7 @@ async def open_segments(
             break
         segment = await Segment.open(disk, folder, base_offset, config.index_interval_bytes)
         found.segments.append(segment)
-        # Not at the border: a flush up to there makes no index whole, one that began behind the roll does.
+        # `<`: a flush up to this segment's end does not include its index, a flush after the roll does.
         is_flushed = clean or (number + 1 < len(bases) and bases[number + 1] < recovery_point)
         if is_flushed and segment.adopt():
             continue
@@ -111,7 +111,7 @@ async def open_segments(
 
 
 async def _base_offsets(disk: Disk, folder: str) -> list[int]:
-    """Base offsets of all segments; sweeps away indexes that lost theirs."""
+    """Base offsets of all segments; deletes index files without a log file."""
     names = await disk.listdir(folder)
     bases = [base for name in names if (base := parse_offset_name(name, LOG_SUFFIX)) is not None]
     known = frozenset(bases)
@@ -124,7 +124,7 @@ async def _base_offsets(disk: Disk, folder: str) -> list[int]:
 
 
 async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_start: int) -> bool:
-    """Take away what retention left when it was stopped, also behind a hole; True when there was some."""
+    """Finish a deletion by retention that a stop interrupted, also across a gap; True when there was one."""
     is_some = False
     while len(bases) > 1 and bases[1] <= history_start:
         for path in segment_paths(folder, bases.pop(0)):
@@ -135,8 +135,8 @@ async def _finish_deletion(disk: Disk, folder: str, bases: list[int], history_st
 
 
 async def _forget_history(disk: Disk, folder: str) -> None:
-    """What dropped the last log was stopped half-way, perhaps with a snapshot at just the offset where the
-    new one begins (R94), or with the epoch of the record right below. Durable before the new one is there."""
+    """Delete snapshots and epochs of an earlier log, whose reset was interrupted. A snapshot may lie at just
+    the offset where the new log begins (R94). Durable before the new log exists."""
     await snapshots.drop_all(disk, folder)
     epochs = f"{folder}/{LEADER_EPOCH_CHECKPOINT}"
     if await disk.exists(epochs):
@@ -145,11 +145,11 @@ async def _forget_history(disk: Disk, folder: str) -> None:
 
 
 async def _scan(found: RecoveredSegments, segment: Segment) -> None:
-    """Read a segment from its beginning, note every valid batch, cut the file behind the last one."""
+    """Read a segment from its beginning, record every valid batch, cut the file after the last one."""
     await segment.restart()
-    # What the disk has counts, not what the page cache shows: the process before may have died of a failed
-    # flush, whose pages look written ever since, to us as well (A-20). This flushes, too: bytes that look
-    # unchanged may be in the page cache only, since it was the process that died and not the machine.
+    # Only what is on the disk counts, not what the page cache shows: the last process may have ended after a
+    # failed flush, whose pages look written since then (A-20). This also flushes: valid bytes may be in the
+    # page cache only, if the process ended and not the machine.
     await segment.log.drop_cache()
     file_size = segment.log.size
     last_epoch = found.segments[-2].last_epoch if len(found.segments) > 1 else -1
@@ -160,7 +160,7 @@ async def _scan(found: RecoveredSegments, segment: Segment) -> None:
         while segment.size < file_size:
             at = segment.size - chunk_start
             if not _holds_batch(chunk, at):
-                # One batch can be longer than a chunk; then all of it is read.
+                # A batch may be longer than a chunk; then all of it is read.
                 await next_turn()
                 chunk_start, at = segment.size, 0
                 chunk = segment.log.read_at(chunk_start, SCAN_BYTES)
@@ -192,7 +192,7 @@ async def _scan(found: RecoveredSegments, segment: Segment) -> None:
 
 
 def _holds_batch(chunk: bytes, at: int) -> bool:
-    """Whether the whole batch at `at` is in the chunk, as far as its header can be believed."""
+    """True when the chunk holds the whole batch at `at`, according to its header."""
     try:
         return at + parse_header(chunk, at).size_bytes <= len(chunk)
     except CorruptBatch:
@@ -217,8 +217,8 @@ async def _drop(disk: Disk, folder: str, bases: list[int], report: RecoveryRepor
 
 
 async def _make_durable(disk: Disk, folder: str, found: RecoveredSegments, names_changed: bool) -> None:
-    """Make names and indexes durable; the scan has flushed the logs (R86). The index of the last segment is
-    flushed when that is rolled or closed, as at any time."""
+    """Make names and indexes durable; the scan has flushed the logs (R86). The last segment's index is
+    flushed when that is rolled or closed, as usual."""
     scanned = frozenset(found.scanned)
     for segment in found.segments[:-1]:
         if segment.base_offset in scanned:

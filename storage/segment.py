@@ -1,8 +1,8 @@
-"""One segment: a file of record batches named after its first offset, with its index (D5).
+"""One segment: a file of record batches, named after its first offset, and its index.
 
-Owns positions: which byte an offset begins at, where whole batches end, what is durable of this file. Never
-decides what is appended or kept. The positions of the newest batches stay in memory, so reads at the end of
-the log, the common case, need no lookup; others cost an index lookup and a walk over at most one index
+Owns positions: at which byte an offset begins, where whole batches end, what of the file is durable. Does not
+decide what is appended or kept. Keeps the positions of the newest batches in memory, so that reads near the
+log's end, the common case, need no lookup; others need an index lookup and a walk over at most one index
 interval of headers.
 """
 
@@ -15,18 +15,18 @@ from holdfast.runtime.api import Buffer, Disk, DiskError, File
 from holdfast.storage.core.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_path
 from holdfast.storage.index import IndexEntry, SegmentIndex
 
-#: Largest offset within a segment: the index stores 32 bits, Kafka keeps the sign bit free.
+#: Largest offset within a segment: the index has 32 bits, of which Kafka leaves the sign bit free.
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
-#: Newest batches whose positions are remembered; forgotten in halves.
+#: Newest batches whose positions are remembered; dropped in halves.
 RECENT_BATCHES = 512
-#: Bytes read at once when walking over headers.
+#: Bytes read at once by a walk over headers.
 WALK_BYTES = 8 << 10
-#: errno EIO, for content that cannot be what was written.
+#: errno EIO, for content that differs from what was written.
 _EIO = 5
 
 
 class Segment:
-    """A file of batches with rising offsets. The last one of a log is the active one, the others never
+    """A file of batches with rising offsets. A log's last segment is the active one; the others do not
     grow."""
 
     __slots__ = (
@@ -52,7 +52,7 @@ class Segment:
         self.log = log
         self.index = index
         self._index_interval_bytes = index_interval_bytes
-        #: bytes of whole batches; what may be behind them in the file is not ours
+        #: bytes of whole batches; bytes after them in the file do not count
         self.size = 0
         #: bytes known to survive a power loss
         self.flushed_size = 0
@@ -64,19 +64,18 @@ class Segment:
         self.last_epoch = -1
         #: monotonic time of the first append since the segment was opened; None before it
         self.first_append_ms: int | None = None
-        #: False once closed or deleted: nobody may touch its files
+        #: False once closed or deleted: its files must not be used
         self.is_open = True
         self._is_index_durable = True
-        #: position of the newest indexed batch
+        #: position of the newest batch with an index entry
         self._indexed_position = 0
-        # The newest batches without gap up to the end of the file.
+        # The newest batches, without gaps up to the end of the file.
         self._recent_offsets = array("Q")
         self._recent_positions = array("Q")
 
     @classmethod
     async def open(cls, disk: Disk, folder: str, base_offset: int, index_interval_bytes: int) -> "Segment":
-        """Open the files of a segment, new ones when they are missing. Nothing is known of their content
-        yet."""
+        """Open the files of a segment, or create them. Their content is not read yet."""
         log = await disk.open(offset_path(folder, base_offset, LOG_SUFFIX), create=True)
         index = await SegmentIndex.open(disk, folder, base_offset)
         return cls(base_offset, log, index, index_interval_bytes)
@@ -84,7 +83,7 @@ class Segment:
     # --- growing ---------------------------------------------------------------------------------------
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Append bytes of whole batches and return their position; each batch is to be noted next."""
+        """Append the bytes of whole batches and return their position; `note` must follow for each batch."""
         position = self.log.append(buffers)
         assert position == self.size, f"{self.log.path} has {position} bytes, expected {self.size}"
         return position
@@ -92,7 +91,7 @@ class Segment:
     def note(
         self, base_offset: int, next_offset: int, leader_epoch: int, max_timestamp: int, size_bytes: int
     ) -> None:
-        """Take a batch into account that lies at the end of what was noted so far."""
+        """Record a batch that lies after those recorded so far."""
         position = self.size
         if position - self._indexed_position > self._index_interval_bytes:
             self.index.add(IndexEntry(base_offset - self.base_offset, position, self.max_timestamp))
@@ -111,8 +110,8 @@ class Segment:
             self.max_timestamp = max_timestamp
 
     def adopt(self) -> bool:
-        """Take over a file that is known to be whole, by its index and a walk over what lies behind the last
-        entry. False when index or tail are not sound: nothing may be believed then. Raises: DiskError."""
+        """Use a file that is known to be whole, by its index and a walk over what comes after the last entry.
+        False when index or tail are not valid: then nothing may be trusted. Raises: DiskError."""
         if not self.index.is_sound(self.log.size):
             return False
         self._restart_from(self.index.last)
@@ -127,14 +126,14 @@ class Segment:
         return self.size == self.log.size
 
     async def restart(self) -> None:
-        """Forget the index and everything known, for a scan from the beginning of the file."""
+        """Drop the index and everything known, for a scan from the beginning of the file."""
         self.index.forget_from(0)
         self._is_index_durable = False
         self._restart_from(None)
         await self.index.trim()
 
     def cut(self, position: int) -> None:
-        """Forget the batches from `position`, a border of batches, on. `trim` must follow before the next
+        """Drop the batches from `position` on, a batch boundary. `trim` must follow before the next
         append."""
         assert 0 <= position <= self.size
         offset = self._header_at(position).base_offset if position < self.size else self.next_offset
@@ -146,7 +145,7 @@ class Segment:
         self.flushed_size = min(self.flushed_size, self.size)
 
     async def trim(self) -> None:
-        """Cut the files to what was not forgotten, durably: nothing of it may come back behind later
+        """Truncate the files to the remaining batches, durably: nothing dropped may come back after later
         appends."""
         await self.index.trim()
         await self.cut_file()
@@ -154,7 +153,7 @@ class Segment:
         self.flushed_size = self.size
 
     async def cut_file(self) -> None:
-        """Cut bytes off the file that lie behind the last batch."""
+        """Cut off bytes of the file after the last batch."""
         if self.log.size > self.size:
             await self.log.truncate(self.size)
 
@@ -178,8 +177,8 @@ class Segment:
     # --- finding ---------------------------------------------------------------------------------------
 
     def read(self, fetch_offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> bytes:
-        """Whole batches from the one that holds `fetch_offset` on, all of them below `end_offset`, at most
-        `max_bytes`; the first one whole if `at_least_one`. Raises: DiskError."""
+        """Whole batches from the one that holds `fetch_offset` on, all below `end_offset`, at most
+        `max_bytes`; with `at_least_one` the first batch is returned whole. Raises: DiskError."""
         start = self.position_of(fetch_offset)
         limit = self.size if end_offset >= self.next_offset else self.position_of(end_offset)
         end = limit if limit - start <= max_bytes else self._border_at_or_below(start + max_bytes)
@@ -199,7 +198,7 @@ class Segment:
         for position, header in self.headers(entry.position if entry else 0, self.size):
             if header.next_offset > offset:
                 if header.base_offset > offset:
-                    break  # the index points behind what it names
+                    break  # the index points past its batch
                 return position
         raise self.broken(f"offset {offset} is not there")
 
@@ -218,7 +217,8 @@ class Segment:
         return next((header for _, header in self.headers(0, self.size)), None)
 
     def headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `position`, a border, up to `end`. Raises: DiskError."""
+        """Position and header of every batch from `position`, a batch boundary, up to `end`. Raises:
+        DiskError."""
         try:
             yield from self._headers(position, end)
         except CorruptBatch as error:
@@ -271,7 +271,7 @@ class Segment:
             self.flushed_size = max(self.flushed_size, size)
 
     async def flush_whole(self) -> None:
-        """Make log and index durable; for a segment that grows no more."""
+        """Make log and index durable, for a segment that grows no more."""
         await self.flush()
         if not self._is_index_durable:
             await self.index.flush()
@@ -284,14 +284,14 @@ class Segment:
         await self.index.close()
 
     async def delete(self, disk: Disk) -> None:
-        """Close and unlink the files, the log last: an index alone is swept away at the next start."""
+        """Close and unlink the files, the log last: the next start deletes an index without a log."""
         await self.close()
         for path in (*self.index.paths, self.log.path):
             await disk.unlink(path)
 
 
 def segment_paths(folder: str, base_offset: int) -> tuple[str, ...]:
-    """The files of a segment, in the order in which they are to be unlinked."""
+    """The files of a segment, in the order in which they are unlinked."""
     return tuple(
         offset_path(folder, base_offset, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
     )

@@ -1,7 +1,7 @@
-"""The segments of a log in order: finding one, adding one, dropping some at either end.
+"""The segments of a log in order: finding, adding, dropping at either end.
 
 Owns which segments there are and which is active. Never syncs, deletes or closes a file: `storage.log` does.
-There is always a segment, but for the time between `clear` and the next `add`.
+There is always a segment, except between `clear` and the next `add`.
 """
 
 from bisect import bisect_right
@@ -13,14 +13,14 @@ from holdfast.storage.segment import Segment
 
 
 class SegmentList:
-    """Ascending by base offset, without gaps."""
+    """Segments, ascending by base offset, without gaps."""
 
     __slots__ = ("_bases", "_segments", "active")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
-        #: the last one, which takes the appends
+        #: the last segment, which gets the appends
         self.active = self._segments[-1]
 
     def __len__(self) -> int:
@@ -31,12 +31,12 @@ class SegmentList:
 
     @property
     def base_offset(self) -> int:
-        """Where the first segment begins."""
+        """Base offset of the first segment."""
         return self._bases[0]
 
     @property
     def base_offsets(self) -> list[int]:
-        """Where each segment begins, ascending; a copy."""
+        """Base offset of each segment, ascending; a copy."""
         return list(self._bases)
 
     @property
@@ -45,14 +45,14 @@ class SegmentList:
         return sum(segment.size for segment in self._segments)
 
     def holder_of(self, offset: int) -> Segment:
-        """The segment that holds an offset at or above `base_offset`; the active one for the log end."""
+        """The segment with an offset at or above `base_offset`; the active one for the log end."""
         active = self.active
         if offset >= active.base_offset:
             return active
         return self._segments[bisect_right(self._bases, offset) - 1]
 
     def find_timestamp(self, timestamp_ms: int, log_start_offset: int) -> BatchHeader | None:
-        """The first batch with a record at or after `timestamp_ms` in a segment that reaches above the log
+        """The first batch with a record at or after `timestamp_ms`, in segments that reach above the log
         start. Raises: DiskError."""
         for segment in self._segments:
             if segment.next_offset > log_start_offset:
@@ -62,19 +62,19 @@ class SegmentList:
         return None
 
     def ages(self) -> list[SegmentAge]:
-        """What retention goes by, of each segment."""
+        """What retention needs to know of each segment."""
         return [age_of(segment) for segment in self._segments]
 
     # --- changes ---------------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """Appends go here from now on."""
+        """Add a segment, which becomes the active one."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Take the oldest segments away, never the active one; returns them."""
+        """Remove and return the oldest segments; never the active one."""
         assert count < len(self._segments)
         dropped = self._segments[:count]
         del self._segments[:count]
@@ -82,8 +82,7 @@ class SegmentList:
         return dropped
 
     def drop_behind(self, offset: int) -> list[Segment]:
-        """Take away the segments behind the one that holds `offset`, which is the active one then; returns
-        them."""
+        """Remove and return the segments after the one that holds `offset`, which becomes the active one."""
         number = bisect_right(self._bases, offset)
         dropped = self._segments[number:]
         del self._segments[number:]
@@ -92,11 +91,11 @@ class SegmentList:
         return dropped
 
     def clear(self) -> list[Segment]:
-        """Take all away; returns them. `add` comes next, and nobody appends before."""
+        """Remove and return all segments. `add` must follow before the next append."""
         dropped, self._segments, self._bases = self._segments, [], []
         return dropped
 
 
 def age_of(segment: Segment) -> SegmentAge:
-    """What retention goes by."""
+    """What retention needs to know of a segment."""
     return SegmentAge(segment.next_offset, segment.size, segment.max_timestamp)

@@ -1,8 +1,8 @@
-"""One queue per log: Append, Truncate and Roll run in the order in which they were issued (D2).
+"""One queue per log: appends, truncations and rolls run in the order in which they were issued (D2).
 
-Owns the order and nothing else. Synchronous work runs at once when nothing is under way, so the common append
-costs no task switch; behind a roll or a truncation it waits its turn. Slow work runs in a task of its own: a
-submitter that is cancelled does not leave a truncation half done.
+Owns that order and nothing else. Synchronous work runs at once when the log is idle, so the common append
+costs no task switch; during a roll or a truncation it waits. Slow work runs in a task of its own, so
+cancelling the caller does not leave a truncation half done.
 """
 
 import asyncio
@@ -16,36 +16,36 @@ T = TypeVar("T")
 
 
 class Serial:
-    """The order of one log's effects."""
+    """Orders the work on one log."""
 
     __slots__ = ("_is_running", "_name", "_queue", "_tasks")
 
     def __init__(self, tasks: Tasks, name: str) -> None:
         self._tasks = tasks
         self._name = name
-        #: steps that wait; each ends by telling its submitter and never raises
+        #: waiting steps; each reports its result to its caller and never raises
         self._queue: deque[Callable[[], Coroutine[Any, Any, None] | None]] = deque()
         self._is_running = False
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way or waiting: synchronous work would run at once."""
+        """No work is under way or waiting: synchronous work would run at once."""
         return not self._is_running
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]
     ) -> None:
-        """Run synchronous `work` and hand its result to `done`: before this returns when idle, else in its
-        turn. What either of them raises goes to `failed`, which raises nothing."""
+        """Run synchronous `work` and pass its result to `done`: before this returns if idle, else in turn. An
+        exception of either goes to `failed`, which must not raise."""
         if self._is_running:
             self._queue.append(lambda: _run_now(work, done, failed))
         else:
             _run_now(work, done, failed)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
-        """Run a coroutine in its turn, which is taken by this call; nothing else of this log runs meanwhile.
+        """Run a coroutine in turn, as of this call; no other work on this log runs during it.
 
-        The future has its result or exception. Cancelling it leaves the work to its end.
+        The future gets its result or exception. Cancelling the future does not cancel the work.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -55,7 +55,7 @@ class Serial:
             except asyncio.CancelledError:
                 result.cancel()
                 raise
-            except Exception as error:  # noqa: BLE001 - handed on to the submitter, whole
+            except Exception as error:  # noqa: BLE001 - passed on to the caller
                 if not result.done():
                     result.set_exception(error)
             else:
@@ -79,5 +79,5 @@ class Serial:
 def _run_now(work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
     try:
         done(work())
-    except Exception as error:  # noqa: BLE001 - handed on to the submitter, whole
+    except Exception as error:  # noqa: BLE001 - passed on to the caller
         failed(error)

@@ -1,9 +1,9 @@
 """Snapshots of producer state beside the segments, so that a start need not read the whole log (R94).
 
 Owns `<offset>.snapshot`: the state of the log below that offset, as JSON. Each segment has one at its
-beginning: a log that is cut anywhere is built up from there, though what is older may be deleted. A snapshot
-that is unreadable or lies above the log's end counts as none; the state is then built from an older one, or
-from the log alone.
+beginning, so that the state of a truncated log can be rebuilt although older segments are deleted. A snapshot
+that is unreadable or above the log's end is ignored; the state is then built from an older one, or from the
+log alone.
 """
 
 import json
@@ -17,18 +17,18 @@ from holdfast.storage.segment import Segment
 from holdfast.storage.turn import next_turn
 
 SNAPSHOT_VERSION = 0
-#: Headers applied in a row before the event loop gets its turn.
+#: Headers applied before the event loop gets a turn.
 HEADERS_PER_TURN = 1000
 
 
 def encode(state: ProducerState, offset: int) -> str:
-    """The content of a snapshot of everything below `offset`."""
+    """The text of a snapshot of everything below `offset`."""
     content = {"version": SNAPSHOT_VERSION, "offset": offset, "producers": state.rows()}
     return json.dumps(content, separators=(",", ":"))
 
 
 def decode(text: str | None, offset: int) -> ProducerState | None:
-    """The state in a snapshot's text; None when it is anything but our own writing."""
+    """The state in a snapshot's text; None when it was not written by `encode`."""
     try:
         content = json.loads(text) if text is not None else None
         if not isinstance(content, dict):
@@ -49,7 +49,7 @@ async def offsets(disk: Disk, folder: str) -> list[int]:
 
 
 async def write(disk: Disk, folder: str, offset: int, text: str, bases: Container[int]) -> None:
-    """Store a snapshot durably; then forget all before it that are of no segment's beginning, `bases`.
+    """Store a snapshot durably; then delete older ones that are not at a segment's beginning (`bases`).
 
     Raises: DiskError.
     """
@@ -60,7 +60,7 @@ async def write(disk: Disk, folder: str, offset: int, text: str, bases: Containe
 
 
 async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
-    """Unlink snapshots of logs longer than `offset`; True when there were some. The folder is not synced."""
+    """Unlink snapshots above `offset`; True when there were some. Does not sync the folder."""
     above = [found for found in await offsets(disk, folder) if found > offset]
     for found in above:
         await disk.unlink(offset_path(folder, found, SNAPSHOT_SUFFIX))
@@ -68,20 +68,20 @@ async def drop_above(disk: Disk, folder: str, offset: int) -> bool:
 
 
 async def drop_all(disk: Disk, folder: str) -> None:
-    """Unlink every snapshot, durably: a log begins anew and knows nothing of what was. Raises: DiskError."""
+    """Unlink every snapshot durably, before a log starts again. Raises: DiskError."""
     if await drop_above(disk, folder, -1):
         await disk.sync_folder(folder)
 
 
 async def drop_below(disk: Disk, folder: str, offset: int) -> None:
-    """Unlink snapshots of a beginning that is deleted. The folder is not synced. Raises: DiskError."""
+    """Unlink snapshots of deleted segments. Does not sync the folder. Raises: DiskError."""
     for found in await offsets(disk, folder):
         if found < offset:
             await disk.unlink(offset_path(folder, found, SNAPSHOT_SUFFIX))
 
 
 async def load(disk: Disk, folder: str, segments: Sequence[Segment]) -> ProducerState:
-    """The state of the whole log: the newest usable snapshot, and the headers of the batches behind it.
+    """The state of the whole log: the newest usable snapshot, and the headers of the batches after it.
 
     Raises: DiskError.
     """

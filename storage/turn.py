@@ -1,4 +1,4 @@
-"""Long work on the event loop gives way now and then, so that heartbeats go on during recovery (R29).
+"""Yields the event loop during long work, so that heartbeats go on during recovery.
 
 Needs no clock: one turn of the loop is enough.
 """
@@ -7,7 +7,7 @@ import asyncio
 
 
 async def next_turn() -> None:
-    """Let everything that is ready run once before going on."""
+    """Let everything that is ready run once, then go on."""
     turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def come_back() -> None:

@@ -1,1 +1,1 @@
-"""What a broker decides: pure, fed by `broker.server`."""
+"""What a broker decides: pure modules; `broker.server` feeds them events and carries out their effects."""

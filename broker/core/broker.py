@@ -1,7 +1,7 @@
-"""The broker's core: one door for events, effects come out; everything that a broker decides is behind it.
+"""The broker's core: `handle` takes an event and returns effects; all decisions of a broker are behind it.
 
-Owns the order in which its parts hear of things: requests and their answers, time, the controller's answers.
-Parts: `replica_manager` (metadata, the partitions, their logs), `partition`, `produce_path`, `fetch_path`,
+Owns the order in which its parts see an event: requests and their answers, time, the controller's answers.
+The parts: `replica_manager` (metadata, partitions, logs), `partition`, `produce_path`, `fetch_path`,
 `fetcher`, `alter_partition`, `lifecycle`, `producer_ids`.
 """
 
@@ -66,12 +66,12 @@ from holdfast.protocol.messages.producer_ids import (
 )
 from holdfast.runtime.stats import Level, LogLine
 
-#: Produce requests that may wait for replication, and consumers' fetches that may wait for data.
+#: Most produce requests that wait for replication, and most consumers' fetches that wait for data.
 PURGATORY_MAX = 20_000
 
 
 class Broker:
-    """One broker. `handle` is the only way to change it."""
+    """One broker. Only `handle` changes it."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class Broker:
         }
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; what is to be done about it, in order."""
+        """Handle one event; returns what to do about it, in order."""
         self._handlers[type(event)](event, now_ms)
         effects = self._effects.copy()
         self._effects.clear()
         return effects
 
     def next_deadline_ms(self) -> int:
-        """When a Tick is due at the latest."""
+        """When the next Tick is due at the latest."""
         parts = (
             self.produce_path.next_deadline_ms(),
             self.fetch_path.next_deadline_ms(),
@@ -163,7 +163,7 @@ class Broker:
 
     @property
     def controller_id(self) -> int | None:
-        """The quorum's leader as our observer knows it."""
+        """The quorum's leader as this broker's observer knows it."""
         return self._link.controller_id
 
     @property
@@ -309,7 +309,7 @@ class Broker:
         self._replica_manager.metadata_committed(event, now_ms)
         if self.has_roles and not self._replica_manager.is_registered_here():
             self._stop_for(self.lifecycle.registration_over(now_ms))
-            self._drop_roles("the cluster knows it no more")
+            self._drop_roles("the cluster does not know it any more")
 
     def _drop_roles(self, why: str) -> None:
         self._note(Level.WARNING, f"registration is over, roles dropped: {why}")
@@ -367,7 +367,7 @@ class Broker:
             self.counts.failed_isr_updates += 1
             self._alter.failed(now_ms)
             if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                self.lifecycle.hurry(now_ms)  # the heartbeat will tell what has become of our registration
+                self.lifecycle.hurry(now_ms)  # the next heartbeat shows whether the registration is over
             return
         asked = self._alter.take_in_flight()
         for row in response.partitions:
@@ -420,5 +420,5 @@ class Broker:
 
     @property
     def state(self) -> BrokerState:
-        """Where this broker stands in its life."""
+        """This broker's state."""
         return self.lifecycle.state

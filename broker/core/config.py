@@ -1,7 +1,6 @@
-"""What a broker must know before it starts, from server.properties and the environment; and a topic's
-settings.
+"""Configuration of a broker, from server.properties and the environment; and the settings of a topic's logs.
 
-Owns the meaning of the keys for a broker; names, defaults and ranges are in `metadata.config_keys`.
+Owns what the keys mean for a broker; `metadata.config_keys` has names, defaults and ranges.
 """
 
 from collections.abc import Mapping
@@ -29,9 +28,9 @@ class BrokerConfig:
 
     node_id: int
     cluster_id: str
-    #: where to bind
+    #: addresses to bind
     listeners: tuple[ListenerEndpoint, ...]
-    #: what to tell others, in the same order; a port of 0 is replaced by the bound one
+    #: addresses for clients and brokers, in the same order; a port of 0 is replaced by the bound one
     advertised_listeners: tuple[ListenerEndpoint, ...]
     inter_broker_listener_name: str
     #: {voter_id: (host, port)}
@@ -39,14 +38,14 @@ class BrokerConfig:
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
     rack: str | None
-    #: (host, port) of the admin endpoint, None for none
+    #: (host, port) of the admin endpoint, None to have none
     http_listener: tuple[str, int] | None
     heartbeat_ms: int
     registration_timeout_ms: int
     controlled_shutdown: bool
     controlled_shutdown_timeout_ms: int
     replica_lag_ms_max: int
-    #: records that replicas promise ahead at least
+    #: fewest records by which a ceiling is above the log's end
     ceiling_records: int
     replica_fetch_wait_ms: int
     replica_fetch_max_bytes: int
@@ -55,18 +54,18 @@ class BrokerConfig:
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     fetch_max_bytes: int
-    #: largest frame that is read
+    #: largest frame that the broker reads
     frame_max_bytes: int
     partition_limit: int
     has_partition_metrics: bool
-    #: every key of the file with its value, for topics without a setting of their own
+    #: every key of the file with its value: the defaults of topics
     static: Mapping[str, Any]
 
     @classmethod
     def from_properties(
         cls, properties: Mapping[str, str], environment: Mapping[str, str] | None = None
     ) -> "tuple[BrokerConfig, list[str]]":
-        """The settings, and warnings about keys that are not known. Raises: ConfigError naming the key."""
+        """The settings, and warnings about unknown keys. Raises: ConfigError naming the key."""
         values, warnings = read_keys(BROKER_FILE_KEYS, properties, environment or {})
         if "broker" not in values["process.roles"]:
             raise ConfigError(f"process.roles={','.join(values['process.roles'])}: this process is a broker")
@@ -142,7 +141,7 @@ def log_config(image: MetadataImage, topic_name: str, static: Mapping[str, Any])
 
 
 def max_message_bytes(image: MetadataImage, topic_name: str, static: Mapping[str, Any]) -> int:
-    """Largest batch that the topic takes."""
+    """Largest batch that the topic accepts, in bytes."""
     limit: int = image.topic_config(topic_name, "max.message.bytes", static)
     return limit
 

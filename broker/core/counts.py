@@ -1,11 +1,11 @@
-"""Running totals of one broker. Read by `broker.core.telemetry`; decides nothing."""
+"""Running totals of one broker, for `broker.core.telemetry`."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class BrokerCounts:
-    """Running totals since the start; {topic name: n} where a topic is known."""
+    """Totals since the start, by topic name where a topic is known."""
 
     messages_in: dict[str, int] = field(default_factory=dict)
     bytes_in: dict[str, int] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""What goes into the broker's core and what comes out of it: events and effects, all frozen values.
+"""Events into the broker's core and effects out of it: frozen values.
 
-Contract with the shell: effects of one list are carried out in order. Effects on one log
-run in the order issued. The result of an effect comes back as an event. `reply_to` is whatever the shell
-gave with the request; the core only hands it back.
+The shell carries out the effects of one list in order, and effects on one log in the order in which they were
+issued. The result of an effect comes back as an event. `reply_to` is any object that the shell gives with a
+request; the core only hands it back.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from holdfast.storage.core.config import LogConfig
 
 
 class BatchToAppend(NamedTuple):
-    """One checked batch of a client. The batch gets `leader_epoch`, unless its producer state refuses it
-    (R91, R92)."""
+    """One checked batch of a client. It gets `leader_epoch`, unless the producer state refuses it (R91,
+    R92)."""
 
     key: PartitionId
     leader_epoch: int
@@ -32,7 +32,7 @@ class BatchToAppend(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """What became of one `BatchToAppend`. A duplicate (R91) has the offsets of the first time."""
+    """Result of one `BatchToAppend`. A duplicate (R91) has the offsets of the first append."""
 
     key: PartitionId
     leader_epoch: int
@@ -44,15 +44,15 @@ class AppendResult(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     is_duplicate: bool = False
-    #: epoch stamped into the batch; of a duplicate that of the first time
+    #: epoch stamped into the batch; for a duplicate the epoch of the first append
     batch_epoch: int = -1
-    #: the flush policy wants a flush to start now (D6)
+    #: the flush policy asks for a flush now
     must_flush: bool = False
 
 
 class FetchedRecords(NamedTuple):
-    """Whole batches of one answer row. The log takes them only if their crc is true, they continue it and
-    none is of a later epoch than `leader_epoch`, in which they were fetched (R84)."""
+    """Whole batches of one answer row. The log takes them only if their crc is valid, they continue the log
+    and none has a later epoch than `leader_epoch`, in which they were fetched (R84)."""
 
     key: PartitionId
     records: Buffer
@@ -78,7 +78,7 @@ class ReadRow(NamedTuple):
 
 
 class OffsetRow(NamedTuple):
-    """One row of a ListOffsets answer. With `timestamp` >= 0 the shell looks it up, below `end_offset`."""
+    """One row of a ListOffsets answer. With `timestamp` >= 0 the shell looks it up below `end_offset`."""
 
     topic_id: bytes
     partition_index: int
@@ -94,35 +94,35 @@ class OffsetRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The deadline that the core named has passed."""
+    """The deadline that the core gave has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEmpty:
-    """No other event waits in the shell now: send what has piled up. Follows every run of events."""
+    """The shell has no other event now: send what has piled up. Comes after every run of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node runs: registration may begin."""
+    """The node is up: registration may begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogsLoaded:
-    """All logs of the dirs that are online are open and recovered. `high_watermarks` and `ceilings` are from
-    the checkpoints."""
+    """All logs of the online dirs are open and recovered. `high_watermarks` and `ceilings` are from the
+    checkpoints."""
 
     logs: Mapping[PartitionId, LogView]
     high_watermarks: Mapping[PartitionId, int]
     ceilings: Mapping[PartitionId, int]
-    #: False when some dir failed: what is not among the logs may lie there
+    #: False when a dir has failed: a log that is not here may lie in it
     is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class LogsOffline:
-    """These logs cannot be used in this process any more: their dir failed (R27). Comes before any event
-    that was posted earlier."""
+    """These logs are out of use until the process ends: their dir failed (R27). Comes before events that were
+    posted earlier."""
 
     keys: tuple[PartitionId, ...]
 
@@ -131,7 +131,7 @@ class LogsOffline:
 class CleanShutdownDisproved:
     """The proof of a clean stop, told in the registration, does not fit the logs (B25)."""
 
-    #: for the registration that takes it back
+    #: incarnation of the next registration, which replaces that one
     incarnation_id: bytes
 
 
@@ -155,7 +155,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Results of an Append, in its order or in parts of it."""
+    """Results of an Append, all in its order, or a part of them."""
 
     context: object
     results: tuple[AppendResult, ...]
@@ -163,9 +163,9 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class FetchedAppended:
-    """Fetched records are in the logs, or could not be put there."""
+    """Fetched records were appended, or could not be."""
 
-    #: (partition, None or why not, bytes, the flush policy wants a flush now)
+    #: (partition, None or why not, bytes, whether the flush policy asks for a flush now)
     results: tuple[tuple[PartitionId, str | None, int, bool], ...]
 
 
@@ -185,7 +185,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class EpochStarted:
-    """The log has taken the leader epoch at its end (R54)."""
+    """The log has recorded the leader epoch at its end (R54)."""
 
     key: PartitionId
     leader_epoch: int
@@ -193,7 +193,7 @@ class EpochStarted:
 
 
 class CeilingRow(NamedTuple):
-    """What is promised of one replica: nobody is shown that it holds more (R68)."""
+    """The ceiling of one replica: an upper bound of the log end that others are shown (R68)."""
 
     key: PartitionId
     offset: int
@@ -201,7 +201,7 @@ class CeilingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CeilingsStored:
-    """These promises are durable."""
+    """These ceilings are durable."""
 
     rows: tuple[CeilingRow, ...]
 
@@ -217,7 +217,7 @@ class MetadataCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged:
-    """The quorum's leader as our observer knows it (K27)."""
+    """The quorum's leader as this broker's observer knows it (K27)."""
 
     controller_id: int | None
     raft_epoch: int
@@ -233,7 +233,7 @@ class CallAnswered:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """There will be no response to a CallController."""
+    """A CallController will get no response."""
 
     call_id: int
     failure: CallFailure
@@ -242,7 +242,7 @@ class CallFailed:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """The response to a SendFetch of that identity (N-4)."""
+    """The response to the SendFetch of this source, session and number (N-4)."""
 
     source_id: int
     session_id: int
@@ -260,7 +260,7 @@ class RowsOmitted:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailed:
-    """There will be no response to a SendFetch of that identity; the connection is closed."""
+    """A SendFetch will get no response; the connection is closed."""
 
     source_id: int
     session_id: int
@@ -271,7 +271,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownWanted:
-    """Somebody wants this broker to stop: begin a controlled shutdown."""
+    """The node is asked to stop: begin a controlled shutdown."""
 
 
 # --- effects -----------------------------------------------------------------------------------------------
@@ -290,14 +290,14 @@ class EndWithoutAnswer:
     """Finish a request without an answer (acks 0)."""
 
     reply_to: object
-    #: why some of it was refused: the connection ends, or its sender would never hear of it
+    #: why a part of it was refused: closing the connection is the only way to report that
     refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFetch:
-    """Read the rows' records, at most `max_bytes` in all but always the first batch, and answer. With a
-    `session`, a follower's, rows whose first batch has no room are left out: RowsOmitted comes back."""
+    """Read the rows' records, in all at most `max_bytes` but always the first batch, and answer. With the
+    `session` of a follower, rows whose first batch has no room are left out, and LeftOut comes back."""
 
     reply_to: object
     rows: tuple[ReadRow, ...]
@@ -307,7 +307,7 @@ class AnswerFetch:
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffsets:
-    """Look the timestamps up and answer a ListOffsets."""
+    """Look up the timestamps and answer a ListOffsets."""
 
     reply_to: object
     rows: tuple[OffsetRow, ...]
@@ -315,7 +315,7 @@ class AnswerOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append as leader; Appended comes back, once, or once a part when some log is busy."""
+    """Append as leader; Appended comes back once, or in parts when a log is busy."""
 
     context: object
     batches: tuple[BatchToAppend, ...]
@@ -323,7 +323,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Append as follower; FetchedAppended comes back, once, or once a part when some log is busy."""
+    """Append as follower; FetchedAppended comes back once, or in parts when a log is busy."""
 
     fetched: tuple[FetchedRecords, ...]
 
@@ -337,7 +337,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log to end at this offset; Truncated comes back."""
+    """Truncate the log to end at this offset; Truncated comes back."""
 
     key: PartitionId
     end_offset: int
@@ -345,7 +345,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Drop the whole log and start anew at this offset; Truncated comes back."""
+    """Drop the log's content and start at this offset; Truncated comes back."""
 
     key: PartitionId
     start_offset: int
@@ -353,7 +353,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class StartEpoch:
-    """Note the leader epoch at the log's end; EpochStarted comes back."""
+    """Record the leader epoch at the log's end; EpochStarted comes back."""
 
     key: PartitionId
     leader_epoch: int
@@ -361,15 +361,15 @@ class StartEpoch:
 
 @dataclass(frozen=True, slots=True)
 class StoreCeilings:
-    """Make these promises durable, those of one partition in order; CeilingsStored comes back, for each log
-    dir by itself."""
+    """Store these ceilings durably, those of one partition in order; CeilingsStored comes back once per log
+    dir."""
 
     rows: tuple[CeilingRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """Open the log, make it if there is none; LogOpened comes back."""
+    """Open the log, or create it if there is none; LogOpened comes back."""
 
     key: PartitionId
     topic_name: str
@@ -386,14 +386,14 @@ class ConfigureLog:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLog:
-    """Delete the log with everything in it; an OpenLog behind it waits until that is done."""
+    """Delete the log and its files; an OpenLog after it waits until that is done."""
 
     key: PartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send on the source's connection, make it first when `request.session_epoch` is 0."""
+    """Send on the connection to the source; open it first when `request.session_epoch` is 0."""
 
     source_id: int
     host: str
@@ -404,7 +404,7 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True)
 class CloseSource:
-    """Close the connection to a source (N-4); answers of that session are not wanted any more."""
+    """Close the connection to a source (N-4); answers of that session are ignored."""
 
     source_id: int
 
@@ -429,7 +429,7 @@ class StoreBrokerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Controlled shutdown is over, one way or the other: stop the node."""
+    """Stop the node: its shutdown is complete or was given up, or it cannot go on."""
 
     text: str
     is_failure: bool = False

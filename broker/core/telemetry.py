@@ -1,6 +1,6 @@
-"""What a broker reports about itself; names and labels are those that Kafka's users expect.
+"""Metrics of a broker; names and labels are Kafka's where Kafka has them.
 
-One pass over the partitions of this broker a scrape. Series of partitions come from their leader here, as a
+Each scrape walks the partitions of this broker once. A partition's series come from its leader here, as a
 cross-check of the controller's.
 """
 
@@ -16,7 +16,8 @@ from holdfast.runtime.stats import Labels, LazySamples, MetricFamily, MetricKind
 def families(
     core: Broker, bytes_out: dict[str, int], replication_bytes_out: dict[str, int]
 ) -> list[MetricFamily]:
-    """Everything, as of now. `bytes_out` by topic is counted by the shell."""
+    """All families as of now. `bytes_out` and `replication_bytes_out`: {topic: total}, counted by the
+    shell."""
     partitions = sorted(core.partitions.values(), key=lambda p: (p.topic_name, p.key.partition_index))
     counts = core.counts
     return [
@@ -32,23 +33,23 @@ def families(
         *_leading(core, partitions),
         gauge(
             "kafka_server_delayed_produce_requests",
-            "Writes that wait for replication.",
+            "Produce requests that wait for replication or a flush.",
             core.produce_path.waiting_count,
         ),
         gauge(
             "kafka_server_delayed_fetch_requests",
-            "Consumers' fetches that wait.",
+            "Consumers' fetches that wait for data.",
             core.fetch_path.waiting_count,
         ),
         counter(
             "kafka_server_metadata_violations_total",
-            "Committed metadata records that did not fit.",
+            "Committed metadata records that contradict the image.",
             counts.metadata_violations,
         ),
         MetricFamily(
             "kafka_server_truncated_records_total",
             MetricKind.COUNTER,
-            "Records cut off as follower; below_hwm > 0 means committed data was dropped here.",
+            "Records truncated as follower; below_hwm > 0 means committed data was dropped here.",
             LazySamples(lambda: _truncated(core, partitions)),
         ),
         *(_partition_families(partitions) if core.config.has_partition_metrics else ()),
@@ -61,12 +62,12 @@ def _life(core: Broker) -> list[MetricFamily]:
         MetricFamily(
             "kafka_server_broker_state",
             MetricKind.GAUGE,
-            "1 for the state that the broker is in.",
+            "1 for the broker's present state.",
             tuple(Sample(int(lifecycle.state is s), (("state", s.value),)) for s in BrokerState),
         ),
         gauge(
             "kafka_server_last_shutdown_clean",
-            "1 when the last stop was proven clean.",
+            "1 when the last shutdown was clean.",
             lifecycle.was_clean or 0,
         ),
         gauge("kafka_server_broker_epoch", "Epoch of the registration, -1 for none.", lifecycle.broker_epoch),
@@ -77,7 +78,7 @@ def _life(core: Broker) -> list[MetricFamily]:
 def _traffic(
     partitions: Iterable[Partition], *counted: tuple[str, str, dict[str, int]]
 ) -> Iterator[MetricFamily]:
-    """(name, help, {topic: total}) as counters; topics that are here begin at 0."""
+    """Yield counters of (name, help, {topic: total}); topics with a replica here start at 0."""
     topics = dict.fromkeys((partition.topic_name for partition in partitions), 0)
     for name, help, values in counted:
         samples = (
@@ -87,7 +88,7 @@ def _traffic(
 
 
 def _leading(core: Broker, partitions: list[Partition]) -> list[MetricFamily]:
-    """The leader's view of the ISR."""
+    """Metrics of the partitions that this broker leads."""
     leading = [partition for partition in partitions if partition.role is Role.LEADER]
     registered = [partition.registration for partition in leading if partition.registration is not None]
     unfenced = {broker.broker_id for broker in core.image.sorted_brokers() if not broker.is_fenced}
@@ -107,12 +108,12 @@ def _leading(core: Broker, partitions: list[Partition]) -> list[MetricFamily]:
         ),
         gauge(
             "kafka_server_at_min_isr_partitions",
-            "Partitions led here whose ISR is just min ISR.",
+            "Partitions led here whose ISR equals min ISR.",
             sum(len(p.isr) == p.min_isr for p in registered),
         ),
         gauge(
             "kafka_server_offline_replicas",
-            "Replicas, of partitions led here, on fenced brokers or in failed log dirs.",
+            "Replicas of partitions led here that are on fenced brokers or in failed log dirs.",
             sum(
                 replica not in unfenced or core.image.offline_among((replica,), p.key) != ()
                 for p in leading
@@ -127,7 +128,7 @@ def _leading(core: Broker, partitions: list[Partition]) -> list[MetricFamily]:
 
 
 def replica_body(partition: Partition) -> dict[str, Any]:
-    """What this broker has of a partition, for /v1/partitions."""
+    """What this broker knows of a partition, for /v1/partitions."""
     log, leadership = partition.log, partition.leadership
     body: dict[str, Any] = {
         "role": partition.role.value,
@@ -139,7 +140,7 @@ def replica_body(partition: Partition) -> dict[str, Any]:
     }
     if leadership is not None:
         body["maximal_isr"] = list(leadership.maximal_isr)
-        # what each follower is known to have: the end of its log, or of what it has flushed (D6)
+        # what each follower is known to hold: its log end, or its flushed offset where every write is flushed
         body["followers"] = [
             {"id": progress.replica_id, "position": progress.position}
             for progress in leadership.progress.values()
@@ -148,7 +149,8 @@ def replica_body(partition: Partition) -> dict[str, Any]:
 
 
 def _truncated(core: Broker, partitions: Iterable[Partition]) -> Iterator[Sample]:
-    """By partition, also those where nothing was cut: a series that begins above 0 shows no increase."""
+    """By partition, with 0 where nothing was truncated: Prometheus sees no increase in a series that starts
+    above 0."""
     truncated = core.fetchers.truncated
     rows = {(p.topic_name, p.key.partition_index): (0, 0) for p in partitions}
     rows.update((name, (above, below)) for name, (above, below) in truncated.items())

@@ -1,1 +1,1 @@
-"""What the active controller decides: pure, fed by `controller.server`."""
+"""What the active controller decides: pure modules; `controller.server` feeds them events."""

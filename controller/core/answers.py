@@ -1,4 +1,4 @@
-"""Answers that refuse a whole request: each response class with an error and nothing else in it."""
+"""Answers that refuse a whole request: per request class its response with only the error set."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ from holdfast.protocol.messages.topics import (
 )
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-#: What brokers ask of the active controller.
+#: Requests of brokers to the active controller.
 _OF_BROKERS = (
     BrokerRegistrationRequest,
     BrokerHeartbeatRequest,
@@ -59,15 +59,15 @@ WRITES = (
 
 
 def undecided(request: Any) -> Any:
-    """The response to a request whose records may or may not be committed by the next controller."""
-    text = "the active controller changed before this was committed; look whether it was done, or try again"
-    # brokers look for the next controller and say it again; operators must know that it may be done
+    """The response to a request whose records the next controller may or may not commit."""
+    text = "the active controller changed before this was committed; check whether it was done, or try again"
+    # brokers repeat the request at the next controller; operators must know that it may have been done
     is_of_broker = isinstance(request, _OF_BROKERS)
     return refusal(request, ErrorCode.NOT_CONTROLLER if is_of_broker else ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def refusal(request: Any, error: ErrorCode, text: str) -> Any:
-    """The response to `request` that carries nothing but the error."""
+    """The response to `request` with only the error set."""
     match request:
         case BrokerRegistrationRequest():
             return BrokerRegistrationResponse(error, text, -1, False)

@@ -1,4 +1,4 @@
-"""ControllerConfig: everything that a controller may be told, checked once."""
+"""ControllerConfig: the settings of a controller, checked once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from holdfast.protocol.messages.broker_registration import ListenerEndpoint
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Named as the keys, units last. `validate` has run on every value that `from_properties` returns."""
+    """Fields are named after the keys, with units last. `from_properties` returns validated values only."""
 
     node_id: int
     cluster_id: str
@@ -36,20 +36,20 @@ class ControllerConfig:
     min_insync_replicas: int = 1
     elr_enabled: bool = True
     unclean_election_interval_ms: int = 300_000
-    #: logs are compared before an unclean election (R60-R69); off is what Kafka ships (D8.8)
+    #: compare logs before an unclean election (R60); Kafka's default is off (D8.8)
     recovery_manager_enabled: bool = True
     recovery_timeout_ms: int = 300_000
-    #: a broker that says nothing about its logs for so long is asked again
+    #: time limit for an answer about logs
     recovery_request_timeout_ms: int = 2_000
-    #: before a broker is asked for its logs again; doubles while its answers bring nothing
+    #: pause before a broker is asked about logs again; doubles while its answers do not help
     recovery_retry_backoff_ms: int = 50
-    #: leaderships go back to preferred replicas from time to time (R16)
+    #: move leaderships back to preferred replicas periodically (R16)
     rebalances_leaders: bool = True
     rebalance_interval_ms: int = 300_000
-    #: share of its leaderships that a broker may miss, percent
+    #: percentage of its leaderships that a broker may lack
     imbalance_percentage: int = 10
     max_idle_interval_ms: int = 500
-    #: requests that may wait for their commit
+    #: most requests that wait for their commit
     waiting_requests_max: int = 4096
     partition_size_limit: int = 2000
     partition_metrics: bool = True
@@ -59,7 +59,7 @@ class ControllerConfig:
     election_backoff_max_ms: int = 1000
     quorum_request_timeout_ms: int = 2000
     quorum_retry_backoff_ms: int = 20
-    #: values of the file by key, for topic keys that fall back to them
+    #: values of the file by key: the defaults of topics
     static: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -73,7 +73,7 @@ class ControllerConfig:
         listener = next((one for one in listeners if names and one.name == names[0]), None)
         if listener is None:
             raise ConfigError(
-                f"listeners={','.join(values['listeners'])}: expected one that is called as in "
+                f"listeners={','.join(values['listeners'])}: expected a listener named as in "
                 f"controller.listener.names={','.join(names)}"
             )
         folders = values["log.dirs"] or ((values["log.dir"],) if values["log.dir"] else ())
@@ -118,10 +118,10 @@ class ControllerConfig:
         return config, warnings
 
     def validate(self, values: Mapping[str, Any]) -> None:
-        """Refuse what single keys cannot know. Raises: ConfigError."""
+        """Check what concerns several keys. Raises: ConfigError."""
         roles = values["process.roles"]
         if roles != ("controller",):
-            raise ConfigError(f"process.roles={','.join(roles)}: a controller runs with controller alone")
+            raise ConfigError(f"process.roles={','.join(roles)}: expected controller alone")
         if self.node_id not in self.voters:
             raise ConfigError(
                 f"node.id={self.node_id}: expected one of the ids in controller.quorum.voters, "

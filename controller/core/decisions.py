@@ -1,8 +1,8 @@
-"""Decisions: why a partition changed, as values; made where the change is made, and stored with it.
+"""Decisions: why a partition changed, recorded with the change and stored in its record.
 
-Owns the causes, the form of a decision in the metadata log (compact numbers that are never reused) and the
-last ones in memory. So every election and every change of ISR or ELR can be told later, on any node, from
-what was decided then, not from what another version would decide today. Decides nothing.
+Owns the causes, their form in the metadata log (compact numbers that are never reused), and the latest
+decisions in memory. So any node can explain every election and every change of ISR or ELR by what was decided
+then, not by what this version would decide today. Decides nothing itself.
 """
 
 from collections import deque
@@ -23,7 +23,8 @@ _NOBODY = -1
 
 
 class CauseKind(Enum):
-    """What made the controller look at a partition; the numbers stand in the metadata log."""
+    """What made the controller check a partition. The numbers are in the metadata log and are never
+    reused."""
 
     UNSTATED = 0
     SESSION_ENDED = 1
@@ -56,32 +57,32 @@ _TEXTS = {
     CauseKind.SESSION_ENDED: "the session of broker {broker} ended",
     CauseKind.CONNECTION_REFUSED: "broker {broker} is gone: its listener refuses connections",
     CauseKind.FENCING_ASKED: "broker {broker} asked to be fenced",
-    CauseKind.SHUTDOWN_COMPLETED: "broker {broker} stops and leads nothing any more",
+    CauseKind.SHUTDOWN_COMPLETED: "broker {broker} stops and no longer leads any partition",
     CauseKind.CONTROLLED_SHUTDOWN: "broker {broker} began a controlled shutdown",
     CauseKind.CLEAN_RESTART: "broker {broker} restarted cleanly",
     CauseKind.UNCLEAN_REGISTRATION: "broker {broker} registered after an unclean shutdown",
     CauseKind.UNREGISTRATION: "broker {broker} was unregistered",
     CauseKind.UNFENCING: "broker {broker} was unfenced",
-    CauseKind.ALTER_PARTITION: "leader {broker} asked for it",
+    CauseKind.ALTER_PARTITION: "leader {broker} requested it",
     CauseKind.PREFERRED_ASKED: "an operator asked for the preferred replica",
     CauseKind.UNCLEAN_ASKED: "an operator asked for an unclean election",
     CauseKind.DESIGNATED: "an operator designated broker {broker}",
     CauseKind.LOGS_COMPARED: "the recovery manager compared logs",
     CauseKind.UNCLEAN_PASS: "the periodic pass of unclean elections",
     CauseKind.LEADER_BALANCE: "leaderships are balanced",
-    CauseKind.REASSIGNMENT_ASKED: "a reassignment was asked for",
+    CauseKind.REASSIGNMENT_ASKED: "a reassignment was requested",
     CauseKind.REASSIGNMENT_CANCELLED: "the reassignment was cancelled",
     CauseKind.MIN_ISR_CONFIGURED: "min.insync.replicas was configured",
     CauseKind.ELR_SWITCHED_OFF: "eligible leader replicas were switched off",
     CauseKind.LOG_DIR_FAILED: "a log dir of broker {broker} failed",
     CauseKind.MANAGER_SWITCHED_OFF: "the recovery manager was switched off",
-    CauseKind.TAKEOVER: "another controller became active, and found this election not made",
+    CauseKind.TAKEOVER: "a new active controller made a missing election",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the log of a replica ended when logs were compared. The epoch comes before the length (R66)."""
+    """End of a replica's log when logs were compared. The epoch counts before the length (R66)."""
 
     replica: int
     last_epoch: int
@@ -92,7 +93,7 @@ class LogEnd:
 
     @property
     def is_compared(self) -> bool:
-        """False of a replica whose answer was void at the choice: only what it knew of others is told."""
+        """False for a replica without a valid answer at the choice: only its high watermark is reported."""
         return self.end_offset >= 0
 
     def __str__(self) -> str:
@@ -106,14 +107,14 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Which event it was."""
+    """The event that led to a decision."""
 
     kind: CauseKind
-    #: whose event, if one broker's
+    #: the broker that the event is about, if any
     broker_id: int | None = None
-    #: what the recovery manager compared (R68), by replica
+    #: compared logs, by replica (R68)
     logs: tuple[LogEnd, ...] = ()
-    #: committed records that the elected log may lack at most (R68), -1 when nobody knows
+    #: most committed records that the elected log may lack (R68), -1 when unknown
     loss_at_most: int = -1
 
     def __str__(self) -> str:
@@ -125,8 +126,8 @@ class Cause:
     def predicted_loss(self, leader: int | None) -> int | None:
         """Committed records that the leader surely lacks: the true loss is this or more (R68).
 
-        None when no high watermark is known. A high watermark below the end of its own log, where that log
-        ends in an older epoch than the leader's, is of a history that an earlier unclean election has given
+        None when no high watermark is known. A replica's high watermark above its own log end, where its log
+        ends in an older epoch than the leader's, belongs to a history that an earlier unclean election gave
         up: a later leader of the same history would have had those records.
         """
         chosen = next((log for log in self.logs if log.replica == leader and log.is_compared), None)
@@ -142,7 +143,7 @@ class Cause:
         )
 
     def loss_text(self, leader: int | None) -> str | None:
-        """What the election of the leader loses, as far as it is known; None when nothing is."""
+        """The predicted loss of electing the leader, in words; None when nothing is known."""
         least = self.predicted_loss(leader)
         if self.loss_at_most >= 0:
             least, most = least or 0, self.most_lost(leader)
@@ -150,7 +151,7 @@ class Cause:
         return None if least is None else f"unknown, at least {least} records"
 
     def most_lost(self, leader: int | None) -> int | None:
-        """Committed records that the leader may lack at most; None when nobody knows."""
+        """Most committed records that the leader may lack; None when unknown."""
         if self.loss_at_most < 0:
             return None
         return max(self.loss_at_most, self.predicted_loss(leader) or 0)
@@ -166,14 +167,14 @@ UNSTATED = Cause(CauseKind.UNSTATED)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Why one change of a partition is as it is."""
+    """Why a partition's change is as it is."""
 
     cause: Cause
-    #: by which rule the leader was elected; None when it stays, or when nobody may lead
+    #: rule by which the leader was elected; None when it stays, or when no replica may lead
     reason: ElectionReason | None
-    #: who could not lead, of those that come before the leader in the order of preference
+    #: replicas that come before the leader in the order of preference and may not lead
     rejected: Rejections
-    #: by which rule ELR and last known ELR are what they are
+    #: rule that made ELR and last known ELR
     sets_rule: SetsRule
 
     def stored(self) -> StoredDecision:
@@ -182,7 +183,7 @@ class Decision:
 
     @classmethod
     def from_stored(cls, stored: StoredDecision) -> "Decision | None":
-        """The decision in a record, None when a later version decided by what is not known here."""
+        """The decision in a record, None when a later version stored it with numbers unknown here."""
         try:
             return cls(
                 Cause(
@@ -225,7 +226,7 @@ _REASON_NUMBERS: dict[ElectionReason | None, int] = {
 _REASONS = {number: reason for reason, number in _REASON_NUMBERS.items()}
 
 
-@lru_cache(maxsize=64)  # one event moves thousands of partitions for the same few reasons
+@lru_cache(maxsize=64)  # one event changes thousands of partitions for a few reasons
 def _stored(decision: Decision) -> StoredDecision:
     cause = decision.cause
     return StoredDecision(
@@ -244,9 +245,9 @@ def _stored(decision: Decision) -> StoredDecision:
 
 @dataclass(frozen=True, slots=True)
 class DecisionEntry:
-    """A decision with what it did."""
+    """A decision and the change that it made."""
 
-    #: of its record in the metadata log
+    #: offset of its record in the metadata log
     offset: int
     topic_id: bytes
     topic_name: str
@@ -257,7 +258,7 @@ class DecisionEntry:
 
 
 class DecisionRing:
-    """The last decisions of one active controller, DECISIONS_MAX of them; soft state."""
+    """The latest DECISIONS_MAX decisions of one active controller; soft state."""
 
     def __init__(self) -> None:
         self._entries: deque[DecisionEntry] = deque(maxlen=DECISIONS_MAX)
@@ -270,9 +271,9 @@ class DecisionRing:
         return iter(self._entries)
 
     def extend(self, entries: list[DecisionEntry]) -> None:
-        """Keep further ones, the oldest go."""
+        """Add entries; the oldest ones are dropped."""
         self._entries.extend(entries)
 
     def clear(self) -> None:
-        """Forget all: another controller decides from now on (K23)."""
+        """Drop all: another controller decides from now on (K23)."""
         self._entries.clear()

@@ -1,7 +1,7 @@
-"""Draft: the records of one event, and the state that they lead to, before anything is written.
+"""Draft: the records of one event and the state after them, before anything is written.
 
-Every record is replayed into a scratch image as it is added, so later steps of the same event see it, and
-what must not be is found before it reaches raft (D7).
+Each record is replayed into a scratch image when it is added. So later steps of the same event see it, and a
+record that contradicts the state never reaches raft (D7).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.records import MetadataRecord
 from holdfast.runtime.stats import Level, LogLine
 
-#: Notes of one event that are kept; a fenced broker may move ten thousand leaders.
+#: Log lines kept per event; fencing one broker may move ten thousand leaders.
 NOTES_MAX = 200
 
 
 class Draft:
-    """Collects records on top of `image`; the first one will stand at `base_offset`."""
+    """Collects records on top of `image`; the first one gets `base_offset`."""
 
     __slots__ = (
         "_begins",
@@ -42,13 +42,13 @@ class Draft:
         self.raft_epoch = raft_epoch
         self.records: list[MetadataRecord] = []
         self.notes: list[LogLine] = []
-        #: why the partitions changed that these records change, in order
+        #: the decisions behind the partition changes, in order
         self.decisions: list[DecisionEntry] = []
-        #: somebody will be told that a thing is as it was asked for: true while this controller leads (K20)
+        #: the answer confirms a state, which must be true while this controller leads (K20)
         self.confirms = False
-        #: numbers of the records with which a batch may begin, ascending
+        #: numbers of the records at which a batch may begin, ascending
         self._begins: list[int] = []
-        #: number of the first record of what is being written whole
+        #: number of the first record of a part that must not be cut; None outside of one
         self._whole_from: int | None = None
         self._delta = MetadataDelta(image)
         self._image: MetadataImage | None = image
@@ -63,7 +63,7 @@ class Draft:
 
     @property
     def next_offset(self) -> int:
-        """Where the next record will stand."""
+        """Offset of the next record."""
         return self.base_offset + len(self.records)
 
     @property
@@ -72,7 +72,7 @@ class Draft:
         return self._delta.changed_keys
 
     def write(self, record: MetadataRecord) -> None:
-        """Add a record. Raises: InvariantBroken when replay would complain about it."""
+        """Add a record. Raises: InvariantBroken when it contradicts the state."""
         self._delta.replay(record, self.next_offset, self.raft_epoch)
         if self._delta.violations:
             raise InvariantBroken(f"{record}: {'; '.join(self._delta.violations)}")
@@ -83,7 +83,7 @@ class Draft:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """What is written inside goes into one batch: a part of it alone is never committed (K21)."""
+        """Records written inside go into one batch: a part of them is never committed alone (K21)."""
         outer = self._whole_from
         self._whole_from = len(self.records) if outer is None else outer
         try:
@@ -92,12 +92,12 @@ class Draft:
             self._whole_from = outer
 
     def parts(self) -> Iterator[Sequence[MetadataRecord]]:
-        """The records in parts that must not be cut; the first ones may be committed without the rest."""
+        """The records in parts that must not be cut; the first parts may be committed without the rest."""
         for begin, end in pairwise((*self._begins, len(self.records))):
             yield self.records[begin:end]
 
     def has_room_for_note(self) -> bool:
-        """True while a further line would be kept; else it is counted, and need not be composed."""
+        """True while another line is kept; otherwise it is counted and need not be built."""
         if len(self.notes) < NOTES_MAX:
             return True
         self._notes_left_out += 1
@@ -108,7 +108,7 @@ class Draft:
         self.notes.append(LogLine(level, text))
 
     def all_notes(self) -> list[LogLine]:
-        """The lines, and how many were left out."""
+        """The lines, and the number of lines left out."""
         if not self._notes_left_out:
             return self.notes
         text = f"... and {self._notes_left_out} more transitions, each with its cause in the metadata log"

@@ -1,8 +1,8 @@
-"""How long things took in this controller: partitions without a leader, recoveries, elections.
+"""How long partitions were leaderless, and how long recoveries and elections took, on this controller.
 
-Owns the stopwatches and their histograms; decides nothing and is asked by `controller.core.metrics` only.
-Cost a changed partition, never a record. Soft state of the active controller: what began before it became
-active counts from then on; what was measured stays until the process ends.
+Owns the start times and the histograms; decides nothing. The cost is per changed partition, never per record.
+The start times are soft state of the active controller: what began earlier counts from its activation. The
+histograms live until the process ends.
 """
 
 from holdfast.controller.core.events import (
@@ -19,14 +19,14 @@ from holdfast.runtime.stats import Histogram
 _ELECTION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ABSENCE_BOUNDS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 
-#: Phases of a recovery: until the last known ELR is back, until enough logs are known, and both.
+#: Phases of a recovery: waiting for the last known ELR, asking for logs, and both together.
 WAITING = "waiting"
 ASKING = "asking"
 TOTAL = "total"
 
 
 class Durations:
-    """Stopwatches of one controller process."""
+    """Histograms of one controller process."""
 
     def __init__(self) -> None:
         self.election_seconds = Histogram(_ELECTION_BOUNDS_SECONDS)
@@ -34,18 +34,18 @@ class Durations:
         self.recovery_seconds = {
             phase: Histogram(_ABSENCE_BOUNDS_SECONDS) for phase in (WAITING, ASKING, TOTAL)
         }
-        #: {partition: when it was seen to be without a leader}
+        #: {partition: since when it is leaderless}
         self._leaderless_since: dict[PartitionId, int] = {}
-        #: {partition: (when its recovery began, phase, when that began)}
+        #: {partition: (start of its recovery, phase, start of the phase)}
         self._recoveries: dict[PartitionId, tuple[int, str, int]] = {}
 
     def start(self, image: MetadataImage, now_ms: int) -> None:
-        """Become active: what has no leader now is measured from now on."""
+        """Become active: partitions that are leaderless now count from now on."""
         self.stop()
         self._leaderless_since = dict.fromkeys(image.leaderless, now_ms)
 
     def stop(self) -> None:
-        """No longer active: what is under way is somebody else's to measure."""
+        """No longer active: drop what is being measured."""
         self._leaderless_since = {}
         self._recoveries = {}
 
@@ -62,7 +62,7 @@ class Durations:
                     self.leaderless_seconds.observe((now_ms - since_ms) / 1000)
 
     def elected(self, count: int, drafted_ms: int, now_ms: int) -> None:
-        """So many elections, decided at `drafted_ms`, have been committed."""
+        """This many elections, decided at `drafted_ms`, are committed."""
         if count:
             self.election_seconds.observe((now_ms - drafted_ms) / 1000, count)
 

@@ -1,7 +1,7 @@
-"""What reaches the controller's core and what it asks its shell to do.
+"""Events into the controller's core and effects out of it: plain values.
 
-Plain values. The shell hands events in one at a time and carries the effects out in order; the result of an
-effect comes back as an event.
+The shell hands in one event at a time and carries out the effects in order; the result of an effect comes
+back as an event.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Entry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A request of a peer. `request_id` is the shell's and comes back in Respond."""
+    """A peer's request. `request_id` is given by the shell and comes back in Respond."""
 
     request_id: int
     connection_id: int
@@ -41,33 +41,33 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class EntriesCommitted:
-    """Further entries of the log are committed, in offset order, each delivered once."""
+    """More entries of the log are committed, in offset order, each delivered once."""
 
     entries: Sequence[Entry]
-    #: end of the committed part, exclusive; control batches count but are no entries
+    #: end of the committed part, exclusive; control batches are counted but not delivered
     committed_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """The quorum has another leader or epoch; `leader_id` is None while nobody is known to lead."""
+    """The quorum has another leader or epoch; `leader_id` is None while no leader is known."""
 
     leader_id: int | None
     raft_epoch: int
-    #: own log end at this moment; a new leader claims once everything below it is committed and applied (K22)
+    #: own log end at this moment; a new leader becomes active once it has applied everything below (K22)
     log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """A connection to this node is gone."""
+    """A connection to this node was closed."""
 
     connection_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """Result of a Probe. Only a refusal is evidence, whatever else happened is not (D9)."""
+    """Result of a Probe. Only a refused connection proves something (D9)."""
 
     broker_id: int
     broker_epoch: int
@@ -77,28 +77,28 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The moment of `next_deadline_ms` has come, or has passed."""
+    """The time that `next_deadline_ms` gave has come, or has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogInfoArrived:
-    """A broker answered about the log of its replica (R62)."""
+    """A broker's answer about the log of its replica (R62)."""
 
     broker_id: int
     #: incarnation that answered
     broker_epoch: int
     topic_id: bytes
     partition_index: int
-    #: of the partition, as the broker knows it
+    #: the partition's leader epoch as the broker knows it
     leader_epoch: int
-    #: of the last batch in the log: a metadata epoch proves nothing (R66)
+    #: epoch of the last batch in the log: an epoch in metadata proves nothing (R66)
     last_epoch: int
     end_offset: int
     error_code: int
     #: both -1 when not known
     flushed_offset: int = -1
     high_watermark: int = -1
-    #: no high watermark that counted this replica was above, -1 when not known
+    #: stored upper bound of high watermarks that counted this replica, -1 when not known
     ceiling: int = -1
 
 
@@ -113,7 +113,7 @@ class LogInfoAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LogInfoFailed:
-    """There will be no response to an AskBroker."""
+    """An AskBroker will get no response."""
 
     broker_id: int
     question_id: int
@@ -155,7 +155,7 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """After `delay_ms` try to connect, close at once if somebody answers, and report as Probed."""
+    """After `delay_ms` try to connect, close at once if that succeeds, and report as Probed."""
 
     broker_id: int
     broker_epoch: int
@@ -167,14 +167,14 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Give the leadership of the quorum up."""
+    """Give up the leadership of the quorum."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForReplicas:
-    """These must be unfenced before any log is asked for."""
+    """These replicas must be unfenced before any log is asked for."""
 
     replicas: tuple[int, ...]
 
@@ -184,9 +184,9 @@ class WaitForReplicas:
 
 @dataclass(frozen=True, slots=True)
 class AskForLogs:
-    """These replicas are to be asked for the ends of their logs, and again until they answer (R61)."""
+    """Ask these replicas for the ends of their logs, and repeat until they answer (R61)."""
 
-    #: nothing is decided without their answers
+    #: replicas without whose answers nothing is decided
     must: tuple[int, ...]
     others: tuple[int, ...]
 
@@ -206,7 +206,7 @@ class RecoveryElected:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryCancelled:
-    """Nobody needs to be asked any more, or all must be asked anew."""
+    """The recovery is over, or all replicas must be asked again."""
 
     def __str__(self) -> str:
         return "cancelled"
@@ -217,7 +217,7 @@ Statement = WaitForReplicas | AskForLogs | RecoveryElected | RecoveryCancelled
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStated:
-    """What is true now about the recovery of a partition, when it is new."""
+    """A new statement about the recovery of a partition."""
 
     topic_name: str
     topic_id: bytes

@@ -1,7 +1,7 @@
-"""What a controller reports about itself and, while it is active, about the cluster.
+"""Metrics of a controller and, while it is active, of the cluster.
 
-Names and labels are those that Kafka's users expect. Series of partitions and of the whole cluster come
-from the active controller only, so that there are no duplicates. One pass over all partitions a scrape.
+Names and labels are Kafka's where Kafka has them. Series of partitions and of the whole cluster come from the
+active controller only, so that there are no duplicates. Each scrape walks the partitions once.
 """
 
 from collections.abc import Callable, Container, Iterator
@@ -24,13 +24,13 @@ from holdfast.runtime.stats import (
     gauge,
 )
 
-#: What a replica is to its partition, best first; the values of the replica_role gauge.
+#: A replica's best role in its partition; the values of the replica_role gauge.
 ROLE_LEADER, ROLE_ISR, ROLE_ELR, ROLE_LAST_KNOWN_ELR = 6, 5, 4, 3
 ROLE_CATCHING_UP, ROLE_FENCED, ROLE_OFFLINE = 2, 1, 0
 
 
 def families(core: QuorumController) -> list[MetricFamily]:
-    """Everything, as of now."""
+    """All families as of now."""
     counts = core.counts
     found = [
         gauge("kafka_controller_active_controller", "1 on the active controller.", int(core.is_active)),
@@ -44,7 +44,7 @@ def families(core: QuorumController) -> list[MetricFamily]:
         MetricFamily(
             "kafka_controller_unclean_shutdown_registrations_total",
             MetricKind.COUNTER,
-            "Registrations whose previous epoch did not match, by broker.",
+            "Registrations after an unclean shutdown, by broker.",
             tuple(
                 Sample(core.unclean_registrations.get(broker, 0), (("broker", str(broker)),))
                 for broker in sorted({*core.committed.brokers, *core.unclean_registrations})
@@ -56,7 +56,7 @@ def families(core: QuorumController) -> list[MetricFamily]:
         ),
         counter(
             "kafka_controller_replay_violations_total",
-            "Committed records that did not fit the state.",
+            "Committed records that contradict the state.",
             counts.replay_violations,
         ),
         MetricFamily(
@@ -75,7 +75,7 @@ def families(core: QuorumController) -> list[MetricFamily]:
         ),
         gauge(
             "kafka_controller_unclean_recovery_finished_count",
-            "The same under the name of KIP-966.",
+            "The same, under KIP-966's name.",
             counts.recoveries,
         ),
     ]
@@ -83,12 +83,12 @@ def families(core: QuorumController) -> list[MetricFamily]:
         found += [
             gauge(
                 "kafka_controller_unclean_recovery_partitions_count",
-                "Partitions under recovery, those included that wait for fenced replicas.",
+                "Partitions under recovery, including those that wait for fenced replicas.",
                 core.recovery.count,
             ),
             gauge(
                 "kafka_controller_manual_leader_election_required_partition_count",
-                "Partitions that get no leader before somebody elects one by hand.",
+                "Partitions that get a leader only by an operator's election.",
                 core.recovery.count_for_operators(core.committed),
             ),
         ]
@@ -97,7 +97,7 @@ def families(core: QuorumController) -> list[MetricFamily]:
 
 
 def event_families(queue: Histogram, processing: Histogram) -> list[MetricFamily]:
-    """What the shell measures of events."""
+    """Durations of events, measured by the shell."""
     return [
         _histogram(
             "event_queue_seconds", "Seconds that an event waited for earlier ones.", Sample(queue.value())
@@ -111,7 +111,7 @@ def event_families(queue: Histogram, processing: Histogram) -> list[MetricFamily
 
 
 def _elections(core: QuorumController) -> Iterator[tuple[str, int]]:
-    """(label, count); comparisons of logs by the strategy that was in force."""
+    """(label, count); comparisons of logs are counted by strategy."""
     for reason, count in core.counts.elections.items():
         if reason is not ElectionReason.LONGEST_LOG:
             yield "designation" if reason is ElectionReason.DESIGNATED else reason.value, count
@@ -164,7 +164,7 @@ def _cluster(image: MetadataImage, with_partitions: bool) -> list[MetricFamily]:
         count("fenced_brokers", "Fenced brokers.", *(broker.is_fenced for broker in brokers)),
         count(
             "controlled_shutdown_brokers",
-            "Unfenced brokers that are leaving.",
+            "Unfenced brokers in controlled shutdown.",
             *(broker.in_controlled_shutdown and not broker.is_fenced for broker in brokers),
         ),
         count("offline_partitions", "Partitions without a leader.", *(p.leader is None for p in partitions)),
@@ -232,7 +232,7 @@ def _partitions(image: MetadataImage, rows: list[PartitionRow]) -> list[MetricFa
 def replica_role(
     partition: PartitionRegistration, replica: int, unfenced: Container[int], offline: Container[int]
 ) -> int:
-    """The best that the replica is to its partition; `offline` are those whose log dir has failed."""
+    """The replica's best role in its partition; `offline` are the replicas in failed log dirs."""
     if replica == partition.leader:
         return ROLE_LEADER
     if replica in partition.isr:

@@ -1,4 +1,4 @@
-"""Blocks of producer ids for brokers (D12): each id is given away once in the life of the cluster."""
+"""Blocks of producer ids for brokers (D12): each id is used once in the life of the cluster."""
 
 from holdfast.controller.core.draft import Draft
 from holdfast.metadata.records import ProducerIdsRecord
@@ -10,7 +10,7 @@ BLOCK_LENGTH = 1000
 
 
 def allocate(draft: Draft, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-    """The next block. Errors: STALE_BROKER_EPOCH."""
+    """Allocate the next block. Errors: STALE_BROKER_EPOCH."""
     broker = draft.image.brokers.get(request.broker_id)
     if broker is None or broker.broker_epoch != request.broker_epoch:
         text = f"broker {request.broker_id} is not registered with epoch {request.broker_epoch}"

@@ -1,8 +1,8 @@
-"""The controller's core: one door for events, two images, and answers that wait for their commit.
+"""The controller's core: `handle` takes an event and returns effects; answers wait for the commit.
 
-Owns activation and renouncing (K22, K23), the routing of requests and the order of writes. State changes only
-by replay: `latest` is what this active controller has appended, `committed` what the quorum has agreed on;
-losing the leadership is `latest = committed` (D7, K20). The decisions themselves are in `cluster_control`,
+Owns activation and resignation (K22, K23), the routing of requests and the order of writes. State changes
+only by replay of records: `latest` is what this active controller has appended, `committed` what the quorum
+has committed; losing the leadership sets `latest = committed`. The decisions are in `cluster_control`,
 `replication_control` and `topics`.
 """
 
@@ -67,22 +67,22 @@ from holdfast.raft.core.config import BATCH_MAX_BYTES
 from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level, LogLine
 
-#: Bytes of records in one atomic batch; raft takes twice as many.
+#: Bytes of records in one atomic batch; raft accepts twice as many.
 APPEND_BYTES_MAX = 4 << 20
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Records that were appended but not committed, and what may happen once they are."""
+    """Records that are appended and not committed, and the answers that wait for their commit."""
 
-    #: of the last record, exclusive
+    #: end offset of the records, exclusive
     end_offset: int
-    #: state after them
+    #: image after them
     image: MetadataImage
     drafted_ms: int
     #: leaders elected by them
     elections: int
-    #: answers with the requests that they belong to
+    #: (request, answer)
     answers: list[tuple[RequestReceived, Any]] = field(default_factory=list)
 
 
@@ -93,7 +93,7 @@ class ControllerCounts:
     elections: dict[ElectionReason, int] = field(default_factory=lambda: dict.fromkeys(ElectionReason, 0))
     events: int = 0
     records_appended: int = 0
-    #: committed records that did not fit the state (D7): the simulator fails the seed on one
+    #: committed records that contradict the state (D7)
     replay_violations: int = 0
     #: partitions that the recovery manager gave a leader
     recoveries: int = 0
@@ -113,22 +113,23 @@ class QuorumController:
         self._balance = LeaderBalance(config, replication)
         self._proposal_order = ProposalOrder()
         self._operators = OperatorRequests(config, replication, self._cluster, self._recovery)
-        #: what the quorum has agreed on; served to readers
+        #: committed state; readers are answered from it
         self._committed = MetadataImage()
-        #: what this active controller has appended on top; the same object as `_committed` on a standby
+        #: with the records that this active controller has appended; on a standby the same object as
+        #: `_committed`
         self._latest = self._committed
         self._is_active = False
         self._leader_id: int | None = None
         self._raft_epoch = 0
-        #: end of the log that must be applied before this leader may claim; None when it does not lead
+        #: end of the log that must be applied before this leader becomes active; None when it does not lead
         self._claim_offset: int | None = None
         #: offset of the next record that this active controller appends
         self._next_offset = 0
         self._pending: deque[_Pending] = deque()
         self._waiting_answers = 0
-        #: own records that are committed but end inside a pending batch
+        #: own committed entries inside a batch that is not committed to its end
         self._unapplied: list[Entry] = []
-        #: end of the last record that was not a NoOp
+        #: end of the last record that is not a NoOp
         self._change_offset = 0
         self._next_noop_ms: int | None = None
         self._next_unclean_pass_ms: int | None = None
@@ -144,22 +145,22 @@ class QuorumController:
 
     @property
     def committed(self) -> MetadataImage:
-        """What the quorum has agreed on."""
+        """The committed state."""
         return self._committed
 
     @property
     def latest(self) -> MetadataImage:
-        """With what this active controller has appended; equals `committed` on a standby."""
+        """The state with this active controller's appended records; equals `committed` on a standby."""
         return self._latest
 
     @property
     def is_active(self) -> bool:
-        """Leads the quorum, has applied all of its log and takes requests."""
+        """True when it leads the quorum, has applied its whole log and takes requests."""
         return self._is_active
 
     @property
     def leader_id(self) -> int | None:
-        """The quorum's leader as known here."""
+        """The quorum's leader as known here, None when it is not."""
         return self._leader_id
 
     @property
@@ -169,36 +170,36 @@ class QuorumController:
 
     @property
     def counts(self) -> ControllerCounts:
-        """Running totals, not to be written by others."""
+        """Running totals; read only."""
         return self._counts
 
     @property
     def decisions(self) -> DecisionRing:
-        """Why partitions changed lately: of this active controller only, not to be written by others."""
+        """Why partitions changed lately; only on the active controller; read only."""
         return self._decisions
 
     @property
     def durations(self) -> Durations:
-        """How long things took, not to be written by others."""
+        """Durations of elections and recoveries; read only."""
         return self._durations
 
     @property
     def unclean_registrations(self) -> dict[int, int]:
-        """Registrations after an unclean shutdown that this process took in, by broker."""
+        """{broker: registrations after an unclean shutdown} since this process started."""
         return self._cluster.unclean_registrations
 
     @property
     def recovery(self) -> UncleanRecovery:
-        """The recoveries under way: of the active controller only, not to be changed by others."""
+        """The recoveries under way; only on the active controller; read only."""
         return self._recovery
 
     @property
     def log_replies(self) -> dict[tuple[int, str], int]:
-        """Answers about logs that this process took in, by broker and result."""
+        """{(broker, result): answers about logs} since this process started."""
         return self._questions.replies
 
     def next_deadline_ms(self) -> int | None:
-        """When Tick is wanted next."""
+        """When the next Tick is due."""
         deadlines = (
             self._cluster.next_deadline_ms(),
             self._recovery.next_deadline_ms(),
@@ -212,7 +213,7 @@ class QuorumController:
     # --- the door ----------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; the effects are to be carried out in order."""
+        """Handle one event; the shell carries out the effects in order."""
         self._counts.events += 1
         effects = self._take(event, now_ms)
         if self._is_active and self._recovery.is_due(now_ms):
@@ -222,7 +223,7 @@ class QuorumController:
         return effects
 
     def _recover(self, now_ms: int) -> list[Effect]:
-        """Let recoveries go on; who is asked for logs follows from what is stated about them."""
+        """Continue the recoveries, and ask brokers for logs as their statements require."""
         stated: list[RecoveryStated] = []
         effects = self._write(lambda draft: stated.extend(self._recovery.run(draft, now_ms)), now_ms)
         if not self._is_active:
@@ -274,11 +275,11 @@ class QuorumController:
         return self._write(lambda draft: self._answer(draft, event, now_ms), now_ms, event)
 
     def _answer(self, draft: Draft, event: RequestReceived, now_ms: int) -> Any:
-        """The answer to a write, its records in the draft.
+        """The answer to a write; its records are in the draft.
 
-        What is said to be so has a record whose commit is waited for, also when nothing changes (K20): a
+        An answer that confirms a state waits for the commit of a record, also when nothing changes (K20): a
         deposed controller that does not know it yet would confirm what another one has changed. Records that
-        wait already are no proof: their acknowledgements may be older than the request.
+        are pending already do not prove it: their acknowledgements may be older than the request.
         """
         answer = self._decide(draft, event, now_ms)
         if draft.confirms and not draft.records:
@@ -304,7 +305,7 @@ class QuorumController:
         return self._operators.answer(draft, message)
 
     def _read(self, event: RequestReceived) -> Any:
-        """The answer to a question, from the committed image; standby controllers may answer it too."""
+        """The answer to a question, from the committed image; a standby controller answers too."""
         asked = Asked(
             listener_name=event.listener_name,
             cluster_id=self._config.cluster_id,
@@ -317,17 +318,18 @@ class QuorumController:
 
     def _who_leads(self) -> str:
         if self._leader_id is None:
-            return "no active controller is known here; try another controller, or again later"
+            return "no active controller is known; try another controller, or try again later"
         if self._leader_id == self._config.node_id:
             return f"controller {self._leader_id} was just elected and is not ready yet; try again"
-        return f"controller {self._leader_id} is active; ask it"
+        return f"controller {self._leader_id} is active; send the request there"
 
     # --- writing -----------------------------------------------------------------------------------------
 
     def _write(
         self, decide: Callable[[Draft], Any], now_ms: int, request: RequestReceived | None = None
     ) -> list[Effect]:
-        """Let `decide` draft records, append them as one atomic batch, hold its answer until they commit."""
+        """Let `decide` draft records, append them as one atomic batch, and hold its answer until the
+        commit."""
         if not self._is_active:
             return []
         draft = Draft(self._latest, self._next_offset, self._raft_epoch)
@@ -339,8 +341,8 @@ class QuorumController:
         largest = max((sum(map(len, part)) for part in parts), default=0)
         if largest > BATCH_MAX_BYTES:
             assert request is not None, "only requests write what must not be cut"
-            text = f"it takes {largest} bytes of metadata that must be written at once, at most "
-            text += f"{BATCH_MAX_BYTES} can be; change less with one request (topics instead of the cluster)"
+            text = f"the request needs {largest} bytes of metadata in one batch, at most "
+            text += f"{BATCH_MAX_BYTES} are possible; change less per request (topics instead of the cluster)"
             refused = refusal(request.message, ErrorCode.POLICY_VIOLATION, text)
             return [Respond(request.request_id, refused)]
         effects: list[Effect] = list(draft.all_notes())
@@ -364,7 +366,7 @@ class QuorumController:
                 self._next_noop_ms = None
         if request is not None:
             if self._pending:
-                # it was decided on uncommitted state, so it may be told only when that is committed (K20)
+                # decided on uncommitted state: the answer waits for the commit (K20)
                 self._pending[-1].answers.append((request, answer))
                 self._waiting_answers += 1
             else:
@@ -372,8 +374,8 @@ class QuorumController:
         return effects
 
     def _appends(self, base_offset: int, parts: Sequence[Sequence[bytes]]) -> list[AppendRecords]:
-        """One atomic batch; more only when it would be too large, cut between parts (F26, K21): the next
-        leader may have the first ones only."""
+        """One atomic batch; several only when it is too large, cut between parts (F26, K21). The next leader
+        may find only the first ones."""
         appends: list[AppendRecords] = []
         values: list[bytes] = []
         size_bytes = 0
@@ -388,11 +390,12 @@ class QuorumController:
         return [*appends, AppendRecords(tuple(values), self._raft_epoch, base_offset)]
 
     def _fail(self, broken: InvariantBroken, request: RequestReceived | None) -> list[Effect]:
-        """D7: nothing is written, the request gets an error, and another controller shall try."""
+        """After a broken invariant: write nothing, answer with an error, and let another controller lead
+        (D7)."""
         story = f"invariant broken while handling {request.message if request else 'a timer'}: {broken}"
         effects: list[Effect] = [LogLine(Level.ERROR, story)]
         if request is not None:
-            text = "the controller met its own bug and resigned; nothing was changed"
+            text = "the controller found a bug of its own and resigned; nothing was changed"
             effects.append(
                 Respond(request.request_id, refusal(request.message, ErrorCode.UNKNOWN_SERVER_ERROR, text))
             )
@@ -413,7 +416,7 @@ class QuorumController:
             effects += self._write(lambda draft: self._balance.run(draft, now_ms), now_ms)
         if self._next_noop_ms is not None and now_ms >= self._next_noop_ms:
             self._next_noop_ms = now_ms + self._config.max_idle_interval_ms
-            # only while somebody has yet to show that it applied the last change: an idle log does not grow
+            # only while a broker has to report that it applied the last change: an idle log does not grow
             if self._cluster.waits_for_progress(self._latest, self._change_offset):
                 effects += self._write(lambda draft: draft.write(NoOpRecord()), now_ms)
         return effects
@@ -440,11 +443,11 @@ class QuorumController:
         self._questions.answered(event, now_ms, judge)
         if not superseded:
             return []
-        # R62. No reason to resign: what a deposed controller appends is never committed, and one broker with
-        # wrong metadata must not depose those that are not.
+        # R62. It does not resign: records of a deposed controller are never committed, and one broker with
+        # wrong metadata must not depose a rightful one.
         text = (
-            f"broker {event.broker_id} knows later leader epochs of {superseded} partitions than this "
-            "controller; another one must be active, so these answers elect nobody here"
+            f"broker {event.broker_id} has later leader epochs of {superseded} partitions than this "
+            "controller; another one must be active, so these answers elect no leader here"
         )
         return [LogLine(Level.WARNING, text)]
 
@@ -461,7 +464,7 @@ class QuorumController:
             effects += self._replay(list(event.entries), event.committed_offset)
             self._latest = self._committed
             return effects + self._claim_if_ready(now_ms)
-        # own records: the images that they lead to are known
+        # own records: the images after them are known
         self._unapplied += event.entries
         while self._pending and self._pending[0].end_offset <= event.committed_offset:
             pending = self._pending.popleft()
@@ -473,7 +476,8 @@ class QuorumController:
         return effects
 
     def _replay(self, entries: list[Entry], committed_offset: int) -> list[Effect]:
-        """Apply committed entries. What does not fit is told and counted, and never stops the node (D7)."""
+        """Apply committed entries. An entry that contradicts the state is logged and counted, and does not
+        stop the node (D7)."""
         delta = MetadataDelta(self._committed)
         for entry in entries:
             delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
@@ -489,7 +493,7 @@ class QuorumController:
         return effects + self._claim_if_ready(now_ms)
 
     def _claim_if_ready(self, now_ms: int) -> list[Effect]:
-        """Become active once everything that was in the log at the election is applied (K22)."""
+        """Become active once everything in the log at the election is applied (K22)."""
         if self._claim_offset is None or self._committed.offset < self._claim_offset:
             return []
         self._next_offset = self._claim_offset
@@ -508,15 +512,16 @@ class QuorumController:
         return [LogLine(Level.INFO, text), *self._write(self._take_over, now_ms)]
 
     def _take_over(self, draft: Draft) -> None:
-        """What must be so before anything else; what another controller has left half done (K21)."""
+        """Write what every cluster must have, and finish what the previous controller left half done
+        (K21)."""
         self._bootstrap(draft)
         self._cluster.take_over(draft)
         self._replication.take_over(draft)
 
     def _bootstrap(self, draft: Draft) -> None:
-        """What every cluster must have agreed on before its first broker: features, and one min ISR (F14)."""
+        """Write the features and the one min ISR that every cluster has before its first broker (F14)."""
         if ELR_FEATURE in draft.image.features:
-            return  # not the first: a value that is missing was taken away by an operator, without ELR
+            return  # not a new cluster: an operator removed a missing value while ELR was off
         draft.write(FeatureLevelRecord(ELR_FEATURE, int(self._config.elr_enabled)))
         draft.note(f"{ELR_FEATURE} is {'on' if self._config.elr_enabled else 'off'}")
         cluster = draft.image.configs.get(CLUSTER_RESOURCE)
@@ -526,7 +531,8 @@ class QuorumController:
             draft.note(f"min.insync.replicas of the cluster is {value}")
 
     def _renounce(self) -> list[Effect]:
-        """K23: refuse everything that waits, go back to what is committed, drop soft state."""
+        """Stop being active: fail the pending requests, go back to the committed state, drop soft state
+        (K23)."""
         if not self._is_active:
             return []
         self._is_active = False

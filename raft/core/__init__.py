@@ -1,1 +1,1 @@
-"""What a member of the quorum decides: pure, fed by `raft.driver`."""
+"""What a member of the quorum decides: pure modules; `raft.driver` feeds them events."""

@@ -1,7 +1,6 @@
-"""The quorum's messages: checks of requests, and the answers and requests as the wire wants them.
+"""The quorum's messages: checks of requests, and how answers and requests look on the wire (K6, K10).
 
-Owns no state and makes no decision about roles. Each refusal is an ErrorCode and a sentence that says what to
-do. Rules K6, K10, K16.
+Owns no state and decides nothing about roles. Each refusal is an ErrorCode and a text that says what to do.
 """
 
 from typing import TypeAlias
@@ -36,26 +35,26 @@ _NO_RECORDS = memoryview(b"")
 
 
 def check_vote(request: VoteRequest, config: RaftConfig, raft_epoch: int) -> Refusal | None:
-    """Why a vote request gets no hearing (K6)."""
+    """Why a vote request is refused (K6), None if it is not."""
     refusal = _check_cluster(request.cluster_id, config) or _check_voter_key(request.voter_id, config)
     if refusal is not None:
         return refusal
     if request.candidate_id not in config.other_voters:
         return ErrorCode.INVALID_REQUEST, (
-            f"node {request.candidate_id} is no other voter of {sorted(config.voters)}: "
+            f"node {request.candidate_id} is not another voter of {sorted(config.voters)}: "
             "give all voters the same controller.quorum.voters"
         )
     last_possible = request.raft_epoch if request.pre_vote else request.raft_epoch - 1
     if not 0 <= request.last_epoch <= last_possible or request.last_epoch_end_offset < 0:
         return ErrorCode.INVALID_REQUEST, (
             f"a log that ends in epoch {request.last_epoch} at {request.last_epoch_end_offset} cannot run "
-            f"for epoch {request.raft_epoch}: this is a bug of the candidate, update it"
+            f"for epoch {request.raft_epoch}: this is a bug of the candidate; update it"
         )
     return _check_epoch(request.raft_epoch, raft_epoch)
 
 
 def check_begin(request: BeginQuorumEpochRequest, config: RaftConfig, state: QuorumState) -> Refusal | None:
-    """Why a leader is not accepted."""
+    """Why a leader is refused, None if it is not."""
     return _check_cluster(request.cluster_id, config) or (
         _check_voter_key(request.voter_id, config)
         or _check_leader(request.leader_id, request.raft_epoch, config, state)
@@ -63,24 +62,24 @@ def check_begin(request: BeginQuorumEpochRequest, config: RaftConfig, state: Quo
 
 
 def check_end(request: EndQuorumEpochRequest, config: RaftConfig, state: QuorumState) -> Refusal | None:
-    """Why a resignation is not accepted."""
+    """Why a resignation is refused, None if it is not."""
     return _check_cluster(request.cluster_id, config) or (
         _check_leader(request.leader_id, request.raft_epoch, config, state)
     )
 
 
 def check_fetch(request: FetchRequest, config: RaftConfig) -> Refusal | None:
-    """Why a fetch of the metadata log is refused as a whole."""
+    """Why a fetch of the metadata log is refused as a whole, None if it is not."""
     refusal = _check_cluster(request.cluster_id, config)
     if refusal is not None:
         return refusal
     is_reader = request.replica_id == CONSUMER_REPLICA_ID
     if not is_reader and (request.replica_id < 0 or request.replica_id == config.node_id):
         return ErrorCode.INVALID_REQUEST, (
-            f"replica {request.replica_id} cannot fetch the metadata log here: send your own node.id"
+            f"replica {request.replica_id} cannot fetch the metadata log from this node: send its own node.id"
         )
     if request.voter_ids is not None and set(request.voter_ids) != set(config.voters):
-        # Two quorums with a node in common would each commit records of its own.
+        # Two quorums that share a node would each commit its own records.
         return ErrorCode.INVALID_REQUEST, (
             f"node {request.replica_id} is configured with the voters {sorted(request.voter_ids)}, node "
             f"{config.node_id} with {sorted(config.voters)}: give all nodes the same controller.quorum.voters"
@@ -120,7 +119,7 @@ def _check_leader(leader_id: int, raft_epoch: int, config: RaftConfig, state: Qu
         return refusal
     if leader_id not in config.other_voters:
         return ErrorCode.INVALID_REQUEST, (
-            f"node {leader_id} is no other voter of {sorted(config.voters)}: "
+            f"node {leader_id} is not another voter of {sorted(config.voters)}: "
             "give all voters the same controller.quorum.voters"
         )
     if raft_epoch == state.raft_epoch and state.leader_id not in (None, leader_id):
@@ -140,7 +139,7 @@ def _check_epoch(asked_epoch: int, raft_epoch: int) -> Refusal | None:
 
 
 def data(leader_id: int, raft_epoch: int, shape: LogShape, high_watermark: int) -> FetchResponse:
-    """The leader's answer without records; the shell puts them in."""
+    """The leader's answer, into which the shell puts the records."""
     return _one_row(
         FetchPartitionResponse(
             METADATA_TOPIC_ID,
@@ -158,7 +157,8 @@ def data(leader_id: int, raft_epoch: int, shape: LogShape, high_watermark: int) 
 
 
 def diverging(leader_id: int, raft_epoch: int, shape: LogShape, point: tuple[int, int]) -> FetchResponse:
-    """The replica's log is no prefix of the leader's: where to cut it (R80). No high watermark (R82)."""
+    """The replica's log is not a prefix of the leader's: where to truncate it (R80). No high watermark
+    (R82)."""
     return _one_row(
         FetchPartitionResponse(
             METADATA_TOPIC_ID,
@@ -176,7 +176,7 @@ def diverging(leader_id: int, raft_epoch: int, shape: LogShape, point: tuple[int
 
 
 def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_voter: bool) -> FetchResponse:
-    """Where to go instead (K10); `leader_id` is -1 when unknown. `asked_epoch` None: leadership ended."""
+    """Where the leader is (K10), -1 when unknown. `asked_epoch` is None when a leadership has just ended."""
     if not is_voter:
         code = ErrorCode.BROKER_NOT_AVAILABLE
     elif asked_epoch is not None and asked_epoch < raft_epoch:
@@ -193,7 +193,7 @@ def not_leader(asked_epoch: int | None, raft_epoch: int, leader_id: int, is_vote
 
 
 def displaced(replica_id: int) -> FetchResponse:
-    """Another fetch with the same id has come. Whoever sent both no longer waits for this answer (N-4)."""
+    """Another fetch with the same id has come, so the earlier sender no longer expects this answer (N-4)."""
     return FetchResponse(
         ErrorCode.DUPLICATE_BROKER_REGISTRATION,
         f"another node fetches with the id {replica_id}, too: give each node its own node.id",
@@ -212,14 +212,14 @@ def describe(
     voters: tuple[QuorumReplica, ...],
     observers: tuple[QuorumReplica, ...],
 ) -> DescribeQuorumResponse:
-    """The leader's view (K16)."""
+    """The leader's view of the quorum (K16)."""
     return DescribeQuorumResponse(
         ErrorCode.NONE, None, leader_id, raft_epoch, high_watermark, voters, observers
     )
 
 
 def describe_elsewhere(leader_id: int, raft_epoch: int) -> DescribeQuorumResponse:
-    """Only the leader knows progress (K16)."""
+    """The answer of another member: only the leader knows the progress (K16)."""
     where = f"ask node {leader_id}" if leader_id >= 0 else "no leader is known, ask again later"
     return DescribeQuorumResponse(
         ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not the leader: {where}", leader_id, raft_epoch, -1, (), ()
@@ -230,7 +230,7 @@ def describe_elsewhere(leader_id: int, raft_epoch: int) -> DescribeQuorumRespons
 
 
 def fetch_request(config: RaftConfig, raft_epoch: int, shape: LogShape, may_wait: bool) -> FetchRequest:
-    """Ask for what follows the log's end; `may_wait`: only an answer with news is of use."""
+    """Fetch from the log's end. `may_wait`: wait until there is news."""
     row = FetchPartition(
         METADATA_TOPIC_ID,
         0,

@@ -1,38 +1,38 @@
-"""What a member of the quorum must know before it starts. The voter set is static."""
+"""Configuration of a member of the quorum. The set of voters is static."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 #: Most bytes of records in one batch of the metadata log; one answer to a fetch carries at least one batch.
 BATCH_MAX_BYTES = 8 << 20
-#: A step of the rank-based delays is this part of `election_backoff_max_ms`: longer than an election takes.
+#: One step of the ranked delays is this fraction of `election_backoff_max_ms`: longer than an election takes.
 _STEPS_IN_BACKOFF = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """Defaults are those of K7. `voters` is `{voter_id: (host, port)}`."""
+    """Defaults are those of K7, times in ms. `voters` is `{voter_id: (host, port)}`."""
 
     node_id: int
     cluster_id: str
     voters: Mapping[int, tuple[str, int]]
-    #: where `quorum-state` lives, beside the metadata log
+    #: folder of `quorum-state` and of the metadata log
     folder: str
     #: False for brokers: observers, whose ids must differ from those of the voters
     is_voter: bool
     #: a voter without a leader waits this long, drawn from [1x, 2x]
     election_timeout_ms: int = 1000
-    #: a follower that hears nothing for so long asks for pre-votes; a leader resigns after 1.5x of it
+    #: a follower without an answer for so long asks for pre-votes; a leader resigns after 1.5 times this
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
-    #: longest that a fetch without news stays parked at the leader (K10)
+    #: longest time that a fetch without news stays parked at the leader (K10)
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = BATCH_MAX_BYTES
 
     def validate(self) -> None:
-        """Raises: ValueError with a sentence that says what to change."""
+        """Raises: ValueError, with a text that says what to change."""
         if not self.voters:
             raise ValueError("controller.quorum.voters is empty: name 1, 3 or 5 voters as id@host:port")
         if self.is_voter and self.node_id not in self.voters:
@@ -68,5 +68,5 @@ class RaftConfig:
 
     @property
     def check_quorum_timeout_ms(self) -> int:
-        """A leader that has not seen fetches of a majority for so long resigns (K7)."""
+        """Time without fetches of a majority after which a leader resigns (K7)."""
         return self.fetch_timeout_ms * 3 // 2

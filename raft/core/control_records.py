@@ -1,6 +1,6 @@
 """Control records of the metadata log: LeaderChange, the first batch of every raft epoch (K12).
 
-Key as in Kafka (version, type); the value is msgpack in schema order, like metadata records.
+The key is Kafka's (version, type); the value is msgpack in schema order, like metadata records.
 """
 
 import struct
@@ -29,7 +29,7 @@ class LeaderChangeRecord:
 
     leader_id: int = field(int32, "The leader.")
     voters: tuple[int, ...] = field(array(int32), "All voters, ascending.")
-    granting_voters: tuple[int, ...] = field(array(int32), "Whose votes it got, ascending.")
+    granting_voters: tuple[int, ...] = field(array(int32), "Voters that voted for it, ascending.")
 
 
 #: key of every LeaderChange record

@@ -1,8 +1,8 @@
-"""What goes into the raft node and what comes out of it: events and effects, all frozen values.
+"""Events into the raft node and effects out of it: frozen values.
 
-Contract with the shell: effects of one list are carried out in order; Append, AppendFetched
-and Truncate take place at once in the order issued; a Send or Reply listed after a Persist waits until that
-state is durable (Q-9). Results come back as events: Persisted, Flushed, Truncated, Answered, SendFailed.
+The shell carries out the effects of one list in order. Append, AppendFetched and Truncate take place at once,
+in the order issued; a Send or Reply listed after a Persist waits until that state is durable (Q-9). Results
+come back as events: Persisted, Flushed, Truncated, Answered, SendFailed.
 """
 
 from dataclasses import dataclass
@@ -38,22 +38,22 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The deadline that the node named has passed."""
+    """The deadline that the node gave has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A request of a peer. `token` names the exchange in the Reply."""
+    """A peer's request. `token` identifies it in the Reply."""
 
     token: int
     request: RaftRequest
-    #: wall time, a label for DescribeQuorum
+    #: wall-clock time, used in DescribeQuorum only
     wall_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The response to the Send of that id."""
+    """The response to the Send with that id."""
 
     request_id: int
     response: RaftResponse
@@ -61,7 +61,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
-    """There will be no response to the Send of that id."""
+    """The Send with that id will get no response."""
 
     request_id: int
     failure: CallFailure
@@ -69,7 +69,7 @@ class SendFailed:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """The owner of the leader wants these values in the log, as one atomic batch."""
+    """The owner of the leading node appends these values as one atomic batch."""
 
     values: tuple[bytes, ...]
 
@@ -97,7 +97,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The owner of the leader wants another voter to lead."""
+    """The owner of the leading node asks it to resign."""
 
     reason: str
 
@@ -121,25 +121,25 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Make this quorum state durable; the Sends and Replies behind it in the list wait for that."""
+    """Make this quorum state durable; Sends and Replies after it in the list wait for that."""
 
     state: QuorumState
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """The leader's own batch: one record a value, offsets from `base_offset`, in its epoch."""
+    """The leader's own batch in its epoch: one record per value, offsets from `base_offset`."""
 
     base_offset: int
     raft_epoch: int
     values: tuple[bytes, ...]
-    #: one LeaderChange record (K12) instead of metadata
+    #: a LeaderChange record (K12) instead of metadata
     is_control: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AppendFetched:
-    """Whole batches of the leader, checked, contiguous with the log's end."""
+    """Whole batches from the leader, checked, continuing the log."""
 
     base_offset: int
     end_offset: int
@@ -148,7 +148,7 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log to end at this offset. Nothing is appended or flushed until Truncated comes back."""
+    """Truncate the log to end at this offset. No appends and flushes until Truncated comes back."""
 
     end_offset: int
 
@@ -160,7 +160,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A request to a voter. Exactly one Answered or SendFailed comes back."""
+    """Send a request to a voter. Exactly one Answered or SendFailed comes back."""
 
     request_id: int
     voter_id: int
@@ -170,7 +170,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Records of an answer: whole batches from `fetch_offset` up to the log's end when it is read."""
+    """Records for an answer: whole batches from `fetch_offset` up to the log's end at the time of reading."""
 
     fetch_offset: int
     max_bytes: int
@@ -178,7 +178,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a Received. With `read` the shell puts the records into the one row of the response."""
+    """The answer to a Received. With `read`, the shell puts the records into the response's only row."""
 
     token: int
     response: RaftResponse
@@ -187,18 +187,18 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Everything below this offset is committed (K12); rises with each of these."""
+    """Everything below this offset is committed (K12); each of these is higher than the last."""
 
     up_to_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """The leader or the epoch that this node knows has changed."""
+    """This node's view of the leader or the epoch has changed."""
 
     leader_id: int | None
     raft_epoch: int
-    #: set when this node leads: its log end when it was elected
+    #: set when this node leads: its log end at the election
     epoch_start_offset: int | None
 
 

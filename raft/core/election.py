@@ -1,6 +1,6 @@
-"""Who gets a vote, and how long to wait before asking for one.
+"""Which candidate gets a vote, and how long a voter waits before it runs (K2, K5).
 
-Pure functions of roles and positions; changes nothing. Rules K2, K4-K6; D9 for the fast path.
+Pure functions of roles and log positions; change nothing. D9 has the fast path.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from holdfast.runtime.api import Random
 
 
 def may_grant_pre_vote(role: Role, own: LogPosition, candidate: LogPosition) -> bool:
-    """Whether an election would have this voter's support (K4). A leader refuses, and so does a follower that
-    hears from a live leader; everyone else decides by log."""
+    """Whether this voter would support an election (K4). A leader refuses, and so does a follower with
+    answers from a live leader; every other voter decides by the logs."""
     if isinstance(role, Leader):
         return False
     if isinstance(role, Follower) and role.has_fetched and not role.is_leader_gone:
@@ -37,22 +37,23 @@ def election_timeout_ms(config: RaftConfig, random: Random) -> int:
 
 
 def retry_delay_ms(config: RaftConfig, random: Random, failed_elections: int) -> int:
-    """Randomised and doubling, for one who just lost an election (K2)."""
+    """The randomised, doubling pause after a lost election (K2)."""
     bound_ms = config.backoff_step_ms << min(failed_elections, 10)
     return random.randint(1, max(1, min(config.election_backoff_max_ms, bound_ms)))
 
 
 def ranked_delay_ms(config: RaftConfig, random: Random, successors: Sequence[int]) -> int:
-    """Delay of this voter when several learn at the same time that an election is due: by its place among the
-    successors, so that they do not collide (K6, D9). The jitter covers small differences of their clocks."""
+    """This voter's delay when several voters find at the same time that an election is due. It depends on the
+    rank among the successors, so that they do not collide (K6, D9); the jitter covers small clock
+    differences."""
     step_ms = config.backoff_step_ms
     rank = successors.index(config.node_id) if config.node_id in successors else len(successors)
     return rank * step_ms + random.randint(step_ms // 10, step_ms // 4)
 
 
 def successors_of(config: RaftConfig, leader_id: int | None) -> list[int]:
-    """Everyone's common order of candidates when a leader vanishes without naming successors: by id,
-    beginning behind the leader, so that the burden moves around."""
+    """The order of candidates, the same at every voter, when a leader is gone and has named no successors: by
+    id, starting after the leader, so that the leadership moves around."""
     others = sorted(voter_id for voter_id in config.voters if voter_id != leader_id)
     behind = [voter_id for voter_id in others if leader_id is not None and voter_id > leader_id]
     return behind + [voter_id for voter_id in others if voter_id not in behind]

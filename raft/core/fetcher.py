@@ -1,7 +1,7 @@
-"""Whom to fetch from, when, and whether an answer may be believed.
+"""Which voter to fetch from, when, and whether an answer may be believed (R84, D9).
 
-Owns the one outstanding fetch (N-4) and its back-off. Never touches the log or roles: it says what an answer
-means, the node acts. Rules K10, K14, R80-R84; D9 for the pace.
+Owns the one fetch under way and its back-off (N-4). Changes neither log nor roles: it says what an answer
+means, and the node acts.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from holdfast.protocol.messages.fetch import FetchPartitionResponse
 from holdfast.protocol.record_batch import CorruptBatch, check_batch
 from holdfast.raft.core.log_shape import LogShape
 
-#: Doublings of the delay between fetches that bring nothing.
+#: Most doublings of the delay between fetches that fail.
 _DOUBLINGS_MAX = 2
-#: Pause of a node whose fetch was displaced by one of the same id, again within `_TWIN_WINDOW_MS`.
+#: Pause of a node whose fetch was displaced twice within `_TWIN_WINDOW_MS` by one with the same id.
 _TWIN_PAUSE_MS = 1_000
 _TWIN_WINDOW_MS = 10_000
 
@@ -36,31 +36,32 @@ class Fetcher:
     def __init__(self, other_voters: Sequence[int], retry_ms: int) -> None:
         self._others = other_voters
         self._retry_ms = retry_ms
-        #: whose turn it is among the others when there is no leader to ask
+        #: index of the next voter to ask when there is no leader
         self._turn = 0
         self._failures = 0
-        #: when a fetch with this node's id displaced its own; outlives successes, for twins take turns
+        #: when a fetch with this node's id last displaced its own; kept after successes, because two nodes
+        #: with one id displace each other in turn
         self._displaced_ms: int | None = None
-        #: the outstanding fetch, None when there is none
+        #: the fetch under way, None when there is none
         self.request_id: int | None = None
         self.target_id: int | None = None
         #: no fetch before this time
         self.ready_at_ms = 0
 
     def reset(self) -> None:
-        """Forget the outstanding fetch, whose answer is stale now, and ask at once."""
+        """Drop the fetch under way, whose answer is void now, and allow the next one at once."""
         self.request_id = self.target_id = None
         self._failures = 0
         self.ready_at_ms = 0
 
     @property
     def is_retry(self) -> bool:
-        """The fetch before brought nothing: an answer with news may have been lost."""
+        """The previous fetch failed: an answer with news may have been lost."""
         return self._failures > 0
 
     def choose(self, leader_id: int | None, is_voter: bool) -> int | None:
-        """The voter to ask next. A voter stays with its leader; an observer whose leader does not answer asks
-        the others too, in turn, for it hears of a new leader from nobody else."""
+        """The voter to fetch from next. A voter stays with its leader. An observer whose leader does not
+        answer also asks the others in turn, because it learns of a new leader in no other way."""
         if leader_id is not None and (is_voter or self._failures % 2 == 0):
             return leader_id
         candidates = [voter_id for voter_id in self._others if voter_id != leader_id]
@@ -74,19 +75,20 @@ class Fetcher:
         self.request_id, self.target_id = request_id, target_id
 
     def succeeded(self) -> None:
-        """The leader answered: go on at once."""
+        """The leader answered: fetch again at once."""
         self.reset()
 
     def failed(self, now_ms: int) -> None:
-        """No answer, or none that helps: at once the first time, then with a doubling delay (D9)."""
+        """No answer, or no useful one: fetch again at once the first time, then with a doubling delay
+        (D9)."""
         self.request_id = self.target_id = None
         delay_ms = self._retry_ms << min(self._failures - 1, _DOUBLINGS_MAX) if self._failures else 0
         self._failures += 1
         self.ready_at_ms = now_ms + delay_ms
 
     def displaced(self, now_ms: int) -> bool:
-        """A fetch with this node's id took the place of the outstanding one. Once it may be an earlier one of
-        its own that came late: ask at once. True when it must be another node's, which gets a pause."""
+        """A fetch with this node's id displaced the one under way. The first may be a late one of this node's
+        own: fetch again at once. True when it must be another node's: fetch again after a pause."""
         before_ms, self._displaced_ms = self._displaced_ms, now_ms
         is_twin = before_ms is not None and now_ms - before_ms < _TWIN_WINDOW_MS
         self.request_id = self.target_id = None
@@ -96,21 +98,21 @@ class Fetcher:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """The log must be cut before anything else, the high watermark included (R82)."""
+    """The log must be truncated before anything else, the high watermark included (R82)."""
 
     truncate_to: int
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Whole, undamaged batches that continue the log; `(epoch, base offset, end offset)` of each."""
+    """Whole, valid batches that continue the log, each as `(epoch, base offset, end offset)`."""
 
     batches: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unbelievable:
-    """The answer breaks the protocol; the text says how."""
+    """The answer breaks the protocol; `why` says how."""
 
     why: str
 
@@ -119,8 +121,8 @@ Judgement: TypeAlias = Diverged | Batches | Unbelievable
 
 
 def judge(row: FetchPartitionResponse, shape: LogShape, raft_epoch: int) -> Judgement:
-    """What a leader's answer without error means for the log. Damaged or foreign bytes are the peer's fault,
-    so they are refused here, before the log sees them (R84)."""
+    """What a leader's answer without an error means for the log. Damaged or wrong batches are the peer's
+    fault and are refused here, before they reach the log (R84)."""
     if row.diverging_epoch is not None:
         point = shape.truncation_point(row.diverging_epoch.epoch, max(0, row.diverging_epoch.end_offset))
         if point >= shape.log_end_offset:

@@ -1,6 +1,6 @@
-"""The fetching side of a member: when it may fetch, and what it does with the answers.
+"""The fetching side of a member: when it may fetch, and how it acts upon the answers (K11, K14).
 
-Owns nothing; works on the member and its fetcher. Rules K10, K11, K14, R81-R84, A-15, N-4.
+Owns nothing; works on the member and its fetcher.
 """
 
 from holdfast.protocol.errors import ErrorCode
@@ -14,8 +14,8 @@ from holdfast.rpc.core.failures import CallFailure
 
 
 def may_fetch(member: Member) -> bool:
-    """One fetch at a time (N-4), and only with everything on disk: the fetch offset is the ack (K11). An
-    observer's offsets count for nothing, so it does not wait for its disk."""
+    """True when a fetch may be sent. One at a time (N-4), and for a voter only when its log is flushed: the
+    fetch offset acknowledges the records below (K11). An observer's offset acknowledges nothing."""
     shape = member.shape
     return (
         isinstance(member.role, (Unattached, Follower))
@@ -26,30 +26,30 @@ def may_fetch(member: Member) -> bool:
 
 
 def send_fetch(member: Member) -> None:
-    """Fetch from the leader, or ask around who it is, unless a fetch must wait."""
+    """Fetch from the leader, or from a voter that may know it, unless a fetch must wait."""
     fetcher, config, role = member.fetcher, member.config, member.role
     if not may_fetch(member) or member.now_ms < fetcher.ready_at_ms:
         return
     target_id = fetcher.choose(role.leader_id if isinstance(role, Follower) else None, config.is_voter)
     if target_id is None:
         return
-    # The high watermark may be news that never arrived: then do not wait for more.
+    # After a failure the answer that was lost may have had a new high watermark: then do not wait for more.
     may_wait = isinstance(role, Follower) and role.has_fetched and not fetcher.is_retry
     request = answers.fetch_request(config, member.state.raft_epoch, member.shape, may_wait)
     fetcher.sent(member.send(target_id, request, config.fetch_timeout_ms), target_id)
 
 
 def fetch_failed(member: Member, failure: CallFailure) -> None:
-    """The outstanding fetch got no answer."""
+    """The fetch under way got no answer."""
     role, target_id = member.role, member.fetcher.target_id
     member.fetcher.failed(member.now_ms)
     if isinstance(role, Follower) and target_id == role.leader_id and failure is CallFailure.REFUSED:
-        # No connection is left and nobody listens: the leader's process is gone (D9).
+        # The connection is closed and the port refuses new ones: the leader's process is gone (D9).
         member.leader_gone(member.ranked_delay_ms(role.leader_id))
 
 
 def fetch_answered(member: Member, response: FetchResponse) -> None:
-    """The outstanding fetch was answered, by the leader or by a voter that knows it."""
+    """The fetch under way was answered, by the leader or by another voter."""
     answered_by, asked_epoch = member.fetcher.target_id, member.state.raft_epoch
     row = response.partitions[0] if response.partitions else None
     if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -57,17 +57,17 @@ def fetch_answered(member: Member, response: FetchResponse) -> None:
             member.note(f"voter {answered_by} ended a fetch of this node: {response.error_message}")
         return
     if response.error_code != ErrorCode.NONE or row is None:
-        member.note(f"voter {answered_by} refuses to be fetched from: {response.error_message}")
+        member.note(f"voter {answered_by} refused a fetch of this node: {response.error_message}")
         member.fetcher.failed(member.now_ms)
         return
     if member.learn(row.leader_epoch, row.leader_id) and row.error_code != ErrorCode.NONE:
-        return  # the answer named the leader: ask there
+        return  # the answer named the leader: fetch there
     role = member.role
     is_from_leader = isinstance(role, Follower) and role.leader_id == answered_by
     if row.error_code != ErrorCode.NONE:
         member.fetcher.failed(member.now_ms)
         if is_from_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            # The leader of this epoch itself says that it leads no more; it never will again (K3).
+            # The leader itself answers that it no longer leads; it never will again in this epoch (K3).
             member.leader_gone(member.ranked_delay_ms(answered_by))
         return
     if not is_from_leader or row.leader_epoch != asked_epoch:
@@ -86,7 +86,7 @@ def _take(member: Member, row: FetchPartitionResponse) -> None:
         end_offset, committed = judgement.truncate_to, member.high_watermark
         judgement = Unbelievable(f"a cut to {end_offset}, below the high watermark {committed}")
     if isinstance(judgement, Unbelievable):
-        member.note(f"leader {row.leader_id} sent what cannot be followed: {judgement.why}")
+        member.note(f"leader {row.leader_id} sent records that cannot be appended: {judgement.why}")
         member.fetcher.failed(member.now_ms)
         return
     member.heard_leader()
@@ -94,7 +94,7 @@ def _take(member: Member, row: FetchPartitionResponse) -> None:
         _truncate(member, judgement.truncate_to)  # before anything about the high watermark (R82)
         return
     _append_fetched(member, judgement, row.records)
-    # 0 is what a leader says that does not know yet what is committed (K12)
+    # 0 comes from a leader that does not know yet what is committed (K12)
     if 0 < row.high_watermark <= member.shape.log_end_offset:
         member.has_caught_up = True
     member.raise_high_watermark(min(row.high_watermark, member.shape.log_end_offset))
@@ -103,7 +103,7 @@ def _take(member: Member, row: FetchPartitionResponse) -> None:
 def _truncate(member: Member, end_offset: int) -> None:
     shape = member.shape
     assert shape.flushed_offset == shape.log_end_offset or not member.config.is_voter, (
-        "a flush under way would vouch for what is appended after the cut"
+        "a flush under way would count for records appended after the truncation"
     )
     member.note(f"cutting the log from {shape.log_end_offset} to {end_offset}: the leader's differs there")
     shape.truncate_to(end_offset)

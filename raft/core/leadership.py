@@ -1,7 +1,8 @@
-"""The leader's view of the quorum in its epoch: progress of the others, the commit rule, check-quorum.
+"""A leader's view of the quorum in its epoch: progress of the others, the commit rule, check-quorum (K12,
+K7).
 
-Owns the progress of voters and observers and the fetches parked for them. Never decides about roles and
-never answers anybody: the node does. Rules K6, K7, K10, K12, K13, K16.
+Owns the progress of voters and observers, and the fetches parked for them. Decides nothing about roles and
+answers no request: the node does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,35 +13,35 @@ from holdfast.raft.core.progress import NEVER_MS, UNKNOWN_OFFSET, ParkedFetch, P
 from holdfast.raft.core.quorum import majority_count, majority_offset
 from holdfast.raft.core.voter_calls import VoterCalls
 
-#: Observers that a leader remembers; the one silent for longest makes room.
+#: Observers that a leader remembers; the one silent for longest is dropped first.
 OBSERVERS_MAX = 1000
 
 
 @dataclass(slots=True)
 class Leader:
-    """State of one leadership."""
+    """State of a leader in one epoch."""
 
-    #: log end when it was elected: where its LeaderChange record lies; K12 commits only above
+    #: log end at its election, where its LeaderChange record lies; only ends above commit (K12)
     epoch_start_offset: int
     elected_at_ms: int
     #: the other voters by id, ascending
     voters: dict[int, Progress]
-    #: BeginQuorumEpoch to the others
+    #: BeginQuorumEpoch requests to the others
     calls: VoterCalls
     observers: dict[int, Progress]
-    #: fetches of observers that lost their seats, to be answered at once
+    #: parked fetches of dropped observers, to be answered at once
     evicted: list[ParkedFetch] = field(default_factory=list)
 
     @staticmethod
     def elected(
         other_voters: Sequence[int], epoch_start_offset: int, calls: VoterCalls, now_ms: int
     ) -> "Leader":
-        """A leadership that has heard from nobody yet."""
+        """The state of a new leader, before any fetch."""
         voters = {voter_id: Progress() for voter_id in other_voters}
         return Leader(epoch_start_offset, now_ms, voters, calls, {})
 
     def progress_of(self, replica_id: int) -> Progress:
-        """The progress of a replica; a new observer gets a seat, if need be that of the most silent one."""
+        """The progress of a replica; a new observer may replace the one silent for longest."""
         progress = self.voters.get(replica_id) or self.observers.get(replica_id)
         if progress is not None:
             return progress
@@ -53,14 +54,14 @@ class Leader:
         return progress
 
     def committed_end(self, own_flushed_offset: int) -> int | None:
-        """The end that a majority holds durably, own disk included only as far as it is flushed (K13); None
+        """The end that a majority holds durably; the own log counts only as far as it is flushed (K13). None
         while that is not above the start of the epoch (K12)."""
         ends = [own_flushed_offset, *(progress.end_offset for progress in self.voters.values())]
         end_offset = majority_offset(ends)
         return end_offset if end_offset > self.epoch_start_offset else None
 
     def check_quorum_deadline_ms(self, timeout_ms: int) -> int | None:
-        """When this leader must resign unless others fetch before (K7); None when it is the only voter."""
+        """When this leader must resign unless a majority fetches before (K7); None for the only voter."""
         needed = majority_count(len(self.voters) + 1) - 1
         if needed == 0:
             return None
@@ -80,8 +81,8 @@ class Leader:
         yield from self.observers.values()
 
     def take_parked(self, log_end_offset: int, high_watermark: int, now_ms: int) -> list[ParkedFetch]:
-        """Remove and return the parked fetches for which there is news, or whose time or seat is gone
-        (K10)."""
+        """Remove and return the parked fetches that can be answered: with news, past their deadline, or of a
+        dropped observer (K10)."""
         taken, self.evicted = self.evicted, []
         for progress in self.replicas():
             parked = progress.parked
@@ -96,7 +97,7 @@ class Leader:
         return taken
 
     def take_all_parked(self) -> list[ParkedFetch]:
-        """Remove and return every parked fetch: this node leads no more."""
+        """Remove and return every parked fetch, because this node no longer leads."""
         taken, self.evicted = self.evicted, []
         taken += [progress.parked for progress in self.replicas() if progress.parked is not None]
         for progress in self.replicas():
@@ -107,12 +108,12 @@ class Leader:
         return min((p.parked.deadline_ms for p in self.replicas() if p.parked is not None), default=None)
 
     def describe_voters(self, own: QuorumReplica, to_wall_ms: int) -> tuple[QuorumReplica, ...]:
-        """Rows of DescribeQuorum by id (K16). `to_wall_ms` turns our monotonic times into wall time."""
+        """Rows of DescribeQuorum by id (K16). `to_wall_ms` converts monotonic times to wall-clock times."""
         rows = [own, *_rows(self.voters, to_wall_ms)]
         return tuple(sorted(rows, key=lambda row: row.replica_id))
 
     def describe_observers(self, to_wall_ms: int) -> tuple[QuorumReplica, ...]:
-        """As `describe_voters`."""
+        """Like `describe_voters`, for observers."""
         return tuple(_rows(dict(sorted(self.observers.items())), to_wall_ms))
 
 

@@ -1,7 +1,7 @@
-"""What the raft node knows of its log: where epochs start, where it ends, how much of it is durable.
+"""What the raft node knows of its log: where epochs start, where the log ends, how much is durable.
 
-Owns positions only, never bytes. It is the log as ordered by the effects issued so far; the shell's log
-follows it. Rules K5, K10, K14, R80, R81.
+Owns positions, never bytes. It is the log after all effects issued so far; the shell's log follows it.
+Compares logs by epochs and ends (R80, R81).
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ class LogShape:
     __slots__ = ("_epochs", "_starts", "flushed_offset", "log_end_offset")
 
     def __init__(self, epoch_starts: Iterable[tuple[int, int]], log_end_offset: int) -> None:
-        """`epoch_starts` is `(epoch, first offset)` ascending. What recovery left in the log is durable."""
+        """`epoch_starts`: `(epoch, first offset)`, ascending. What recovery left in the log is durable."""
         self._epochs: list[int] = []
         self._starts: list[int] = []
         #: exclusive
@@ -28,7 +28,7 @@ class LogShape:
             self.log_end_offset = start_offset
             self.append(epoch, start_offset, start_offset)
         self.log_end_offset = log_end_offset
-        #: everything below it survives a crash; exclusive, never above `log_end_offset`
+        #: records below survive a crash; exclusive, never above `log_end_offset`
         self.flushed_offset = log_end_offset
         assert not self._starts or (self._starts[0] == 0 and self._starts[-1] < log_end_offset), (
             "a log starts at 0 and each epoch in it has a batch"
@@ -41,11 +41,11 @@ class LogShape:
 
     @property
     def position(self) -> LogPosition:
-        """For comparison with other logs (K5)."""
+        """The position that is compared with other logs (K5)."""
         return LogPosition(self.last_epoch, self.log_end_offset)
 
     def append(self, epoch: int, base_offset: int, end_offset: int) -> None:
-        """Take note of a batch `[base_offset, end_offset)`. Epochs never fall with the offset (I-18)."""
+        """Record a batch `[base_offset, end_offset)`. Epochs never fall as offsets rise (I-18)."""
         assert base_offset == self.log_end_offset, (
             f"batch at {base_offset}, log ends at {self.log_end_offset}"
         )
@@ -56,7 +56,7 @@ class LogShape:
         self.log_end_offset = end_offset
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget everything from `end_offset` on."""
+        """Remove everything from `end_offset` on."""
         assert 0 <= end_offset <= self.log_end_offset, "a cut makes the log shorter"
         while self._starts and self._starts[-1] >= end_offset:
             self._starts.pop()
@@ -65,8 +65,8 @@ class LogShape:
         self.flushed_offset = min(self.flushed_offset, end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch in the log that is not above `epoch`, and its end (exclusive); (NO_EPOCH, 0) when
-        there is none: nothing in this log is that old (R80)."""
+        """The largest epoch in the log not above `epoch`, and its end (exclusive); (NO_EPOCH, 0) when there
+        is none (R80)."""
         index = bisect_right(self._epochs, epoch)
         end_offset = self._starts[index] if index < len(self._starts) else self.log_end_offset
         if index == 0:
@@ -74,8 +74,8 @@ class LogShape:
         return self._epochs[index - 1], end_offset
 
     def diverging_point(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """Where a follower's log that ends at `fetch_offset` parts from this one: (epoch, end offset); None
-        when it is a prefix of this log (R80)."""
+        """Where a follower's log that ends at `fetch_offset` diverges from this one: (epoch, end offset);
+        None when it is a prefix of this log (R80)."""
         if fetch_offset == 0:
             return None
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
@@ -84,9 +84,10 @@ class LogShape:
         return None
 
     def truncation_point(self, epoch: int, leader_end_offset: int) -> int:
-        """Where to cut this log after the leader named its diverging epoch and that epoch's end (R81).
+        """Where to truncate this log, given the leader's diverging epoch and that epoch's end (R81).
 
-        The leader's end caps only an epoch that this log has too (A-16): another one ends inside our batches.
+        The leader's end is a limit only for an epoch that this log has too (A-16): the end of another epoch
+        lies inside batches of this log.
         """
         own_epoch, own_end_offset = self.end_offset_for_epoch(epoch)
         return min(own_end_offset, leader_end_offset) if own_epoch == epoch else own_end_offset

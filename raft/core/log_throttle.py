@@ -1,12 +1,12 @@
-"""Which notes are worth a line in the log: the same trouble is told once a minute.
+"""Limits repeated log lines: the same text at most once a minute.
 
-Owns what was told of late, and forgets the oldest: trouble that lasts must neither flood the log nor fill the
-memory.
+Owns when each text was logged last, and forgets the oldest: a lasting problem must fill neither the log nor
+the memory.
 """
 
-#: The same text is told again after so long.
+#: The same text is logged again after this time.
 REPEAT_MS = 60_000
-#: Texts remembered; the one told longest ago makes room.
+#: Texts remembered; the one logged longest ago makes room.
 TEXTS_MAX = 64
 
 
@@ -20,7 +20,7 @@ class LogThrottle:
         self._told_ms: dict[str, int] = {}
 
     def is_due(self, text: str, now_ms: int) -> bool:
-        """Whether to tell `text` now; then it counts as told. Troubles may take turns, as the voters do."""
+        """True if `text` should be logged now; then it counts as logged. Several problems may alternate."""
         told_ms = self._told_ms.get(text)
         if told_ms is not None and now_ms - told_ms < REPEAT_MS:
             return False

@@ -1,8 +1,8 @@
-"""The state of one member of the quorum, and every move from role to role.
+"""The state of one member of the quorum, and every transition between roles (K1).
 
-Owns role, epoch, vote, leader, log shape and high watermark, and the list of effects under construction.
-`raft.core.node` opens the door and keeps the timers, `raft.core.serving` answers peers, `raft.core.following`
-fetches; they change this state through the methods here only. Rules K1-K4, K12, K13, Q-1, Q-5, Q-6, Q-9.
+Owns role, epoch, vote, leader, log shape and high watermark, and the list of effects being built.
+`raft.core.node` dispatches events and keeps the timers, `raft.core.serving` answers peers,
+`raft.core.following` fetches; they change this state only through the methods here.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from holdfast.runtime.stats import Level, LogLine
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What checkers, metrics and people may see of a member."""
+    """A member's state for checkers, metrics and logs."""
 
     node_id: int
     role: str
@@ -49,9 +49,9 @@ class Snapshot:
 
 
 def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape) -> None:
-    """An observer never votes, and a sole voter appends before its state is written. Any other voter has its
-    epoch on disk before its first record (Q-9): the file is lost, and with it the vote that it may have
-    given in this epoch or a later one (K5)."""
+    """Refuse to start a voter whose log is ahead of its quorum-state file. A voter has its epoch on disk
+    before its first record (Q-9), so the file was lost, and with it a vote given in this epoch or a later one
+    (K5). An observer never votes, and a sole voter appends before its state is written."""
     if config.is_voter and len(config.voters) > 1:
         raise BadQuorumState(
             f"quorum-state in {config.folder} is missing or older than the log beside it (it knows epoch "
@@ -62,39 +62,39 @@ def _check_may_not_know(config: RaftConfig, state: QuorumState, shape: LogShape)
 
 
 class Member:
-    """State and transitions. Effects gather in `out` until the node takes them."""
+    """State and transitions. Effects collect in `out` until the node takes them."""
 
     def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
-        """`state` is what the quorum-state file says, a fresh one without it, `shape` the log as recovered.
-        Raises: BadQuorumState."""
+        """`state`: content of the quorum-state file, or a new one; `shape`: the recovered log. Raises:
+        BadQuorumState."""
         self.config = config
         self.random = random
         self.shape = shape
-        #: the state that is known to be on disk (Q-9)
+        #: the state that is surely on disk (Q-9)
         self.durable_state = state
         if shape.last_epoch > state.raft_epoch:
-            # The log proves an epoch that the file does not know.
+            # The log proves an epoch that the file does not have.
             _check_may_not_know(config, state, shape)
             state = QuorumState(shape.last_epoch)
-        #: what must not be forgotten; changes by `_set_state`, epochs never fall (Q-6)
+        #: epoch, vote and leader; changed by `_set_state`, and the epoch never falls (Q-6)
         self.state = state
-        #: changes by `_enter` only
+        #: changed by `_enter` only
         self.role: Role = Unattached(None)
-        #: exclusive end of the committed part; monotonic in a process's life, relearned after a restart (K12)
+        #: exclusive end of the committed part; never falls in a process's life, unknown after a restart (K12)
         self.high_watermark = 0
         self.fetcher = Fetcher(config.other_voters, config.retry_backoff_ms)
-        #: a leader has told its high watermark, and everything below it is in this log
+        #: a leader has given its high watermark, and this log holds everything below it
         self.has_caught_up = False
-        #: elections lost in a row: sets the back-off
+        #: lost elections in a row; they set the back-off
         self._failed_elections = 0
-        #: a Truncate is under way: neither fetch nor run for office, nothing may be appended
+        #: a Truncate is under way: no fetches, elections or appends
         self.is_truncating = False
         self.now_ms = 0
         self.out: list[Effect] = []
         self._requests_sent = 0
         #: the state of the last Persist in `out`
         self._persisting: QuorumState | None = None
-        #: (leader, epoch) as last announced
+        #: (leader, epoch) in the last LeaderChanged
         self._announced: tuple[int | None, int] = (None, -1)
 
     @property
@@ -109,7 +109,7 @@ class Member:
 
     @property
     def leader_hint(self) -> int:
-        """As `leader_id`, for the wire."""
+        """`leader_id` as on the wire: -1 when unknown."""
         return -1 if self.leader_id is None else self.leader_id
 
     def snapshot(self) -> Snapshot:
@@ -128,7 +128,7 @@ class Member:
     # --- effects ---------------------------------------------------------------------------------------
 
     def take_effects(self) -> list[Effect]:
-        """The complete list of one event."""
+        """Complete and return the list of effects of one event."""
         known = (self.leader_id, self.state.raft_epoch)
         if known != self._announced:
             self._announced = known
@@ -145,12 +145,12 @@ class Member:
             self._persisting = self.state
 
     def reply(self, token: int, response: RaftResponse, read: Read | None = None) -> None:
-        """Answer a peer. An answer may depend on vote, epoch and leader, so they are durable first (Q-9)."""
+        """Answer a peer. What the answer depends on (vote, epoch, leader) is made durable first (Q-9)."""
         self._persist_first()
         self.out.append(Reply(token, response, read))
 
     def send(self, voter_id: int, request: RaftRequest, timeout_ms: int) -> int:
-        """Ask a voter; returns the request id. What it reveals is durable first (Q-9)."""
+        """Send to a voter; returns the request id. What the request reveals is made durable first (Q-9)."""
         self._persist_first()
         self._requests_sent += 1
         self.out.append(Send(self._requests_sent, voter_id, request, timeout_ms))
@@ -173,7 +173,7 @@ class Member:
         return self.now_ms + election.retry_delay_ms(self.config, self.random, self._failed_elections)
 
     def ranked_delay_ms(self, gone_leader_id: int | None) -> int:
-        """Delay before this voter runs for the seat of a leader that vanished (D9)."""
+        """Delay before this voter runs for election after its leader is gone (D9)."""
         successors = election.successors_of(self.config, gone_leader_id)
         return election.ranked_delay_ms(self.config, self.random, successors)
 
@@ -183,7 +183,7 @@ class Member:
     # --- moves -----------------------------------------------------------------------------------------
 
     def _enter(self, role: Role) -> None:
-        """The only place where the role changes (Q-5)."""
+        """Change the role; the only place that does (Q-5)."""
         assert type(role) in LEGAL_MOVES[type(self.role)], f"{self.snapshot()} to {role}"
         assert self.config.is_voter or isinstance(role, (Unattached, Follower)), "an observer never votes"
         left, self.role = self.role, role
@@ -197,14 +197,15 @@ class Member:
         self.state = state
 
     def start(self) -> None:
-        """Take the role that the stored state calls for (K3)."""
+        """Take the role that follows from the stored state (K3)."""
         state, config = self.state, self.config
-        # Early, since pre-votes disturb nobody: a cluster that starts as a whole has a leader at once.
+        # Early, since pre-votes disturb no other voter: a cluster that starts as a whole has a leader at
+        # once.
         soon_ms = self.now_ms
         if len(config.voters) > 1:
             soon_ms += self.ranked_delay_ms(state.leader_id)
         if state.leader_id == config.node_id and config.is_voter:
-            # Never silently leads again: others may follow a newer leader, and an epoch names one log (N-1).
+            # Never leads again silently: others may follow a newer leader, and an epoch has one log (N-1).
             self.role = Resigned(self.calls_to(()), soon_ms)
         elif state.leader_id is not None and state.leader_id in config.voters:
             self.role = Follower(state.leader_id, self.fetch_deadline_ms())
@@ -212,7 +213,7 @@ class Member:
             self.role = Unattached(soon_ms if config.is_voter else None)
 
     def become_unattached(self, raft_epoch: int, voted_for: int | None = None) -> None:
-        """Enter a later epoch without a leader, or give this epoch's vote."""
+        """Enter a later epoch without a leader, or vote in this epoch."""
         state = self.state if raft_epoch == self.state.raft_epoch else QuorumState(raft_epoch)
         if voted_for is not None:
             state = QuorumState(raft_epoch, voted_for, state.leader_id)
@@ -227,7 +228,7 @@ class Member:
         self._enter(Follower(leader_id, self.fetch_deadline_ms()))
 
     def become_prospective(self) -> None:
-        """Ask for pre-votes, epoch and vote unchanged (K4)."""
+        """Ask for pre-votes; epoch and vote stay (K4)."""
         role, config = self.role, self.config
         leader_id, is_gone = None, False
         if isinstance(role, Follower):
@@ -241,20 +242,20 @@ class Member:
             self.become_candidate()
 
     def prospective_lost(self, role: Prospective) -> None:
-        """A majority refused, or the time is over (K2)."""
+        """A majority refused the pre-vote, or its time is over (K2)."""
         self._failed_elections += 1
         if role.leader_id is None:
             self.become_unattached(self.state.raft_epoch)
             return
         follower = Follower(role.leader_id, self.fetch_deadline_ms())
         if role.is_leader_gone:
-            # The evidence stands, the others may just not have it yet: try again soon.
+            # The leader is still presumed gone, and the others may not know yet: try again soon.
             follower.is_leader_gone = True
             follower.deadline_ms = self._retry_deadline_ms()
         self._enter(follower)
 
     def become_candidate(self) -> None:
-        """Run for a new epoch with the own vote (K2)."""
+        """Run for election in a new epoch, with the own vote (K2)."""
         config = self.config
         self._set_state(QuorumState(self.state.raft_epoch + 1, config.node_id))
         votes = Votes(len(config.voters), config.node_id)
@@ -263,25 +264,25 @@ class Member:
             self.become_leader(votes)
 
     def candidate_lost(self, role: Candidate) -> None:
-        """A majority refused: wait for the randomised back-off before the next try (K2)."""
+        """A majority refused its vote: wait for the randomised back-off (K2)."""
         self._failed_elections += 1
         role.is_backing_off = True
         role.deadline_ms = self._retry_deadline_ms()
         role.calls = self.calls_to(())
 
     def become_leader(self, votes: Votes) -> None:
-        """Lead the epoch in which a majority voted for this member."""
+        """Become the leader of the epoch in which a majority voted for this member."""
         config = self.config
         self._set_state(QuorumState(self.state.raft_epoch, config.node_id, config.node_id))
         self._failed_elections = 0
         begin = self.calls_to(config.other_voters)
         self._enter(Leader.elected(config.other_voters, self.shape.log_end_offset, begin, self.now_ms))
-        # Older epochs' records commit only together with one of this epoch (K12).
+        # Records of older epochs commit only together with one of this epoch (K12).
         change = LeaderChangeRecord(config.node_id, tuple(sorted(config.voters)), votes.granting_voters)
         self.append((encode_leader_change(change),), is_control=True)
 
     def resign(self, reason: str) -> None:
-        """Lead no more, and tell the others who should (K3, K6)."""
+        """Resign, and name the preferred successors (K3, K6)."""
         leader = self.role
         assert isinstance(leader, Leader), "only a leader can resign"
         self.note(f"resigning as leader of epoch {self.state.raft_epoch}: {reason}")
@@ -289,18 +290,19 @@ class Member:
         self._enter(Resigned(calls, self.election_deadline_ms(), leader.successors()))
 
     def leader_gone(self, delay_ms: int) -> None:
-        """There is strong evidence that the leader of this epoch leads no more: do not wait for the fetch
-        timeout (D9). Safe even if wrong, for voters that hear from the leader refuse the pre-vote."""
+        """Evidence says that this epoch's leader is gone: do not wait for the fetch timeout (D9). Safe even
+        if wrong, because voters that get answers from the leader refuse the pre-vote."""
         role = self.role
         if isinstance(role, Prospective) and role.leader_id is not None:
-            # It asks for pre-votes already; once they are lost it tries again soon.
+            # It asks for pre-votes already; if they are lost it tries again soon.
             role.is_leader_gone = True
         elif isinstance(role, Follower) and role.deadline_ms is not None and not role.is_leader_gone:
             role.is_leader_gone = True
             role.deadline_ms = min(role.deadline_ms, self.now_ms + delay_ms)
 
     def learn(self, raft_epoch: int, leader_id: int) -> bool:
-        """Follow what a peer knows of epoch and leader (K3). True when that changed this member's role."""
+        """Adopt a peer's epoch and leader if they are newer (K3). True when that changed this member's
+        role."""
         known_leader = leader_id if leader_id in self.config.other_voters else None
         if raft_epoch < self.state.raft_epoch:
             return False
@@ -313,7 +315,7 @@ class Member:
         return True
 
     def heard_leader(self) -> None:
-        """The leader answered a fetch with data or a truncation."""
+        """The leader answered a fetch with data or a divergence."""
         role = self.role
         assert isinstance(role, Follower), "only a follower has a leader"
         role.has_fetched, role.is_leader_gone = True, False
@@ -324,7 +326,7 @@ class Member:
     # --- log -------------------------------------------------------------------------------------------
 
     def append(self, values: tuple[bytes, ...], is_control: bool = False) -> None:
-        """Write the leader's own batch."""
+        """Append the leader's own batch."""
         assert isinstance(self.role, Leader), "only the leader appends, in its own epoch (A-15)"
         assert values and sum(map(len, values)) <= BATCH_MAX_BYTES, "a batch has a limit: cut it before"
         base_offset = self.shape.log_end_offset
@@ -332,13 +334,13 @@ class Member:
         self.out += (Append(base_offset, self.state.raft_epoch, values, is_control), Flush())
 
     def flushed(self, up_to_offset: int) -> None:
-        """Everything below is durable; only now does it count for the commit (K13)."""
+        """Everything below the offset is durable; only now it counts for the commit (K13)."""
         assert up_to_offset <= self.shape.log_end_offset, "a flush covers what was there (A-21)"
         self.shape.flushed_offset = max(self.shape.flushed_offset, up_to_offset)
         self.advance()
 
     def advance(self) -> None:
-        """Move the leader's high watermark to what a majority holds (K12)."""
+        """Advance the leader's high watermark to what a majority holds (K12)."""
         if isinstance(self.role, Leader):
             end_offset = self.role.committed_end(self.shape.flushed_offset)
             if end_offset is not None:
@@ -346,13 +348,13 @@ class Member:
                 self.raise_high_watermark(end_offset)
 
     def raise_high_watermark(self, to_offset: int) -> None:
-        """Never falls (Q-6)."""
+        """Raise the high watermark; it never falls (Q-6)."""
         if to_offset > self.high_watermark:
             assert to_offset <= self.shape.log_end_offset, "what is committed is in the log"
             self.high_watermark = to_offset
             self.out.append(Committed(to_offset))
 
     def not_leader(self, asked_epoch: int | None = None) -> RaftResponse:
-        """Why this member does not serve a fetch, and where the leader is (K10)."""
+        """The answer to a fetch that this member does not serve: why, and where the leader is (K10)."""
         epoch, is_voter = self.state.raft_epoch, self.config.is_voter
         return answers.not_leader(asked_epoch, epoch, self.leader_hint, is_voter)

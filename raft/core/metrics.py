@@ -1,4 +1,4 @@
-"""Numbers that a member of the quorum reports about itself. Names are those of Kafka's raft metrics."""
+"""Metrics of a member of the quorum, under the names of Kafka's raft metrics."""
 
 from collections import deque
 
@@ -8,15 +8,15 @@ from holdfast.runtime.stats import Histogram, MetricFamily, MetricKind, Sample, 
 
 _BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _STATES = tuple(sorted(role.__name__ for role in LEGAL_MOVES))
-#: Appends whose commit is timed; more at once are not.
+#: Most appends whose commit is timed at once.
 _TIMED_MAX = 10_000
 
 
 class RaftMetrics:
-    """Counts and times; the rest is read from a snapshot."""
+    """Counters and durations; everything else comes from a snapshot."""
 
     def __init__(self) -> None:
-        #: (end offset, when it was appended) of batches that are not committed yet
+        #: (end offset, time of the append) of batches that are not committed
         self._pending: deque[tuple[int, int]] = deque()
         self._commit_seconds = Histogram(_BOUNDS_SECONDS)
         self._election_seconds = Histogram(_BOUNDS_SECONDS)
@@ -24,7 +24,7 @@ class RaftMetrics:
         self._leader_lost_ns: int | None = None
 
     def appended(self, record_count: int, end_offset: int, now_ns: int) -> None:
-        """The owner appended a batch that ends there (exclusive)."""
+        """The leader has appended a batch that ends there (exclusive)."""
         self._appended_records += record_count
         if len(self._pending) < _TIMED_MAX:
             self._pending.append((end_offset, now_ns))
@@ -35,7 +35,7 @@ class RaftMetrics:
             self._commit_seconds.observe((now_ns - self._pending.popleft()[1]) / 1e9)
 
     def leader_changed(self, leader_id: int | None, now_ns: int) -> None:
-        """The leader is known, or not any more."""
+        """The leader has become known or unknown."""
         self._pending.clear()
         if leader_id is None:
             self._leader_lost_ns = self._leader_lost_ns or now_ns
@@ -44,7 +44,7 @@ class RaftMetrics:
             self._leader_lost_ns = None
 
     def families(self, node: Snapshot) -> list[MetricFamily]:
-        """Everything, as of now."""
+        """All families as of now."""
         states = tuple(Sample(int(state == node.role), (("state", state.lower()),)) for state in _STATES)
         return [
             MetricFamily("kafka_raft_current_state", MetricKind.GAUGE, "1 for the present role.", states),

@@ -1,8 +1,9 @@
-"""One member of the metadata quorum, voter or observer: an event and `now_ms` go in, effects come out.
+"""One member of the metadata quorum, voter or observer: takes an event and `now_ms`, returns effects
+(K1-K16).
 
-Owns the door and the timers; the state and its transitions are `raft.core.member`. Never waits, sends, writes
-or reads the clock: the driver does. Rules K1-K16; what must be durable before what is in the order of the
-effects (`raft.core.effects`).
+Owns the dispatch of events and the timers; `raft.core.member` has the state and its transitions. Never waits,
+sends, writes or reads the clock: the driver does. The order of the effects says what must be durable before
+what (`raft.core.effects`).
 """
 
 from holdfast.protocol.errors import ErrorCode
@@ -42,10 +43,10 @@ from holdfast.runtime.api import Random
 
 
 class RaftNode:
-    """A voter or an observer. `handle` is the only way to change it; the first event is Start."""
+    """A voter or an observer. Call `start` once, then `handle` for every event."""
 
     def __init__(self, config: RaftConfig, random: Random, state: QuorumState, shape: LogShape) -> None:
-        """`state` is what the quorum-state file says, `shape` the log as recovered. Raises: ValueError,
+        """`state`: content of the quorum-state file; `shape`: the recovered log. Raises: ValueError,
         BadQuorumState."""
         config.validate()
         self._config = config
@@ -66,25 +67,25 @@ class RaftNode:
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what this node knows to be committed."""
+        """Exclusive end of the records that this node knows to be committed."""
         return self._member.high_watermark
 
     @property
     def has_caught_up(self) -> bool:
-        """`high_watermark` was once all that the leader knew to be committed."""
+        """True once `high_watermark` has been all that the leader knew to be committed."""
         return self._member.has_caught_up
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next Append goes."""
+        """Offset of the next Append."""
         return self._member.shape.log_end_offset
 
     def snapshot(self) -> Snapshot:
-        """A copy of the state for checkers, metrics and people."""
+        """A copy of the state for checkers, metrics and logs."""
         return self._member.snapshot()
 
     def next_deadline_ms(self) -> int | None:
-        """When to send a Tick if nothing happens before; None for never."""
+        """When to send a Tick if no event comes before; None for never."""
         member, role = self._member, self._member.role
         times: list[int | None] = []
         if isinstance(role, Leader):
@@ -100,7 +101,7 @@ class RaftNode:
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event; returns the effects in the order in which they are to be carried out."""
+        """Handle one event; returns the effects in the order in which to carry them out."""
         member = self._member
         assert now_ms >= member.now_ms, "monotonic time"
         member.now_ms = now_ms
@@ -130,7 +131,7 @@ class RaftNode:
         return self._finish()
 
     def _finish(self) -> list[Effect]:
-        """Timers that are due, requests that can go out, and the list is complete."""
+        """Run due timers, send due requests and complete the list of effects."""
         self._run_timers()
         self._send_calls()
         following.send_fetch(self._member)
@@ -166,7 +167,7 @@ class RaftNode:
             role.calls.sent(voter_id, member.send(voter_id, request, self._config.request_timeout_ms))
 
     def _call_of(self, role: Leader | Prospective | Candidate | Resigned, voter_id: int) -> RaftRequest:
-        """What a role has to say to each of the other voters."""
+        """The request of a role to each of the other voters."""
         cluster_id, node_id = self._config.cluster_id, self._config.node_id
         epoch, shape = self._member.state.raft_epoch, self._member.shape
         match role:
@@ -186,7 +187,7 @@ class RaftNode:
     def _answered(self, request_id: int, response: RaftResponse) -> None:
         match response:
             case FetchResponse():
-                # A late answer to an earlier fetch must not touch the log (N-4).
+                # A late answer to an earlier fetch must not change the log (N-4).
                 if request_id == self._member.fetcher.request_id:
                     following.fetch_answered(self._member, response)
             case VoteResponse():
@@ -197,10 +198,10 @@ class RaftNode:
                 raise AssertionError(f"never asked for {type(response).__name__}")
 
     def _call_answered(self, request_id: int, response: VoteResponse | QuorumEpochResponse) -> int | None:
-        """The voter that answered a call of the present role; None when the answer is of no use any more."""
+        """The voter that answered a call of the present role; None when the answer no longer matters."""
         member = self._member
         if response.error_code not in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH):
-            member.note(f"a voter refuses this node: {response.error_message}")
+            member.note(f"a voter refused a request of this node: {response.error_message}")
             self._call_failed(request_id)
             return None
         if member.learn(response.raft_epoch, response.leader_id):

@@ -1,18 +1,18 @@
-"""What the leader knows of one replica, and the fetch that it holds for it.
+"""What the leader knows of one replica, and the fetch that it has parked for it.
 
-A fetch request proves what the replica has durably (K11), so progress changes on requests only.
+A fetch proves what the replica holds durably (K11), so progress changes on requests only.
 """
 
 from dataclasses import dataclass
 
 UNKNOWN_OFFSET = -1
-#: no time yet
+#: in place of a time: not yet
 NEVER_MS = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedFetch:
-    """A fetch without news, to be answered at the deadline at the latest (K10)."""
+    """A fetch without news, answered at its deadline at the latest (K10)."""
 
     token: int
     fetch_offset: int
@@ -22,7 +22,7 @@ class ParkedFetch:
 
 @dataclass(slots=True)
 class Progress:
-    """One voter or observer, as seen in this leader's epoch."""
+    """Progress of one voter or observer in this leader's epoch."""
 
     #: the replica's log end as of its last fetch, UNKNOWN_OFFSET before the first
     end_offset: int = UNKNOWN_OFFSET
@@ -31,20 +31,20 @@ class Progress:
     last_caught_up_ms: int = NEVER_MS
     #: the leader's log end when the last fetch came
     _end_at_last_fetch: int = UNKNOWN_OFFSET
-    #: the high watermark in the last answer: a higher one is news for the replica
+    #: the high watermark in the last answer; a higher one is news
     told_high_watermark: int = UNKNOWN_OFFSET
     parked: ParkedFetch | None = None
 
     def on_fetch(self, fetch_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """The replica asks for `fetch_offset`, which lies on the leader's log.
+        """The replica fetches from `fetch_offset`, up to which its log equals the leader's.
 
-        Caught up means: has now what the leader had at this fetch, or at the one before (then as of that).
+        It is caught up if it has what the leader had at this fetch, or at the previous one (then as of that).
         """
         if fetch_offset >= log_end_offset:
             self.last_caught_up_ms = now_ms
         elif self.last_fetch_ms != NEVER_MS and fetch_offset >= self._end_at_last_fetch:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        # The last word counts even if it is lower: a disk may have been replaced, and less is always safe.
+        # A lower offset counts too: a disk may have been replaced, and counting less is always safe.
         self.end_offset = fetch_offset
         self.last_fetch_ms = now_ms
         self._end_at_last_fetch = log_end_offset

@@ -1,6 +1,6 @@
-"""The mathematics of the quorum: majorities, votes, log comparison, and the state that must survive.
+"""Arithmetic of the quorum: majorities, votes, log comparison, and the state that must survive (K1, K5).
 
-Owns no node state, knows no roles. Rules K1, K5, K12.
+Knows neither nodes nor roles.
 """
 
 import json
@@ -15,26 +15,26 @@ _INT32_MAX = (1 << 31) - 1
 
 
 def majority_count(voter_count: int) -> int:
-    """How many of the voters make a majority."""
+    """How many voters make a majority."""
     return voter_count // 2 + 1
 
 
 def majority_offset(offsets: Iterable[int]) -> int:
-    """The largest offset that a majority holds, given one end offset for each voter (K12)."""
+    """The largest offset that a majority holds, given one end offset per voter (K12)."""
     descending = sorted(offsets, reverse=True)
     return descending[majority_count(len(descending)) - 1]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """How far a log reaches. Logs compare by the epoch of the last batch, then by end offset (K5)."""
+    """The end of a log. Logs compare by the epoch of the last batch, then by end offset (K5)."""
 
     last_epoch: int
     end_offset: int
 
 
 class Votes:
-    """Answers of one election, real or pre-vote. A voter counts once."""
+    """Answers of one election, real or pre-vote. Each voter counts once."""
 
     __slots__ = ("_granted", "_rejected", "_voter_count")
 
@@ -54,7 +54,7 @@ class Votes:
 
     @property
     def is_lost(self) -> bool:
-        """So many refused that a majority is out of reach."""
+        """So many voters refused that a majority is out of reach."""
         return len(self._rejected) > self._voter_count - majority_count(self._voter_count)
 
     @property
@@ -64,19 +64,19 @@ class Votes:
 
 
 class BadQuorumState(ValueError):
-    """The quorum-state file cannot be trusted. The text says what to do."""
+    """The quorum-state file is not usable. The text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """What a member must not forget: within an epoch the vote and the leader are set once (K1, Q-9)."""
+    """A member's durable state. Within an epoch, vote and leader are set once (K1, Q-9)."""
 
     raft_epoch: int = FIRST_EPOCH
     voted_for: int | None = None
     leader_id: int | None = None
 
     def allows(self, later: "QuorumState") -> bool:
-        """True when `later` may follow this state: it forgets nothing that was promised (Q-6)."""
+        """True when `later` may follow this state: it keeps the vote and the leader of the epoch (Q-6)."""
         if later.raft_epoch != self.raft_epoch:
             return later.raft_epoch > self.raft_epoch
         return self.voted_for in (None, later.voted_for) and self.leader_id in (None, later.leader_id)
@@ -102,7 +102,7 @@ class QuorumState:
             version, stored_id = fields["data_version"], fields["clusterId"]
             numbers = [fields[name] for name in ("leaderEpoch", "votedId", "leaderId")]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BadQuorumState(f"quorum-state is no JSON of ours ({error!r}): {hint}") from None
+            raise BadQuorumState(f"quorum-state cannot be read ({error!r}): {hint}") from None
         if version != _STATE_VERSION:
             raise BadQuorumState(f"quorum-state has version {version}, this software reads {_STATE_VERSION}")
         if stored_id != cluster_id:
@@ -110,11 +110,11 @@ class QuorumState:
                 f"quorum-state belongs to cluster {stored_id}, this node is set up for {cluster_id}: "
                 "correct cluster.id or metadata.log.dir"
             )
-        # bool is an int to Python, and a float may be rounded: neither was written by this software.
+        # bool is an int in Python, and a float may be rounded: this software writes neither.
         if not all(type(number) is int and -1 <= number <= _INT32_MAX for number in numbers):
-            raise BadQuorumState(f"quorum-state holds what is no epoch or id ({text.strip()}): {hint}")
+            raise BadQuorumState(f"quorum-state holds a bad epoch or id ({text.strip()}): {hint}")
         epoch, voted, leader = numbers
-        # The largest is no epoch of ours either: there must be a next one.
+        # The largest number is not valid either: there must be a next epoch.
         if not FIRST_EPOCH <= epoch < _INT32_MAX:
-            raise BadQuorumState(f"quorum-state holds an epoch that cannot be ({text.strip()}): {hint}")
+            raise BadQuorumState(f"quorum-state holds an impossible epoch ({text.strip()}): {hint}")
         return QuorumState(epoch, None if voted == -1 else voted, None if leader == -1 else leader)

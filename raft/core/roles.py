@@ -1,4 +1,4 @@
-"""The states of K1 as values, and which may follow which (K2, K3).
+"""The roles of a member as values, and which role may follow which (K1, K3).
 
                  timeout              majority of pre-votes          majority
   Unattached  ------------> Prospective -------------> Candidate ------------> Leader
@@ -7,7 +7,7 @@
       |  '------ higher epoch --+------------------- any                          v
       '----------------------------- timeout, epoch + 1 ---------------------- Resigned
 
-A leader named in any message makes a Follower. Observers are Unattached or Follower and have no deadlines.
+A message that names a leader makes a Follower. Observers are Unattached or Follower and have no deadlines.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from holdfast.raft.core.voter_calls import VoterCalls
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows no leader in this epoch; asks around by fetching."""
+    """Knows no leader of this epoch; fetches from other voters to find it."""
 
     #: start of an election; None for an observer
     deadline_ms: int | None
@@ -33,17 +33,17 @@ class Follower:
     leader_id: int
     #: when to ask for pre-votes: the fetch timeout, or earlier on evidence; None for an observer
     deadline_ms: int | None
-    #: heard a fetch answer of this leader: reason to refuse pre-votes (K4)
+    #: this leader has answered a fetch: a reason to refuse pre-votes (K4)
     has_fetched: bool = False
-    #: strong evidence that it leads no more (D9); voids `has_fetched` until the next answer
+    #: strong evidence that it no longer leads (D9); overrides `has_fetched` until the next answer
     is_leader_gone: bool = False
 
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks whether an election would be won, without disturbing anybody (K4)."""
+    """Asks whether an election would be won, without disturbing the other voters (K4)."""
 
-    #: leader of this epoch that fell silent
+    #: leader of this epoch that no longer answers
     leader_id: int | None
     is_leader_gone: bool
     votes: Votes
@@ -64,7 +64,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and does no more; never leads in it again (K3)."""
+    """Was the leader of this epoch and has resigned; never leads it again (K3)."""
 
     calls: VoterCalls
     deadline_ms: int
@@ -74,7 +74,7 @@ class Resigned:
 
 Role: TypeAlias = Unattached | Follower | Prospective | Candidate | Leader | Resigned
 
-#: role -> roles that may come next (Q-5). The same role again means a new epoch or a new vote.
+#: role -> roles that may follow (Q-5). The same role again means a new epoch or a new vote.
 LEGAL_MOVES: dict[type, tuple[type, ...]] = {
     Unattached: (Unattached, Prospective, Follower),
     Follower: (Unattached, Prospective, Follower),

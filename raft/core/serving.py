@@ -1,6 +1,7 @@
-"""What a member does with the requests of its peers: votes, begin and end of epochs, fetches, describe.
+"""How a member handles its peers' requests: votes, begin and end of epochs, fetches, DescribeQuorum (K6,
+K10).
 
-Owns nothing; every function takes the member and leaves the answer among its effects. Rules K3-K6, K10, K16.
+Owns nothing; every function takes the member and adds the answer to its effects.
 """
 
 from holdfast.protocol.errors import ErrorCode
@@ -23,7 +24,7 @@ from holdfast.raft.core.quorum import FIRST_EPOCH, LogPosition
 
 
 def serve(member: Member, token: int, request: RaftRequest, wall_ms: int) -> None:
-    """Answer the request, now or when there is news (fetches only)."""
+    """Answer the request now; a fetch may wait until there is news."""
     match request:
         case FetchRequest():
             _fetch(member, token, request)
@@ -69,7 +70,7 @@ def _end_epoch(member: Member, token: int, request: EndQuorumEpochRequest) -> No
         member.learn(request.raft_epoch, request.leader_id)
         successors = request.preferred_successors
         is_first = bool(successors) and successors[0] == member.config.node_id
-        # The longest log goes first, and at once (K6).
+        # The successor with the longest log runs first, and at once (K6).
         delay_ms = 0 if is_first else election.ranked_delay_ms(member.config, member.random, successors)
         member.leader_gone(delay_ms)
     _answer_epoch(member, token, refusal)
@@ -103,7 +104,7 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
         return
     row = request.partitions[0]
     if row.current_leader_epoch > member.state.raft_epoch and request.replica_id in config.voters:
-        # Only voters are believed about epochs (K3): nobody else can put the quorum out of step.
+        # Only voters' epochs are believed (K3), so that no other node can disturb the quorum.
         member.become_unattached(row.current_leader_epoch)
     role = member.role
     if not isinstance(role, Leader) or row.current_leader_epoch != member.state.raft_epoch:
@@ -112,19 +113,19 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
     role.calls.done(request.replica_id)
     point = shape.diverging_point(row.last_fetched_epoch, row.fetch_offset)
     if point is not None:
-        # No progress: the replica has other records there than this log (R82).
+        # No progress: the replica's log differs from this one below its fetch offset (R82).
         member.reply(token, answers.diverging(config.node_id, member.state.raft_epoch, shape, point))
         return
     max_bytes = max(0, min(row.max_bytes, request.max_bytes, config.fetch_max_bytes))
     if request.replica_id == CONSUMER_REPLICA_ID:
-        # A tool that reads: nobody's progress, and it never waits.
+        # A tool that reads the log: it has no progress, and it never waits.
         has_records = row.fetch_offset < shape.log_end_offset
         member.reply(token, _data(member), Read(row.fetch_offset, max_bytes) if has_records else None)
         return
     progress = role.progress_of(request.replica_id)
     wait_ms = max(0, min(request.max_wait_ms, config.fetch_max_wait_ms))
     if progress.parked is not None:
-        # Of the same node, which no longer waits for it; or of another with its id, which is to hear of it.
+        # An earlier fetch of the same node, which no longer waits for it, or one of another node with its id.
         member.reply(progress.parked.token, answers.displaced(request.replica_id))
     progress.parked = ParkedFetch(token, row.fetch_offset, max_bytes, member.now_ms + wait_ms)
     progress.on_fetch(row.fetch_offset, shape.log_end_offset, member.now_ms)
@@ -132,7 +133,7 @@ def _fetch(member: Member, token: int, request: FetchRequest) -> None:
 
 
 def answer_parked(member: Member, leader: Leader) -> None:
-    """Let go of the fetches for which there is news or whose time is over (K10)."""
+    """Answer the parked fetches for which there is news or whose time is over (K10)."""
     end_offset = member.shape.log_end_offset
     for parked in leader.take_parked(end_offset, member.high_watermark, member.now_ms):
         has_records = parked.fetch_offset < end_offset

@@ -1,23 +1,24 @@
 """One request to each of several voters, repeated until each has answered.
 
-Owns who is still to be asked and when; not what is asked. Serves votes, BeginQuorumEpoch, EndQuorumEpoch.
+Owns which voters are still to be asked and when, not the requests. Used for votes, BeginQuorumEpoch and
+EndQuorumEpoch.
 """
 
 from collections.abc import Iterable
 
-#: Doublings of the delay between two attempts at the same voter.
+#: Most doublings of the delay between two attempts at the same voter.
 _DOUBLINGS_MAX = 5
 
 
 class VoterCalls:
-    """Calls of one role in one epoch. Dropped with the role, so late answers find nobody (N-4)."""
+    """Calls of one role in one epoch. Dropped with the role, so that late answers are ignored (N-4)."""
 
     __slots__ = ("_attempts", "_due_ms", "_in_flight", "_retry_ms")
 
     def __init__(self, voter_ids: Iterable[int], now_ms: int, retry_ms: int) -> None:
-        #: voter -> when to ask; voters that are being asked or are done are absent
+        #: {voter: when to ask}; without voters that are being asked or are done
         self._due_ms: dict[int, int] = dict.fromkeys(sorted(voter_ids), now_ms)
-        #: request id -> voter
+        #: {request id: voter}
         self._in_flight: dict[int, int] = {}
         self._attempts: dict[int, int] = dict.fromkeys(self._due_ms, 0)
         self._retry_ms = retry_ms
@@ -35,11 +36,12 @@ class VoterCalls:
         self._in_flight[request_id] = voter_id
 
     def answered(self, request_id: int) -> int | None:
-        """The voter that this answers for, who is done; None when the request is none of these."""
+        """The voter whose request was answered, which is done; None for a request that is not one of
+        these."""
         return self._in_flight.pop(request_id, None)
 
     def failed(self, request_id: int, now_ms: int) -> None:
-        """Ask again after a delay, which doubles with each failure in a row."""
+        """Ask again after a delay that doubles with each failure in a row."""
         voter_id = self._in_flight.pop(request_id, None)
         if voter_id is None:
             return
@@ -47,5 +49,5 @@ class VoterCalls:
         self._due_ms[voter_id] = now_ms + (self._retry_ms << min(attempts - 1, _DOUBLINGS_MAX))
 
     def done(self, voter_id: int) -> None:
-        """The purpose is fulfilled without an answer."""
+        """The voter needs no call any more."""
         self._due_ms.pop(voter_id, None)

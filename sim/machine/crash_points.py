@@ -41,7 +41,7 @@ POINTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "vote.renamed": ("rename", ("quorum-state",)),
     "bytes.arrived": ("net", ()),
     "registered": ("log", ("registered with broker epoch",)),
-    "diverged": ("log", ("parts from leader",)),
+    "diverged": ("log", ("diverges from leader",)),
     "quorum.epoch": ("log", ("holdfast.raft: node", "epoch")),
     "quorum.claimed": ("log", ("active controller",)),
 }

@@ -1,1 +1,1 @@
-"""What logs decide without a disk: epochs, producers' state, flush policy, retention, file names."""
+"""What a log decides without a disk: leader epochs, producer state, flush policy, retention, file names."""

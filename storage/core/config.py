@@ -1,29 +1,29 @@
-"""Settings of one log, with Kafka's topic key names in underscores. `None` means without limit.
+"""Settings of one log, named like Kafka's topic keys with underscores. `None` means no limit.
 
-Owns the allowed ranges only; where a value comes from (topic, broker, default) is the caller's business.
+Owns the valid ranges; the caller decides where a value comes from (topic, broker, default).
 """
 
 from dataclasses import dataclass
 
-#: Positions in an index are 32 bits wide, and Kafka keeps the sign bit free.
+#: Positions in an index have 32 bits, of which Kafka leaves the sign bit free.
 SEGMENT_BYTES_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How one log rolls, indexes, flushes and forgets. Frozen: a change is a new value given to
-    `Log.config`."""
+    """How one log rolls, indexes, flushes and deletes. Frozen: assign a new value to `Log.config` to change
+    it."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int | None = 604_800_000
     index_interval_bytes: int = 4096
     retention_ms: int | None = 604_800_000
     retention_bytes: int | None = None
-    #: flush after this many records; 1 is the policy "every write" (D6)
+    #: flush after this many records; 1 flushes every write (D6)
     flush_messages: int | None = None
     #: flush when the oldest unflushed append is this old
     flush_ms: int | None = None
-    #: forget a producer this long after its last batch (R94)
+    #: drop a producer this long after its last batch (R94)
     producer_id_expiration_ms: int = 86_400_000
 
     def __post_init__(self) -> None:

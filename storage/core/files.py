@@ -1,4 +1,4 @@
-"""Names of the files in a partition's folder and in a log dir (D5). Owns the spelling, touches nothing."""
+"""Names of the files in a partition folder and in a log dir (D5). Owns the spelling and touches no file."""
 
 import posixpath
 import re
@@ -10,14 +10,14 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-#: Ending of a partition folder that is being removed; the next start removes what is left of it.
+#: Ending of a partition folder that is being deleted; the next start deletes the rest.
 DELETED_SUFFIX = "-delete"
 #: Digits of an offset in a file name, so that names sort as offsets do.
 OFFSET_DIGITS = 20
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-#: The folder of the metadata log, which may lie in a log dir.
+#: Folder of the metadata log, which may lie in a log dir.
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -37,7 +37,7 @@ def folder_name(partition: TopicPartition) -> str:
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition that a folder belongs to; None when it is no partition folder."""
+    """The partition of a folder; None when it is not a partition folder."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdigit() or str(int(number)) != number:
         return None
@@ -45,33 +45,33 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 
 
 def is_deleted_name(name: str) -> bool:
-    """A folder that the log manager was removing is called so, and nothing else that people would make."""
+    """True for the name of a folder that was being deleted; no operator would choose such a name."""
     return _DELETED_NAME.fullmatch(name) is not None
 
 
 def is_file_of_log(name: str) -> bool:
-    """A partition's folder may hold a file of this name."""
+    """True for a name that a file of a partition folder may have."""
     return name.removesuffix(".tmp") in _NAMES_OF_LOG or any(
         parse_offset_name(name.removesuffix(".tmp"), suffix) is not None for suffix in _SUFFIXES_OF_LOG
     )
 
 
 def condemned_name(name: str, tag: str) -> str:
-    """What a partition folder is called while it is removed: `<name>.<tag>-delete`, ASCII like all of them.
+    """Name of a partition folder while it is deleted: `<name>.<tag>-delete`, in ASCII.
 
-    The name of a long topic is cut, so that it is one that a file system takes; the tag keeps it unique.
+    The name of a long topic is cut to what a file system accepts; the tag keeps it unique.
     """
     tail = f".{tag}{DELETED_SUFFIX}"
     return name[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 def offset_path(folder: str, offset: int, suffix: str) -> str:
-    """The path of a file that is named after an offset."""
+    """Path of a file that is named after an offset."""
     return posixpath.join(folder, f"{offset:0{OFFSET_DIGITS}}{suffix}")
 
 
 def parse_offset_name(name: str, suffix: str) -> int | None:
-    """The offset in a file name; None when the file is of another kind."""
+    """The offset in a file name; None for another kind of file."""
     digits = name.removesuffix(suffix)
     if digits == name or len(digits) != OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
         return None

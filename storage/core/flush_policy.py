@@ -1,13 +1,12 @@
-"""When a log must be flushed: every write, every n records, every n ms, on roll only (D6, F29).
+"""When a log must be flushed: on every write, every n records, every n ms, or on roll only (F29).
 
-Owns the counting since the last flush started; never flushes. With neither limit the page cache is flushed on
-roll and on a clean stop only. `flush_messages` = 1 is the policy under which nothing counts before it is
-durable.
+Owns the counts since the last flush started; never flushes. With neither limit, a log is flushed on roll and
+on a clean stop only. With `flush_messages` = 1 nothing counts before it is durable.
 """
 
 
 class FlushPolicy:
-    """One log's policy and what has been appended since a flush last started."""
+    """One log's policy, and what was appended since the last flush started."""
 
     __slots__ = ("_deadline_ms", "_unflushed_records", "flush_messages", "flush_ms")
 
@@ -23,13 +22,12 @@ class FlushPolicy:
 
     @property
     def is_every_write(self) -> bool:
-        """Nothing may count as stored before it is durable: the high watermark goes by flushed offsets
-        (D6)."""
+        """Only durable records count: the high watermark uses flushed offsets (D6)."""
         return self.flush_messages == 1
 
     @property
     def deadline_ms(self) -> int | None:
-        """When a flush must start at the latest; None while nothing waits for one."""
+        """When a flush must start at the latest; None while everything appended is covered by a flush."""
         return self._deadline_ms
 
     def appended(self, record_count: int, now_ms: int) -> bool:

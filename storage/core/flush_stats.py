@@ -1,4 +1,4 @@
-"""How often and for how long logs were flushed, and why. Owns counting only; one for all logs of a broker."""
+"""How often, for how long and why logs were flushed. Only counts; one object for all logs of a broker."""
 
 from enum import Enum
 
@@ -8,18 +8,18 @@ _BOUNDS_SECONDS = (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0
 
 
 class FlushReason(Enum):
-    """Values are the labels of the flushes metric."""
+    """Why a log was flushed; values are labels of the flushes metric."""
 
-    #: the log's own limits: so many records, so many ms (D6)
+    #: the log's own limits: records or ms
     POLICY = "policy"
     #: a segment was full
     ROLL = "roll"
-    #: everything, before the proof of a clean stop (A-19)
+    #: everything, before the clean-shutdown file is written (A-19)
     SHUTDOWN = "shutdown"
 
 
 class FlushStats:
-    """Flushes that brought something to the disk since the process started."""
+    """Flushes that wrote something since the process started."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(FlushReason, 0)

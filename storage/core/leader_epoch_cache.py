@@ -1,10 +1,9 @@
-"""Which leader epoch wrote which offsets: the list that truncation by diverging epoch goes by (R80, R81,
-R85).
+"""Which leader epoch wrote which offsets: the list that truncation by diverging epoch uses (R80, R85).
 
-Owns the entries (epoch, start offset), strictly rising in both (I-18), and the epoch of the record right
-below the log start: a log of which nothing is left, by retention or by a power loss, is compared by it. Never
-touches a file; the log stores both when `version` has moved. An epoch may have an entry without data (R54): a
-new leader notes where it began.
+Owns the entries (epoch, start offset), rising in both, and the epoch of the record right below the log start:
+a log that has become empty, by retention or by a power loss, is compared by that one. Touches no file; the
+log stores both when `version` has changed. An epoch may have an entry without data: a new leader records
+where it began (R54).
 """
 
 from bisect import bisect_right
@@ -13,21 +12,21 @@ from typing import NamedTuple
 
 
 class EpochEntry(NamedTuple):
-    """An epoch and the first offset written in it."""
+    """A leader epoch and the first offset written in it."""
 
     epoch: int
     start_offset: int
 
 
 class EpochEnd(NamedTuple):
-    """An epoch and the end of what was written in it, exclusive."""
+    """A leader epoch and the end of what was written in it, exclusive."""
 
     epoch: int
     end_offset: int
 
 
 class LeaderEpochCache:
-    """Epochs of one log, oldest first."""
+    """The leader epochs of one log, oldest first."""
 
     __slots__ = ("_epochs", "_starts", "below", "version")
 
@@ -40,7 +39,7 @@ class LeaderEpochCache:
             assert not self._epochs or (epoch > self._epochs[-1] and start_offset > self._starts[-1])
             self._epochs.append(epoch)
             self._starts.append(start_offset)
-        #: the epoch of the record right below `start_offset`, where the log begins; None when nobody knows
+        #: epoch of the record right below `start_offset`, where the log begins; None when unknown
         self.below = below
         #: grows with every change
         self.version = 0
@@ -56,16 +55,16 @@ class LeaderEpochCache:
         return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` writes from `start_offset`, the end of the log, on; True when entries changed.
+        """Record that `epoch` writes from `start_offset` on, the log's end; True when entries changed.
 
-        Entries at or above `start_offset` have no data and give way: the log was appended to in another
+        Entries at or above `start_offset` have no data and are dropped: the log was appended to in another
         epoch.
         """
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
         self.truncate_from_end(start_offset)
         if self._epochs and self._epochs[-1] == epoch:
-            return True  # it goes on where an epoch without data has given way
+            return True  # this epoch continues where one without data was dropped
         assert not self._epochs or epoch > self._epochs[-1], (
             f"epoch {epoch} at {start_offset} falls behind {self._epochs[-1]} at {self._starts[-1]} (I-18)"
         )
@@ -75,13 +74,13 @@ class LeaderEpochCache:
         return True
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch that wrote `offset`; None when it lies before the first entry."""
+        """The epoch that wrote `offset`; None when that is before the first entry."""
         number = bisect_right(self._starts, offset) - 1
         return self._epochs[number] if number >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd | None:
-        """The largest known epoch not above `epoch`, and where it ends (R80). None when every known epoch is
-        above it: what that epoch wrote is not known any more."""
+        """The largest known epoch not above `epoch`, and its end (R80). None when all known epochs are above
+        it: what that epoch wrote is no longer known."""
         number = bisect_right(self._epochs, epoch) - 1
         if number < 0:
             below = self.below
@@ -90,22 +89,22 @@ class LeaderEpochCache:
         return EpochEnd(self._epochs[number], log_end_offset if is_last else self._starts[number + 1])
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at `end_offset` or later."""
+        """Drop epochs that begin at `end_offset` or later."""
         while self._starts and self._starts[-1] >= end_offset:
             del self._starts[-1]
             del self._epochs[-1]
             self.version += 1
 
     def last_written(self, log_end_offset: int) -> int:
-        """The epoch of the last record below `log_end_offset`, deleted or not; -1 when nobody knows."""
+        """The epoch of the last record below `log_end_offset`, deleted or not; -1 when unknown."""
         epoch = self.epoch_at(log_end_offset - 1)
         if epoch is None and self.below is not None and self.below.start_offset == log_end_offset:
             return self.below.epoch
         return -1 if epoch is None else epoch
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end at `start_offset` or before, but for that of the record right below; the one
-        that spans it begins there now."""
+        """Drop epochs that end at or before `start_offset`, but keep that of the record right below; the
+        epoch that spans `start_offset` begins there now."""
         epoch = self.epoch_at(start_offset - 1)
         if epoch is None:
             return
@@ -117,7 +116,7 @@ class LeaderEpochCache:
         self.version += 1
 
     def clear(self) -> None:
-        """Forget everything: the log starts anew somewhere else."""
+        """Drop everything: the log starts again at another offset."""
         self._epochs.clear()
         self._starts.clear()
         self.below = None

@@ -1,8 +1,7 @@
-"""What a partition remembers of idempotent producers, so that a retry is stored once (R90-R94, D12).
+"""What a partition remembers of idempotent producers, so that a retried batch is stored once (R90-R94).
 
-Owns the last five batches of each producer id. Built from batch headers only, by leader and followers alike,
-so every replica that has the same log has the same state. Never touches a file: `rows` and `from_rows` are
-its snapshot.
+Owns the last five batches of each producer id. Built from batch headers only, on leader and followers alike,
+so replicas with the same log have the same state. Touches no file; `rows` and `from_rows` make its snapshot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,9 +10,9 @@ from typing import Any, NamedTuple
 from holdfast.protocol.errors import ErrorCode
 from holdfast.protocol.record_batch import SEQUENCE_MODULUS, BatchHeader
 
-#: Batches remembered of each producer, as many as a client may have in flight (R90, D12).
+#: Batches remembered per producer: as many as a client may have in flight (R90).
 BATCHES_KEPT = 5
-#: Producers remembered of one partition; beyond it the one that was silent longest is forgotten.
+#: Producers remembered per partition; beyond that the one silent for longest is dropped.
 PRODUCERS_MAX = 10_000
 
 
@@ -28,7 +27,7 @@ class KeptBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is there already; answer success with these offsets and append nothing (R91)."""
+    """The batch was appended before: answer with these offsets, append nothing (R91)."""
 
     base_offset: int
     last_offset: int
@@ -36,7 +35,7 @@ class Duplicate(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """The batch must not be appended; what to answer."""
+    """The batch must not be appended; the error to answer."""
 
     error_code: ErrorCode
     text: str
@@ -47,14 +46,14 @@ class _Producer:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        #: of this epoch, oldest first, at most BATCHES_KEPT, never empty once applied
+        #: batches of this epoch, oldest first, at most BATCHES_KEPT; not empty once applied
         self.batches: list[KeptBatch] = []
-        #: wall time of the pass that first found it silent; None while it was heard of since the last pass
+        #: wall time of the `expire` that first found it silent; None if it has written since the last one
         self.seen_ms: int | None = None
 
 
 class ProducerState:
-    """All producers of one partition, the one silent longest first."""
+    """All producers of one partition, the one silent for longest first."""
 
     __slots__ = ("_producers",)
 
@@ -63,11 +62,11 @@ class ProducerState:
 
     @property
     def producer_count(self) -> int:
-        """Producers remembered now."""
+        """Number of remembered producers."""
         return len(self._producers)
 
     def check(self, header: BatchHeader) -> Duplicate | Rejected | None:
-        """Whether a batch from a client may be appended: None is yes. Changes nothing.
+        """Check whether a client's batch may be appended; None if it may. Changes nothing.
 
         ErrorCodes: INVALID_RECORD, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
@@ -87,8 +86,8 @@ class ProducerState:
         if header.producer_epoch < known.epoch:
             return Rejected(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} has epoch {known.epoch} here, the batch {header.producer_epoch}; "
-                "a newer instance took over, ask for a new producer id",
+                f"producer {producer_id} has epoch {known.epoch} here, not {header.producer_epoch}; "
+                "a newer instance took over; get a new producer id",
             )
         if header.producer_epoch > known.epoch:
             if first == 0:
@@ -102,7 +101,7 @@ class ProducerState:
         return None if first == expected else _out_of_order(header, expected)
 
     def apply(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember a batch that is in the log at `base_offset`, whoever appended it; checks nothing (R94)."""
+        """Record a batch that is in the log at `base_offset`, on leader or follower; checks nothing (R94)."""
         producer_id = header.producer_id
         if producer_id < 0 or header.is_control:
             return
@@ -127,8 +126,8 @@ class ProducerState:
             del self._producers[next(iter(self._producers))]
 
     def expire(self, wall_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for `expiration_ms`; returns how many. Silence is measured from
-        call to call: the times in batches are the client's, and who writes about the past is not silent."""
+        """Drop producers that were silent for `expiration_ms`; returns how many. Silence is measured from
+        call to call, because the timestamps in batches are the client's and may be old."""
         silent: list[int] = []
         for producer_id, producer in self._producers.items():
             if producer.seen_ms is None:
@@ -140,7 +139,7 @@ class ProducerState:
         return len(silent)
 
     def rows(self) -> list[Any]:
-        """Plain lists, in order, from which `from_rows` makes an equal state."""
+        """The state as plain lists in order, for `from_rows`."""
         return [
             [producer_id, producer.epoch, [list(batch) for batch in producer.batches]]
             for producer_id, producer in self._producers.items()
@@ -148,7 +147,7 @@ class ProducerState:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any]]) -> "ProducerState":
-        """Raises: ValueError or TypeError when the rows are no snapshot."""
+        """The inverse of `rows`. Raises: ValueError or TypeError when the rows are not a snapshot."""
         state = cls()
         for producer_id, epoch, batches in rows:
             producer = _Producer(int(epoch))
@@ -163,5 +162,5 @@ def _out_of_order(header: BatchHeader, expected: int) -> Rejected:
     return Rejected(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
-        f"expected {expected}; send the batches before it again, or take a new producer epoch",
+        f"expected {expected}; resend the batches before it, or get a new producer epoch",
     )

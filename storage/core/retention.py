@@ -1,7 +1,7 @@
-"""Which segments of a log are old enough to go: by time, by size, or below the log start.
+"""Which segments of a log retention deletes: by time, by size, or below the log start.
 
-Owns the rule. Never deletes; oldest first, and never what is not both committed and flushed: a segment that
-may still be needed to bring a follower up, or to survive a power loss, stays.
+Owns the rule; never deletes. Oldest segments first, and only what is committed and flushed: other segments
+may be needed by a follower or after a power loss.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from holdfast.storage.core.config import LogConfig
 
 
 class SegmentAge(NamedTuple):
-    """What the rule looks at."""
+    """What the rule needs to know of a segment."""
 
     #: end of the segment, exclusive
     next_offset: int
@@ -21,7 +21,7 @@ class SegmentAge(NamedTuple):
 
 
 def is_past_time(segment: SegmentAge, config: LogConfig, wall_ms: int) -> bool:
-    """Whether every record of a segment is older than `retention.ms`."""
+    """True when every record of a segment is older than `retention.ms`."""
     if config.retention_ms is None or segment.max_timestamp < 0:
         return False
     return wall_ms - segment.max_timestamp > config.retention_ms
@@ -35,8 +35,9 @@ def old_count(
     log_start_offset: int,
     kept_offset: int,
 ) -> int:
-    """How many segments at the beginning of a log may go. The last one is the active one and stays, as does
-    all that reaches beyond `kept_offset`, the lower of high watermark and flushed offset."""
+    """Number of segments at the log's beginning that may be deleted. The last segment is the active one and
+    stays, and so do segments that reach above `kept_offset`, the lower of high watermark and flushed
+    offset."""
     size_bytes = sum(segment.size_bytes for segment in segments)
     count = 0
     for segment in segments[:-1]:

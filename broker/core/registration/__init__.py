@@ -1,1 +1,1 @@
-"""The broker's life with the controllers: registration, heartbeats, metadata."""
+"""The broker and the controllers: registration, heartbeats, metadata."""

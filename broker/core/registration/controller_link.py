@@ -1,8 +1,9 @@
-"""What this broker has to say to the active controller, and which call is which (K26, K27, R45).
+"""A broker's calls to the active controller: registration, heartbeats, ISR proposals, producer ids (K26,
+K27).
 
-Owns the lifecycle, the open ISR proposals and the producer ids, and the calls under way: at most one of each
-kind. What was sent to a former controller is not waited for. What an answer means for partitions is the
-owner's business.
+Owns the lifecycle, the open ISR proposals, the producer ids, and the calls under way: at most one of each
+kind. A call to a former controller is forgotten. What an answer means for partitions is decided by the
+caller.
 """
 
 from enum import Enum
@@ -30,16 +31,16 @@ class Purpose(Enum):
 
 
 class ControllerLink:
-    """One broker's side of its talk with the controller."""
+    """One broker's calls to the active controller."""
 
     def __init__(self, broker_id: int, lifecycle: Lifecycle, request_timeout_ms: int) -> None:
         self.lifecycle = lifecycle
         self.alter = AlterPartitionQueue()
-        #: the quorum's leader as our observer knows it, None for none
+        #: the quorum's leader as this broker's observer knows it, None for none
         self.controller_id: int | None = None
         #: raft epoch of that leader
         self.controller_epoch = 0
-        #: nothing is sent before
+        #: nothing is sent before the node has started
         self.is_started = False
         self._broker_id = broker_id
         self._request_timeout_ms = request_timeout_ms
@@ -78,11 +79,11 @@ class ControllerLink:
         return CallController(self._last_call_id, self.controller_id, request, self._request_timeout_ms)
 
     def is_awaited(self, event: CallAnswered) -> bool:
-        """Whether the answer is still waited for; asked once."""
+        """Whether the answer is still expected. Ask once: the call is over afterwards."""
         return self._calls.pop(event.call_id, None) is not None
 
     def failed(self, event: CallFailed, now_ms: int) -> list[Effect]:
-        """There is no answer: it is asked again later, or the waiting producers are told."""
+        """A call got no answer: it is repeated later, or waiting producers get an error."""
         purpose = self._calls.pop(event.call_id, None)
         if purpose is Purpose.LIFECYCLE:
             self.lifecycle.failed(now_ms)
@@ -93,7 +94,7 @@ class ControllerLink:
         return []
 
     def changed(self, controller_id: int | None, raft_epoch: int, now_ms: int) -> list[Effect]:
-        """Another node leads the quorum, or none does (K27)."""
+        """Another node leads the quorum, or no node does (K27)."""
         self.controller_epoch = raft_epoch
         if controller_id == self.controller_id:
             return []
@@ -107,7 +108,7 @@ class ControllerLink:
         return []
 
     def drop_proposals(self) -> None:
-        """Our registration is over: ISR proposals of it are void."""
+        """The registration is over: its ISR proposals are void."""
         self.alter.clear()
         self._forget(Purpose.ALTER_PARTITION)
 
@@ -123,12 +124,12 @@ class ControllerLink:
     # --- producer ids --------------------------------------------------------------------------------------
 
     def init_producer_id(self, reply_to: object, request: InitProducerIdRequest) -> list[Effect]:
-        """Answer at once, or when there is a new block."""
+        """Answer at once, or when the next block arrives."""
         response = self._producer_ids.request(reply_to, request)
         return [] if response is None else [Respond(reply_to, response)]
 
     def producer_ids_answered(self, response: AllocateProducerIdsResponse, now_ms: int) -> list[Effect]:
-        """Take a block in."""
+        """Take a new block and answer the producers that wait for it."""
         if response.error_code != ErrorCode.NONE:
             return self._refuse_producers(response.error_message or "refused", now_ms)
         return [Respond(reply_to, granted) for reply_to, granted in self._producer_ids.allocated(response)]
@@ -137,7 +138,7 @@ class ControllerLink:
         return [Respond(reply_to, refused) for reply_to, refused in self._producer_ids.failed(text, now_ms)]
 
     def next_deadline_ms(self) -> int:
-        """When to look at `requests` or at the lifecycle's time limits again."""
+        """When to call `requests`, or to check the lifecycle's time limits, again."""
         may_send = self.is_started and self.controller_id is not None
         deadline_ms = self.lifecycle.next_deadline_ms(may_send)
         if may_send and self.lifecycle.is_registered:

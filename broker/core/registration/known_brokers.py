@@ -1,7 +1,7 @@
-"""The other brokers, as a leader must know them before it asks for an ISR.
+"""What a leader needs to know about other brokers before it proposes an ISR.
 
-Owns nothing of a partition. `broker.core.replicas.replica_manager` keeps it up to date from the metadata
-image; `broker.core.replicas.partition` reads it.
+`broker.core.replicas.replica_manager` updates it from the metadata image; `broker.core.replicas.partition`
+reads it.
 """
 
 from collections.abc import Container
@@ -10,7 +10,7 @@ from holdfast.metadata.ids import PartitionId
 
 
 class KnownBrokers:
-    """Registrations as the latest image has them. One object a broker, kept up to date by its core."""
+    """Registrations as in the latest image; one object for all partitions of a broker."""
 
     __slots__ = ("acceptable", "epochs", "offline")
 

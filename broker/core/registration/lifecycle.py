@@ -1,13 +1,12 @@
-"""The broker's life as the controller sees it: register, heartbeat, be unfenced, leave (R29, R23, R24,
-K26-K28).
+"""The broker's state as the controller sees it: register, heartbeat, be unfenced, shut down (R29).
 
-Owns the broker epoch and the state; sends nothing itself, it names the next request. N-2: no role before
-the own registration record was replayed; until then, and until the logs are loaded, heartbeats want the
-fence to stay.
+Owns the broker epoch and the state. Sends nothing: it builds the next request. A broker takes no role before
+it has replayed its own registration record; until then, and until its logs are loaded, its heartbeats ask to
+stay fenced (N-2).
 
     STARTING -> RECOVERY           registered, own registration record replayed, roles taken
     RECOVERY -> RUNNING            unfenced
-    any      -> STARTING           the controller does not know our epoch any more: register again
+    any      -> STARTING           the controller no longer knows the broker epoch: register again
     any      -> PENDING_CONTROLLED_SHUTDOWN -> SHUTTING_DOWN
 """
 
@@ -26,15 +25,15 @@ from holdfast.protocol.messages.broker_registration import (
     OfflineTopic,
 )
 
-#: Pause after a failed request to the controller; doubles up to the second number.
+#: Pause after a failed request to the controller, in ms; doubles up to RETRY_MS_MAX.
 RETRY_MS_MIN = 50
 RETRY_MS_MAX = 1000
-#: Between heartbeats while something is to change: ready but still fenced, or leaving.
+#: Heartbeat interval while a change is due: ready but still fenced, or shutting down.
 HURRY_MS = 100
-#: A controlled shutdown ends when no controller has answered for so long: nobody is there to move
-#: leaderships.
+#: A controlled shutdown ends when no controller has answered for so long: without one no leadership
+#: moves.
 SILENCE_MS_MAX = 5000
-#: Later than any clock.
+#: Later than any clock shows.
 FAR_AWAY_MS = 1 << 62
 
 _FATAL = frozenset(
@@ -48,7 +47,7 @@ _FATAL = frozenset(
 
 
 class BrokerState(Enum):
-    """Names of Kafka's broker states."""
+    """Kafka's broker states."""
 
     STARTING = "STARTING"
     RECOVERY = "RECOVERY"
@@ -68,15 +67,15 @@ class Identity:
     listeners: tuple[ListenerEndpoint, ...]
     rack: str | None
     features: tuple[FeatureRange, ...]
-    #: ids of the log dirs that were there at the start
+    #: ids of the log dirs that could be opened at the start
     log_dirs: tuple[bytes, ...]
-    #: epoch that the last clean stop left behind, -1 for none (R32)
+    #: broker epoch of the last clean shutdown, -1 for none (R32)
     previous_broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """The node is to stop."""
+    """Why the node stops."""
 
     text: str
     is_failure: bool
@@ -100,19 +99,19 @@ class Lifecycle:
     ) -> None:
         self.identity = identity
         self.state = BrokerState.STARTING
-        #: epoch of our registration, -1 while there is none
+        #: epoch of the registration, -1 while there is none
         self.broker_epoch = -1
-        #: as the controller said last
+        #: as in the controller's last answer
         self.is_fenced = True
-        #: what the controller made of our last stop; None before the registration
+        #: whether the controller counted the last stop as clean; None before the registration
         self.was_clean: bool | None = None
-        #: the logs are loaded and the roles taken: we may be unfenced
+        #: the logs are loaded and the roles taken: the broker may be unfenced
         self.is_ready = False
         self._heartbeat_ms = heartbeat_ms
         self._controlled_shutdown = controlled_shutdown
         self._shutdown_timeout_ms = shutdown_timeout_ms
         self._previous_broker_epoch = identity.previous_broker_epoch
-        #: no longer than this without a first registration; None once registered
+        #: time limit of the first registration; None once registered
         self._give_up_ms: int | None = now_ms + registration_timeout_ms
         self._next_ms = now_ms
         self._failures = 0
@@ -122,7 +121,7 @@ class Lifecycle:
 
     @property
     def is_registered(self) -> bool:
-        """The controller has given us an epoch that it still knows."""
+        """The controller has given this broker an epoch and still knows it."""
         return self.broker_epoch >= 0
 
     # --- requests ----------------------------------------------------------------------------------------
@@ -130,8 +129,8 @@ class Lifecycle:
     def next_request(
         self, metadata_offset: int, now_ms: int, offline: tuple[OfflineTopic, ...] = ()
     ) -> LifecycleRequest | None:
-        """The request to send to the active controller now, None when it is not the time. `offline`: replicas
-        in failed log dirs that it does not know of yet."""
+        """The request to send to the active controller now, None when none is due. `offline`: replicas in
+        failed log dirs that the controller does not know of yet."""
         if self._in_flight or now_ms < self._next_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None
         self._in_flight = True
@@ -157,14 +156,13 @@ class Lifecycle:
         )
 
     def hurry(self, now_ms: int) -> None:
-        """Something has changed that the controller should hear of now: send without waiting for the
-        period."""
+        """Send the next request without waiting for the heartbeat interval: the controller needs it now."""
         self._next_ms = min(self._next_ms, now_ms)
 
     def clean_shutdown_disproved(self, incarnation_id: bytes, now_ms: int) -> None:
         """The last stop was not clean after all: register again, as another incarnation, without a proof.
 
-        What was sent before counts for nothing. Nobody was served by the registration that it takes back.
+        Requests sent before are void. Under the former registration this broker has served no request.
         """
         assert not self.is_ready
         self.identity = replace(self.identity, incarnation_id=incarnation_id, previous_broker_epoch=-1)
@@ -176,7 +174,7 @@ class Lifecycle:
         self._next_ms = now_ms
 
     def controller_changed(self, now_ms: int) -> None:
-        """Another controller is active: what was sent to the former one is not waited for."""
+        """Another controller is active: answers of the former one are no longer expected."""
         self._in_flight = False
         self._failures = 0
         self._next_ms = now_ms
@@ -184,7 +182,7 @@ class Lifecycle:
     # --- answers -----------------------------------------------------------------------------------------
 
     def registered(self, response: BrokerRegistrationResponse, now_ms: int) -> StopReason | None:
-        """Take the answer to a registration (R30). The first one that is accepted ends the time limit."""
+        """Handle the answer to a registration (R30). The first success ends the time limit."""
         self._in_flight = False
         self._heard_ms = now_ms
         code = response.error_code
@@ -204,8 +202,8 @@ class Lifecycle:
         return None
 
     def heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> StopReason | None:
-        """Take the answer to a heartbeat. After STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED the
-        registration is over: `is_registered` is false, the owner drops all roles (N-2)."""
+        """Handle the answer to a heartbeat. STALE_BROKER_EPOCH and BROKER_ID_NOT_REGISTERED end the
+        registration: `is_registered` is false afterwards, and the caller drops all roles (N-2)."""
         self._in_flight = False
         self._heard_ms = now_ms
         code = response.error_code
@@ -228,13 +226,13 @@ class Lifecycle:
         return None
 
     def registration_over(self, now_ms: int) -> StopReason | None:
-        """The quorum knows this registration no more: begin anew, or end a stop that nobody waits for."""
+        """The quorum no longer knows this registration: register again, or finish a shutdown under way."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return self._stop("the controller does not know this registration any more")
         if self.state is BrokerState.SHUTTING_DOWN:
             return None
         self.broker_epoch = -1
-        self._previous_broker_epoch = -1  # nothing proves that this process never lost a byte
+        self._previous_broker_epoch = -1  # a running process cannot claim a clean shutdown
         self.is_fenced = True
         self.is_ready = False
         self.state = BrokerState.STARTING
@@ -242,7 +240,7 @@ class Lifecycle:
         return None
 
     def failed(self, now_ms: int) -> None:
-        """There was no answer, or one from a node that is not the active controller."""
+        """No answer came, or one from a node that is not the active controller."""
         self._in_flight = False
         self._retry(now_ms)
 
@@ -264,7 +262,7 @@ class Lifecycle:
         self.hurry(now_ms)
 
     def shutdown_wanted(self, now_ms: int) -> StopReason | None:
-        """Begin a controlled shutdown, or stop at once when nobody could help with it."""
+        """Begin a controlled shutdown, or stop at once when no controller can help with it."""
         if self.state in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             return None
         if not self.is_registered or not self._controlled_shutdown:
@@ -276,7 +274,7 @@ class Lifecycle:
         return None
 
     def check_times(self, now_ms: int) -> StopReason | None:
-        """Whether a time limit has passed."""
+        """Return why to stop if a time limit has passed."""
         if self._give_up_ms is not None and now_ms >= self._give_up_ms and not self.is_registered:
             self._give_up_ms = None
             return StopReason(
@@ -286,14 +284,14 @@ class Lifecycle:
             )
         if self._shutdown_deadline_ms is not None and self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if now_ms >= self._shutdown_deadline_ms:
-                return self._stop("controlled shutdown took too long, stopping all the same")
+                return self._stop("controlled shutdown took too long, stopping before it is complete")
             if now_ms - self._heard_ms >= SILENCE_MS_MAX:
                 return self._stop("no controller answers, stopping without controlled shutdown")
         return None
 
     def give_up(self, text: str) -> StopReason:
-        """The registration is not to be used. Nothing was done under it, so what proved the last stop still
-        does (R36)."""
+        """Stop without using the registration. Nothing was done under it, so the epoch of the last clean
+        shutdown remains valid (R36)."""
         self.broker_epoch = -1
         self.is_fenced = True
         self.was_clean = None
@@ -305,8 +303,7 @@ class Lifecycle:
         return StopReason(text, is_failure=False)
 
     def next_deadline_ms(self, may_send: bool) -> int:
-        """When `next_request` (if there is a controller to send to) or `check_times` may have something to
-        say."""
+        """When `next_request` (if `may_send`) or `check_times` may have a result."""
         deadlines = [self._next_ms] if may_send and not self._in_flight else []
         if self._give_up_ms is not None:
             deadlines.append(self._give_up_ms)

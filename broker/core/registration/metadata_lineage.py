@@ -1,11 +1,10 @@
-"""Whether the controllers' metadata is the one that this broker has always followed.
+"""Checks that the controllers' metadata is the one that this broker has always followed.
 
-Owns the registration that this broker last followed metadata with, and which partitions the replayed log has
-ever given to it. Roles delete every log that metadata does not name: taken from controllers whose metadata
-was lost, or is an older copy, they would delete what all brokers hold. The metadata log is kept whole (K15),
-so the true one holds two things for ever: each registration, at the offset that is its epoch (K28), and for
-each log that is here a record that made it ours. That epochs rise is not enough: each attempt to register
-makes the wrong log longer.
+Owns the registration under which this broker last followed metadata, and which partitions the replayed log
+has ever assigned to it. A broker deletes every log that metadata does not name. If the controllers' metadata
+was lost or is an older copy, all brokers would delete what they hold. The metadata log is kept whole (K15),
+so the right one contains each registration at the offset that is its epoch (K28), and for each local log a
+record that assigned it here. Rising epochs prove nothing: each attempt to register makes a wrong log longer.
 """
 
 from collections.abc import Collection
@@ -30,16 +29,16 @@ class MetadataLineage:
 
     def __init__(self, broker_id: int, broker_epoch: int = -1, incarnation_id: bytes = b"") -> None:
         self._broker_id = broker_id
-        #: offset of the last registration's record, -1 when there was none
+        #: offset of the last registration's record, -1 when there is none
         self.broker_epoch = broker_epoch
-        #: empty when it was stored by a version that did not note it
+        #: empty when a version stored it that did not store incarnations
         self._incarnation_id = incarnation_id
         self._is_found = broker_epoch < 0
-        #: partitions that were ours at some time; None once the logs were compared with it
+        #: partitions that were ever assigned to this broker; None once the logs were compared with it
         self._given: set[PartitionId] | None = set()
 
     def replayed(self, offset: int, record: MetadataRecord) -> None:
-        """A committed record; all come, in order of offsets."""
+        """Record a committed record. The caller passes all of them, in order of offsets."""
         if isinstance(record, RegisterBrokerRecord):
             if offset == self.broker_epoch:
                 self._is_found = record.broker_id == self._broker_id and (
@@ -50,9 +49,10 @@ class MetadataLineage:
                 self._given.add(PartitionId(record.topic_id, record.partition_index))
 
     def problem_with(self, broker_epoch: int, incarnation_id: bytes) -> str | None:
-        """Why the metadata that holds this registration of ours, replayed just now, is not to be followed."""
+        """Why the metadata that holds this registration, just replayed, must not be followed; None if it
+        may."""
         if broker_epoch == self.broker_epoch and incarnation_id == self._incarnation_id:
-            return None  # the same again: the answer that said that it was over was not to last
+            return None  # the same registration again, though an answer said that it was over
         if self._is_found and broker_epoch > self.broker_epoch:
             return None
         return (
@@ -61,7 +61,7 @@ class MetadataLineage:
         )
 
     def problem_with_logs(self, logs: Collection[PartitionId]) -> str | None:
-        """The same, for the logs that are here: one of a topic that was deleted, or moved away, was ours."""
+        """The same for the local logs: the log of a deleted or moved partition was assigned here once."""
         if self._given is None:
             return None
         strange = sum(key not in self._given for key in logs)
@@ -73,7 +73,7 @@ class MetadataLineage:
         )
 
     def followed(self, broker_epoch: int, incarnation_id: bytes) -> bool:
-        """There is no problem with it; True when this registration is a new one, to be stored."""
+        """Follow the metadata from now on. True when the registration is new and must be stored."""
         is_new = broker_epoch != self.broker_epoch
         self.broker_epoch, self._incarnation_id, self._is_found = broker_epoch, incarnation_id, True
         self._given = None

@@ -1,8 +1,8 @@
-"""Open ISR proposals of this broker: one in flight a partition, one AlterPartition request in flight a
-broker (R45).
+"""ISR proposals on their way to the controller: one open per partition, one request in flight per broker
+(R45).
 
-Owns the queue and the retries; what an answer means for a partition is `Partition.alter_answered` (R44).
-Everything that piles up while a request is under way goes out together with the next one.
+Owns the queue and the retries; `Partition.alter_answered` decides what an answer means (R44). Proposals that
+come while a request is under way go out together in the next one.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ from holdfast.protocol.messages.alter_partition import (
     IsrMember,
 )
 
-#: Pause after a request that failed as a whole (R45).
+#: Pause in ms after a request that failed as a whole (R45).
 RETRY_MS = 50
 #: Most partitions of one request; the others follow in the next.
 PARTITIONS_MAX = 1000
 
 
 class AlterPartitionQueue:
-    """Proposals that wait, and those that are under way."""
+    """Proposals that wait and proposals under way."""
 
     __slots__ = ("_in_flight", "_last_number", "_not_before_ms", "_waiting")
 
@@ -31,7 +31,7 @@ class AlterPartitionQueue:
         #: {partition: proposal} of the request under way, None for no request
         self._in_flight: dict[PartitionId, Proposal] | None = None
         self._not_before_ms = 0
-        #: requests are numbered, so that a copy in some buffer is void once a later one was heard
+        #: requests are numbered: the controller drops a delayed copy of an earlier one
         self._last_number = 0
 
     @property
@@ -40,22 +40,22 @@ class AlterPartitionQueue:
         return self._in_flight is not None
 
     def submit(self, key: PartitionId, proposal: Proposal) -> None:
-        """Ask for this ISR. A waiting older proposal of the partition is replaced."""
+        """Queue a proposal. It replaces an older queued one of the partition."""
         self._waiting[key] = proposal
 
     def withdraw(self, key: PartitionId) -> None:
-        """The partition has no open proposal any more: do not send a waiting one."""
+        """Drop the queued proposal of a partition that has no open one any more."""
         self._waiting.pop(key, None)
 
     def clear(self) -> None:
-        """Forget everything: our registration is over."""
+        """Drop all proposals: the registration is over."""
         self._waiting.clear()
         self._in_flight = None
 
     def next_request(
         self, broker_id: int, broker_epoch: int, controller_epoch: int, now_ms: int
     ) -> AlterPartitionRequest | None:
-        """The request to send now, None when there is nothing to send or it is not the time."""
+        """The request to send now, None when there is nothing to send or a pause is under way."""
         if self._in_flight is not None or not self._waiting or now_ms < self._not_before_ms:
             return None
         keys = sorted(self._waiting)[:PARTITIONS_MAX]
@@ -65,20 +65,20 @@ class AlterPartitionQueue:
         return AlterPartitionRequest(broker_id, broker_epoch, rows, controller_epoch, self._last_number)
 
     def take_in_flight(self) -> dict[PartitionId, Proposal]:
-        """The request was answered: what it had asked for, by partition."""
+        """End the request under way; returns its proposals by partition."""
         in_flight = self._in_flight
         assert in_flight is not None
         self._in_flight = None
         return in_flight
 
     def failed(self, now_ms: int) -> None:
-        """The request failed as a whole: everything waits again, for RETRY_MS."""
+        """The request failed as a whole: queue its proposals again, after RETRY_MS."""
         for key, proposal in self.take_in_flight().items():
             self._waiting.setdefault(key, proposal)
         self._not_before_ms = now_ms + RETRY_MS
 
     def retry(self, proposals: Iterable[tuple[PartitionId, Proposal]], now_ms: int) -> None:
-        """Send these again after RETRY_MS."""
+        """Send these proposals again after RETRY_MS."""
         for key, proposal in proposals:
             self._waiting.setdefault(key, proposal)
             self._not_before_ms = now_ms + RETRY_MS
@@ -89,7 +89,7 @@ class AlterPartitionQueue:
 
 
 def _row(key: PartitionId, proposal: Proposal) -> AlterPartitionPartition:
-    # R56: a leader is RECOVERED at once, and says so with the next proposal.
+    # R56: a new leader ends RECOVERING at once and reports that with its next proposal.
     return AlterPartitionPartition(
         topic_id=key.topic_id,
         partition_index=key.partition_index,

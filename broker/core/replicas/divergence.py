@@ -1,6 +1,7 @@
-"""Where two logs part: what a leader tells who reads from it, and what a follower cuts then.
+"""Where two logs diverge: what a leader answers to a reader or follower, and where a follower truncates.
 
-Pure functions of a log and of what the other side has said; own nothing. Rules R55, R80, R81, R88, A-16, D8.
+Pure functions of one log and of what the other side says about its own; own nothing. The rules are Kafka's
+(KIP-101, KIP-320), with a decision of Holdfast's own where the epochs of one log are all later (D8).
 """
 
 from typing import NamedTuple, Protocol
@@ -9,7 +10,7 @@ from holdfast.protocol.errors import ErrorCode
 
 
 class LogView(Protocol):
-    """What decisions may read of a log. `storage.log.Log` is one."""
+    """What decisions may read of a log; `storage.log.Log` is one."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -26,23 +27,24 @@ class LogView(Protocol):
         """Leader epoch of the last batch, -1 for none."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
-        """(largest epoch known that is not above `epoch`, its end), None when there is none."""
+        """(largest known epoch not above `epoch`, its end), None when there is none."""
 
 
 class Refusal(NamedTuple):
-    """Why a row of a fetch gets no records. `diverging` is (epoch, end offset) with error NONE."""
+    """Why a row of a fetch gets no records. With error NONE, `diverging` is (epoch, end offset)."""
 
     error_code: ErrorCode
     diverging: tuple[int, int] | None = None
 
 
 def check_read(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Refusal | None:
-    """A log that does not hold what a consumer read before `fetch_offset` says where the two part, as to a
-    follower: an unclean election has cut it (R88). None when it may go on; epoch -1 for nothing read."""
+    """Check a consumer's position. If the log does not hold what the consumer read before `fetch_offset`,
+    because an unclean election cut it, the refusal says where they diverge, as for a follower (R88). None
+    when the consumer may go on; `last_fetched_epoch` is -1 when it has read nothing."""
     if last_fetched_epoch >= 0:
         found = log.end_offset_for_epoch(last_fetched_epoch)
         if found is None and log.log_start_offset < fetch_offset <= log.log_end_offset:
-            # all that is here is of later epochs: what was read may be deleted below the start, not behind it
+            # All epochs here are later: only what lies below the log start can be what the consumer read.
             found = last_fetched_epoch, log.log_start_offset
         if found is not None and _parts_at(found, fetch_offset, last_fetched_epoch):
             return Refusal(ErrorCode.NONE, found)
@@ -54,8 +56,8 @@ def check_read(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Refu
 def check_copy(
     log: LogView, fetch_offset: int, last_fetched_epoch: int, *, is_isr_or_elr_member: bool
 ) -> Refusal | None:
-    """Whether a follower's log is a prefix of the leader's `log` (R80); None when it is.
-    `is_isr_or_elr_member`: it is in the ISR or the ELR."""
+    """Check whether a follower's log is a prefix of the leader's `log` (R55, R80); None when it is.
+    `is_seated`: the follower is in the ISR or the ELR."""
     if fetch_offset < log.log_start_offset:
         return Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
     if last_fetched_epoch >= 0:
@@ -79,13 +81,16 @@ def _parts_at(found: tuple[int, int], fetch_offset: int, last_fetched_epoch: int
 def truncation_offset(
     log: LogView, diverging_epoch: int, leader_end_offset: int, *, is_isr_or_elr_member: bool
 ) -> int | None:
-    """Where a follower cuts its `log` after a diverging answer (R81, A-16): own end of that epoch, never
-    above the leader's of the same epoch; where we do not have it own end of the next lower one. 0 when no
-    epoch so low is known: everything goes (D8). None when the beginning is deleted besides: what there was
-    parts from the leader's as well, so the log begins anew where the leader's does. An empty one at our start
-    would lack what the leader has written since below it. Not so for who is seated and parts from the leader
-    no lower than at its start: it must not end below what is committed (I-8). May be below the log start,
-    too, where both were equal."""
+    """Where a follower truncates its `log` after a diverging answer (R81, A-16); None to drop the log and
+    start where the leader's log starts.
+
+    The offset is the end of the diverging epoch in its own log, at most the leader's end of that epoch;
+    without that epoch, the end of the next lower one; without a lower one, the start 0. If that start is
+    deleted, all that is left diverges from the leader's log, and an empty log there would miss what the
+    leader has written below it: so None (D8). An ISR or ELR member (`is_seated`) that diverges no lower than
+    its log start keeps the start: it must not end below committed records (I-8). The offset may lie below the
+    log start when both logs were equal there.
+    """
     found = log.end_offset_for_epoch(diverging_epoch)
     if found is None:
         start = log.log_start_offset

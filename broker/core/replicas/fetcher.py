@@ -1,12 +1,11 @@
-"""The follower's side of replication: one fetcher a source broker, many partitions a request (R80-R84).
+"""The follower's side of replication: one fetch session per source broker for all partitions (R80-R84).
 
-Owns for each followed partition whether its row is listed at the leader, being acted upon, or pausing. Never
-touches a log: appends, truncations and flushes are effects. N-4: a partition is listed again only after its
-answer was acted upon; answers are matched by (session, number of the request); after any failure the
-connection is closed and a new session begins.
+Owns the state of each followed partition's row. Never touches a log: appends, truncations and flushes are
+effects. A partition is listed again only after its answer was acted upon. An answer belongs to the request
+with its session and number, and after any failure the connection is closed and a new session begins (N-4).
 
     READY -> OPEN (listed) -> BUSY (append, truncate, reset or flush under way) -> READY
-                           -> PAUSED (error, for a growing while) -> READY
+                           -> PAUSED (after an error, for a growing time) -> READY
 """
 
 from enum import Enum
@@ -37,17 +36,17 @@ from holdfast.protocol.messages.fetch import (
 )
 from holdfast.runtime.stats import Level, LogLine
 
-#: Requests of one session that may be unanswered: one that waits at the leader and one that lists more rows.
+#: Unanswered requests per session: one that waits at the leader and one that lists more rows.
 IN_FLIGHT_MAX = 2
-#: Rows of one request; the others follow in the next.
+#: Rows of one request; the others follow in the next one.
 ROWS_MAX = 5000
-#: First pause after an error; doubles up to the configured back-off. The first retry of a connection is at
-#: once (D9).
+#: First pause after an error, in ms; doubles up to the configured back-off. The first retry of a connection
+#: has no pause (D9).
 PAUSE_MS_MIN = 20
 
 
 class RowState(Enum):
-    """Where a followed partition stands."""
+    """State of a followed partition's row."""
 
     READY = "ready"
     OPEN = "open"
@@ -72,24 +71,24 @@ class FollowedRow:
 
     def __init__(self, partition: Partition, state: RowState) -> None:
         self.partition = partition
-        #: epoch of the registration that made it ours to follow
+        #: leader epoch in which the partition is followed
         self.leader_epoch = partition.leader_epoch
         self.state = state
-        #: session epoch of the request that listed it last, and how much was durable then
+        #: session epoch of the request that listed it last, and the flushed offset in that request
         self.listed_in = 0
         self.listed_flushed_offset = 0
-        #: end of the leader's log, from the answer whose records are being appended; -1 for none
+        #: end of the leader's log in the answer whose records are being appended; -1 for none
         self.leader_end = -1
-        #: from the same answer, -1 while the leader does not know it
+        #: high watermark in the same answer, -1 when the leader does not know it
         self.leader_high_watermark = -1
-        #: consecutive answers with an error
+        #: errors in a row
         self.failures = 0
         #: when a pause ends
         self.resume_ms = 0
 
 
 class Source:
-    """One broker that we fetch from."""
+    """One broker that this one fetches from."""
 
     __slots__ = (
         "failures",
@@ -113,9 +112,9 @@ class Source:
         self.rows: dict[PartitionId, FollowedRow] = {}
         #: rows to be listed in the next request, in order
         self.ready: dict[PartitionId, FollowedRow] = {}
-        #: rows that the leader is to answer
+        #: rows that wait for the leader's answer
         self.open_count = 0
-        #: rows that left since the last request
+        #: rows removed since the last request
         self.forgotten: dict[PartitionId, None] = {}
         #: 0 while no session is open
         self.session_id = 0
@@ -123,9 +122,9 @@ class Source:
         self.session_epoch = 0
         #: numbers of the unanswered requests, ascending
         self.in_flight: list[int] = []
-        #: consecutive failures of the connection
+        #: connection failures in a row
         self.failures = 0
-        #: no new session before
+        #: no new session before this time
         self.resume_ms = 0
 
 
@@ -150,27 +149,27 @@ class Fetchers:
         self._timeout_ms = timeout_ms
         self._sources: dict[int, Source] = {}
         self._source_of: dict[PartitionId, Source] = {}
-        #: effects on a followed log that are under way: its row waits for all of them
+        #: effects under way on a followed log: its row waits for all of them
         self._pending: dict[PartitionId, int] = {}
         #: partitions whose row waits for a flush; counted in `_pending` too
         self._flushing: dict[PartitionId, None] = {}
-        #: the same of those that wait for a ceiling
+        #: partitions whose row waits for a ceiling; counted in `_pending` too
         self._promising: dict[PartitionId, None] = {}
-        #: partitions that need a higher ceiling soon or now, since `low_ceilings` was taken
+        #: partitions that need a higher ceiling since the caller last took this
         self.low_ceilings: dict[PartitionId, Urgency] = {}
         self._paused: dict[PartitionId, FollowedRow] = {}
         self._last_session_id = 0
         #: sources that may have something to send
         self._touched: dict[int, Source] = {}
-        #: our registration; no fetches without one
+        #: broker epoch of the registration; no fetches without one
         self.broker_epoch = -1
-        #: {(topic, partition_index): [records cut above our high watermark, below it]}
+        #: {(topic, partition_index): [records truncated above the local high watermark, below it]}
         self.truncated: dict[tuple[str, int], list[int]] = {}
 
     # --- which partitions -----------------------------------------------------------------------------------
 
     def follow(self, partition: Partition, source_id: int, host: str, port: int) -> None:
-        """Fetch this partition from that broker from now on, in the partition's present leader epoch."""
+        """Fetch this partition from that broker from now on, in the partition's leader epoch."""
         key = partition.key
         self.unfollow(key)
         source = self._sources.get(source_id)
@@ -184,13 +183,13 @@ class Fetchers:
             self._make_ready(source, row)
 
     def unfollow(self, key: PartitionId) -> None:
-        """Fetch this partition no more; an answer that is under way counts for nothing."""
+        """Stop fetching this partition; an answer under way is ignored."""
         source = self._source_of.pop(key, None)
         if source is None:
             return
         if source.rows.pop(key).state is RowState.OPEN:
             source.open_count -= 1
-        self.ceiling_stored(key)  # held again if it is shown to another leader before that
+        self.ceiling_stored(key)  # checked again before the row is listed at another leader
         source.ready.pop(key, None)
         self._paused.pop(key, None)
         source.forgotten[key] = None
@@ -203,7 +202,7 @@ class Fetchers:
             source.host, source.port = host, port
 
     def restart(self, broker_epoch: int) -> list[Effect]:
-        """We have a new broker epoch, or none (-1): all sessions begin anew."""
+        """The broker epoch is new or gone (-1): all sessions begin anew."""
         self.broker_epoch = broker_epoch
         effects: list[Effect] = []
         for source_id in sorted(self._sources):
@@ -212,13 +211,13 @@ class Fetchers:
 
     @property
     def partition_count(self) -> int:
-        """Followed partitions."""
+        """Number of followed partitions."""
         return len(self._source_of)
 
     # --- answers --------------------------------------------------------------------------------------------
 
     def answered(self, event: FetchAnswered, now_ms: int) -> list[Effect]:
-        """Act upon a response, if it belongs to an outstanding request of the present session (N-4, A-15)."""
+        """Act upon a response if it belongs to an unanswered request of the current session (N-4, A-15)."""
         source = self._sources.get(event.source_id)
         if (
             source is None
@@ -259,14 +258,14 @@ class Fetchers:
         assert partition.leader_epoch == row.leader_epoch, "a new leader epoch makes a new row"
         code = answer.error_code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # R83 as D8 decides: nothing of ours is known to match any more, start where the leader starts.
+            # R83, D8: no record here is known to match the leader's log, so start where that starts.
             self._begin(row)
-            story = f"is out of the range of leader {partition.leader_id}"
+            story = f"is outside the log of leader {partition.leader_id}"
             effects.extend(self._began_anew(partition, story, answer.log_start_offset))
         elif code != ErrorCode.NONE:
             self._pause(row, now_ms)
         elif answer.diverging_epoch is not None:
-            # R82: before anything is learnt from this answer.
+            # R82: before anything else is taken from this answer.
             self._begin(row)
             effects.extend(self._parted(partition, answer.diverging_epoch, answer.log_start_offset))
         elif len(answer.records):
@@ -279,8 +278,9 @@ class Fetchers:
             partition.leader_answered(answer.high_watermark, answer.log_end_offset)
 
     def _parted(self, partition: Partition, known: EpochEndOffset, leader_start: int) -> tuple[Effect, ...]:
-        """Our log is not the beginning of the leader's; up to our last epoch it knows none above `known`."""
-        story = f"parts from leader {partition.leader_id} in epoch {known.epoch}"
+        """The local log diverges from the leader's; up to its last epoch the leader knows none above
+        `known`."""
+        story = f"diverges from leader {partition.leader_id} in epoch {known.epoch}"
         end_offset = partition.truncation_offset(known.epoch, known.end_offset)
         if end_offset is None:
             return self._began_anew(partition, story, leader_start)
@@ -292,14 +292,14 @@ class Fetchers:
     def _began_anew(self, partition: Partition, story: str, leader_start: int) -> tuple[Effect, ...]:
         self._count_truncated(partition, partition.log.log_start_offset)
         text = (
-            f"{_name(partition)}: {_span(partition)} {story}, dropped; going on at {leader_start}, its start"
+            f"{_name(partition)}: {_span(partition)} {story}, dropped; going on at its start {leader_start}"
         )
         return LogLine(Level.WARNING, text), Reset(partition.key, leader_start)
 
     def appended(
         self, key: PartitionId, error_message: str | None, must_flush: bool, now_ms: int
     ) -> list[Effect]:
-        """Fetched records are in the log, or were refused there (crc)."""
+        """Fetched records were appended, or refused by the log."""
         effects: list[Effect] = [Flush(key)] if must_flush else []
         row = self._row(key)
         if row is not None and error_message is not None:
@@ -314,21 +314,21 @@ class Fetchers:
         return effects
 
     def flushed(self, key: PartitionId) -> None:
-        """A flush of this log is done. After one that began before the last append (A-21) the row is not
-        durable to its end yet, and waits for the next."""
+        """A flush of this log is done. After a flush that began before the last append (A-21) the row is not
+        durable to its end, and waits for the next flush."""
         if key in self._flushing:
             del self._flushing[key]
             self._end(key)
 
     def ceiling_stored(self, key: PartitionId) -> None:
-        """The log may be shown farther than before."""
+        """A higher ceiling is stored: more of the log may be shown."""
         if key in self._promising:
             del self._promising[key]
             self._end(key)
 
     def show_durable(self, key: PartitionId) -> None:
-        """From now on only durable records count (D6), and the log is being flushed: if the leader was shown
-        a log that was not durable to its end, it is shown the log again."""
+        """From now on only durable records count (D6), and a flush of the log is under way. If the leader was
+        shown a log that was not durable to its end, list the row again after the flush."""
         row = self._row(key)
         if row is None or row.state is not RowState.OPEN:
             return
@@ -342,7 +342,7 @@ class Fetchers:
         self._end(key)
 
     def failed(self, event: FetchFailed, now_ms: int) -> list[Effect]:
-        """There will be no answer: close the connection before anything is asked again (N-4)."""
+        """No answer will come: close the connection before the next request (N-4)."""
         source = self._sources.get(event.source_id)
         if source is None or event.session_id != source.session_id:
             return []
@@ -359,7 +359,7 @@ class Fetchers:
     # --- requests -------------------------------------------------------------------------------------------
 
     def requests(self, now_ms: int) -> list[Effect]:
-        """The fetches that are due now. Costs nothing for sources that were not touched."""
+        """The fetches that are due now. Skips sources that nothing has happened to."""
         if self._paused:
             self._resume(now_ms)
         if not self._touched:
@@ -372,10 +372,10 @@ class Fetchers:
                 self._touched.pop(source.source_id, None)
                 self._sources.pop(source.source_id, None)
             elif self.broker_epoch < 0:
-                continue  # `restart` touches all
+                continue  # `restart` marks all as touched
             elif now_ms < source.resume_ms:
-                self._touched[source.source_id] = source  # looked at again when the pause is over
-            # with as many as that in flight the next answer touches the source again
+                self._touched[source.source_id] = source  # checked again after the pause
+            # with that many requests in flight, the next answer touches the source again
             elif len(source.in_flight) < IN_FLIGHT_MAX:
                 effects += self._flush_first(source)
                 self._promise_first(source)
@@ -393,9 +393,9 @@ class Fetchers:
         return effects
 
     def _flush_first(self, source: Source) -> list[Effect]:
-        """D6: with every write flushed, a row that is not durable to its end waits, after an append as after
-        we led. Listed as it is, it would hold the leader up until there are new records: a flush lists
-        nothing."""
+        """With every write flushed (D6), a row that is not durable to its end waits for a flush before it is
+        listed, after an append as well as after this broker led. Otherwise it would hold back the leader
+        until new records come: a flush alone does not list a row."""
         effects: list[Effect] = []
         for key, row in list(source.ready.items()):
             partition = row.partition
@@ -407,7 +407,7 @@ class Fetchers:
         return effects
 
     def _promise_first(self, source: Source) -> None:
-        """R68: a row that ends above its ceiling waits until a higher one is stored."""
+        """A row whose log ends above its ceiling waits until a higher ceiling is stored (R68)."""
         for key, row in list(source.ready.items()):
             urgency = row.partition.ceiling_urgency()
             if urgency is not Urgency.NOT_NOW:
@@ -468,7 +468,7 @@ class Fetchers:
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When a pause ends."""
+        """When the next pause ends."""
         ends = [row.resume_ms for row in self._paused.values()]
         ends += [source.resume_ms for source in self._touched.values()]
         return min(ends) if ends else None
@@ -548,4 +548,4 @@ def _name(partition: Partition) -> str:
 
 def _span(partition: Partition) -> str:
     log = partition.log
-    return f"our log [{log.log_start_offset}, {log.log_end_offset}) last epoch {log.last_epoch}"
+    return f"the local log [{log.log_start_offset}, {log.log_end_offset}) last epoch {log.last_epoch}"

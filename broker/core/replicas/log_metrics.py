@@ -1,7 +1,7 @@
-"""What a broker reports about its log dirs, and about what in them a power loss would take.
+"""Metrics of a broker's log dirs, and of the unflushed data that a power loss would take.
 
-Owns names, labels and sums by topic; the log manager hands in what it sees. Series of partitions are in
-`broker.core.telemetry`. One pass over the logs a scrape.
+Owns names, labels and sums by topic; the log manager gives the values. `broker.core.telemetry` has the series
+of single partitions. Each scrape walks the logs once.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class LogDirState(NamedTuple):
     path: str
     is_online: bool
     log_count: int
-    #: logs that are still to be opened and recovered after the start
+    #: logs not yet opened and recovered since the start
     remaining_count: int
 
 
@@ -59,7 +59,7 @@ def log_families(
         MetricFamily(
             "kafka_log_flush_seconds",
             MetricKind.HISTOGRAM,
-            "Seconds that flushes took.",
+            "Duration of flushes in seconds.",
             (Sample(flushes.seconds.value()),),
         ),
         MetricFamily(
@@ -72,7 +72,7 @@ def log_families(
         by_dir("directory_logs", "Logs in the dir.", (d.log_count for d in seen)),
         by_dir(
             "recovery_remaining_logs",
-            "Logs still to be opened after the start.",
+            "Logs not yet opened after the start.",
             (d.remaining_count for d in seen),
         ),
     ]

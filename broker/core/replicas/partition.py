@@ -1,10 +1,9 @@
 """One partition on this broker: its role, its high watermark, and as leader the ISR that it may propose.
 
-Owns role, high watermark and the rules of the ISR; what only a leader has is in
-`broker.core.replicas.leadership`. Reads its log through `LogView` and never writes it. Registrations come
-from AlterPartition answers and metadata records and meet in `apply_registration`, ordered by
-`partition_epoch` (N-5: min ISR travels with them). `broker.core.replicas.divergence` compares logs. Rules:
-R50-R56, R82, F1-F6.
+Owns role, high watermark and the rules of the ISR; `broker.core.replicas.leadership` has the state of a
+leader. Reads its log through `LogView` and never writes it. Registrations from AlterPartition answers and
+from metadata records meet in `apply_registration`, ordered by `partition_epoch`; min ISR travels with them
+(N-5). `broker.core.replicas.divergence` compares logs.
 
     role  NONE -> LEADER | FOLLOWER by a registration with a higher leader epoch
           -> NONE when roles are dropped
@@ -36,9 +35,9 @@ class Role(Enum):
 
 
 class RoleChange(Enum):
-    """What a registration meant for this broker."""
+    """What a registration changed for this broker."""
 
-    #: older than what is known, or nothing new
+    #: older than the known one, or nothing new
     IGNORED = "ignored"
     #: same role and leader epoch, new ISR, min ISR or replicas
     UPDATED = "updated"
@@ -84,26 +83,27 @@ class Partition:
         self.key = key
         self.topic_name = topic_name
         self.log = log
-        #: every write is flushed: the high watermark, joins and catch-up count flushed offsets (D6)
+        #: every write is flushed: the high watermark, the ISR and the lag count flushed offsets (D6)
         self.counts_flushed = counts_flushed
-        #: last one applied; None before the first and after roles were dropped
+        #: the last one applied; None before the first and after roles were dropped
         self.registration: PartitionRegistration | None = None
         self.role = Role.NONE
-        #: end (exclusive) of the committed part as known here; within [log start, log end] always
+        #: end (exclusive) of the committed part as known here; always within [log start, log end]
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.leadership: Leadership | None = None
-        #: high watermark of this history as last told, also above the log's end: after a lost tail, or a lag
+        #: highest high watermark known of this history, also above the log's end: after a lost tail or a lag
         self._told_high_watermark = high_watermark
         self._brokers = brokers
         self._lag_ms_max = lag_ms_max
-        #: what others are shown of the log stays below (R68)
+        #: durable upper bound of the log end that others are shown (R68)
         self.ceiling = ceiling
-        #: of the log that we follow as its leader told last, -1 when not known
+        #: log end of the leader in its last answer, -1 when not known
         self._leader_end = -1
-        #: the leader's high watermark as far as our log goes, while our ceiling is below it; -1 else
+        #: the leader's high watermark within the local log, while the ceiling is below it; -1 otherwise
         self._held_back = -1
 
-    # --- what others may ask -------------------------------------------------------------------------------
+    # --- queries
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def leader_epoch(self) -> int:
@@ -118,12 +118,13 @@ class Partition:
 
     @property
     def is_serving(self) -> bool:
-        """Leader whose log has taken the epoch."""
+        """True for a leader whose log has recorded its epoch."""
         return self.leadership is not None and self.leadership.start_offset is not None
 
     @property
     def visible_high_watermark(self) -> int:
-        """What consumers may know: -1 until it has reached the start of this leader's epoch (F6, A-6)."""
+        """The high watermark for consumers: -1 until it has reached the start of this leader's epoch (F6,
+        A-6)."""
         leadership = self.leadership
         if (
             leadership is None
@@ -135,8 +136,8 @@ class Partition:
 
     @property
     def claimed_high_watermark(self) -> int:
-        """The highest that this replica knows of, wherever its own log ends: what a recovery may have lost
-        (R68)."""
+        """The highest high watermark that this replica knows of, also above its log end; an unclean recovery
+        uses it to predict the loss (R68)."""
         return max(self.high_watermark, self._told_high_watermark)
 
     @property
@@ -147,15 +148,16 @@ class Partition:
 
     @property
     def position(self) -> int:
-        """Own end as counted for the high watermark (D6)."""
+        """This replica's log end as counted for the high watermark: the flushed offset where every write is
+        flushed (D6)."""
         return self.log.flushed_offset if self.counts_flushed else self.log.log_end_offset
 
     # --- registrations --------------------------------------------------------------------------------------
 
     def apply_registration(self, registration: PartitionRegistration, now_ms: int) -> RoleChange:
-        """Take a committed state, from metadata or from an AlterPartition answer. Older ones are ignored;
-        an equal partition epoch is the same state learnt a second time, in full when it comes from
-        metadata."""
+        """Apply a committed registration, from metadata or from an AlterPartition answer. An older one is
+        ignored. An equal partition epoch is the same state learnt again; the one from metadata is
+        complete."""
         known = self.registration
         if known is not None:
             if registration.partition_epoch < known.partition_epoch:
@@ -166,7 +168,7 @@ class Partition:
             )
         self.registration = registration
         if known is None and registration.leader_recovery_state == RECOVERING:
-            self._told_high_watermark = -1  # what was read from a disk may be of the history before this one
+            self._told_high_watermark = -1  # the checkpoint may be from before the unclean election
         if known is None or registration.leader_epoch > known.leader_epoch:
             return self._take_role(registration, now_ms)
         leadership = self.leadership
@@ -184,7 +186,7 @@ class Partition:
 
     def _take_role(self, registration: PartitionRegistration, now_ms: int) -> RoleChange:
         if registration.leader is not None and registration.leader_recovery_state == RECOVERING:
-            # another history begins, and what this one has lost was told with the election
+            # An unclean election starts another history; its record reported what the former one has lost.
             self._told_high_watermark = -1
         self._leader_end = self._held_back = -1
         if registration.leader != self.broker_id:
@@ -207,13 +209,13 @@ class Partition:
             leadership.progress = {r: progress.get(r) or ReplicaProgress(r, None) for r in wanted}
 
     def drop_role(self) -> None:
-        """Forget the role until metadata gives one again: our registration is not valid any more (N-2)."""
+        """Drop the role until metadata gives one again: the registration is over (N-2)."""
         self.registration = None
         self.leadership = None
         self.role = Role.NONE
 
     def epoch_started(self, leader_epoch: int, start_offset: int) -> bool:
-        """The log has taken the leader epoch at its end (R54). False when the epoch is over already."""
+        """The log has recorded the leader epoch at its end (R54). False when that epoch is over already."""
         leadership = self.leadership
         if leadership is None or leadership.leader_epoch != leader_epoch:
             return False
@@ -224,7 +226,7 @@ class Partition:
     # --- checks of requests ---------------------------------------------------------------------------------
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
-        """Compare a reader's leader epoch (-1 for none) and demand that we lead (R55)."""
+        """Check a request's leader epoch (-1 for none) and that this replica leads (R55)."""
         known = self.leader_epoch
         if current_leader_epoch >= 0 and known >= 0:
             if current_leader_epoch < known:
@@ -236,7 +238,8 @@ class Partition:
         return ErrorCode.NONE
 
     def check_produce(self, required_acks: int) -> ErrorCode:
-        """May a batch be appended here? With acks=all only while the ISR has min ISR members (F5)."""
+        """Check whether a batch may be appended; with acks=all only while the ISR has min ISR members
+        (F5)."""
         if not self.is_serving:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if required_acks == -1 and self.is_under_min_isr:
@@ -248,8 +251,8 @@ class Partition:
         return self.leadership is not None and self.leadership.leader_epoch == leader_epoch
 
     def check_waiting(self, leader_epoch: int, required_acks: int = -1) -> ErrorCode:
-        """May a batch appended in `leader_epoch` still be acknowledged? (F5, A-18: it may commit all the
-        same.)"""
+        """Check whether a batch appended in `leader_epoch` may still be acknowledged. After a refusal it may
+        commit all the same (F5, A-18)."""
         if not self.leads_in(leader_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if required_acks == -1 and self.is_under_min_isr:
@@ -257,7 +260,7 @@ class Partition:
         return ErrorCode.NONE
 
     def check_reader(self, row: FetchPartition) -> Refusal | None:
-        """Check a consumer's row (R55) and whether this log holds what it has read (R88)."""
+        """Check a consumer's row (R55), and that this log holds what the consumer has read (R88)."""
         code = self.check_leader(row.current_leader_epoch)
         if code is not ErrorCode.NONE:
             return Refusal(code)
@@ -275,7 +278,8 @@ class Partition:
         fetch_offset: int,
         last_fetched_epoch: int,
     ) -> Refusal | None:
-        """Check who fetches and whether its log is a prefix of ours (R55, R80). None when it may go on."""
+        """Check which replica fetches, and that its log is a prefix of this one (R55, R80). None when it
+        is."""
         error_code = self.check_leader(current_leader_epoch)
         if error_code is not ErrorCode.NONE:
             return Refusal(error_code)
@@ -297,9 +301,8 @@ class Partition:
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, flushed_offset: int, now_ms: int
     ) -> Proposal | None:
-        """Count a fetch that passed `check_follower`: the request proves what the follower holds. Returns the
-        proposal to let it into the ISR, if that is due now. The caller advances the high watermark
-        afterwards."""
+        """Count a fetch that passed `check_follower`: it proves what the follower holds. Returns a proposal
+        if the follower may join the ISR now. The caller advances the high watermark afterwards."""
         leadership = self.leadership
         assert leadership is not None
         progress = leadership.progress[replica_id]
@@ -323,9 +326,9 @@ class Partition:
         return proposal
 
     def _may_join(self, leadership: Leadership, progress: ReplicaProgress, now_ms: int) -> bool:
-        # R50 and A-5: fetched in this epoch, reached the high watermark and the start of the epoch.
-        # KAFKA-19996: below min ISR the high watermark stands still and proves nothing, so the lag behind
-        # our end is bounded in time too.
+        # R50, A-5: the follower has fetched in this epoch and reached the high watermark and the epoch's
+        # start. KAFKA-19996: below min ISR the high watermark stands still and proves nothing, so the lag
+        # behind the leader's end is bounded in time too.
         start_offset = leadership.start_offset
         return (
             start_offset is not None
@@ -336,10 +339,9 @@ class Partition:
         )
 
     def _is_eligible(self, progress: ReplicaProgress) -> bool:
-        # Unfenced, not shutting down, log dir online, and in the incarnation that fetched (R50, KAFKA-15221,
-        # R27). Who has not
-        # fetched in this leader epoch has no broker epoch here (A-5). Differs from Kafka: an unknown broker
-        # epoch (-1) proves no incarnation and does not pass.
+        # Unfenced, not shutting down, log dir online (R27), and still the incarnation that fetched (R50,
+        # KAFKA-15221). A follower that has not fetched in this leader epoch has no broker epoch here (A-5).
+        # Unlike in Kafka, an unknown broker epoch (-1) does not pass: it proves no incarnation.
         epoch = self._brokers.acceptable.get(progress.replica_id)
         is_same = epoch is not None and epoch == progress.broker_epoch
         return is_same and not self._brokers.is_offline(progress.replica_id, self.key)
@@ -354,12 +356,12 @@ class Partition:
         return proposal
 
     def _member_epoch(self, leadership: Leadership, replica_id: int) -> int:
-        # A member that has not fetched in this leader epoch is named with the epoch that metadata knows.
+        # A member that has not fetched in this leader epoch is proposed with the epoch that metadata has.
         known = leadership.progress[replica_id].broker_epoch
         return known if known >= 0 else self._brokers.acceptable.get(replica_id, -1)
 
     def maybe_shrink(self, now_ms: int) -> Proposal | None:
-        """Propose an ISR without the followers that have not been caught up for the lag time (R51)."""
+        """Propose an ISR without the followers that have lagged for the lag time (R51)."""
         leadership, registration = self.leadership, self.registration
         if (
             leadership is None
@@ -380,9 +382,8 @@ class Partition:
         return self._propose(leadership, tuple(r for r in registration.isr if r not in out_of_sync))
 
     def retry_expand(self, now_ms: int) -> Proposal | None:
-        """Look again at followers outside the ISR: a proposal that stood in the way is closed, or a broker
-        was unfenced. Later fetches would find them too, but a caught-up follower lists its row only when it
-        changes."""
+        """Check the followers outside the ISR again, after a proposal was closed or a broker was unfenced. A
+        caught-up follower lists its row only when that changes, so its next fetch may be far away."""
         leadership = self.leadership
         if leadership is None or leadership.proposal is not None:
             return None
@@ -396,10 +397,10 @@ class Partition:
     def alter_answered(
         self, proposal: Proposal, answer: AlterPartitionPartitionResponse, now_ms: int
     ) -> tuple[AlterVerdict, RoleChange]:
-        """React to the controller's row for `proposal` (R44). Success is one more committed registration."""
+        """Apply the controller's row for `proposal` (R44). A success is one more committed registration."""
         leadership, registration = self.leadership, self.registration
         if leadership is None or registration is None or leadership.proposal is not proposal:
-            return AlterVerdict.CLOSED, RoleChange.IGNORED  # metadata was faster
+            return AlterVerdict.CLOSED, RoleChange.IGNORED  # a metadata record came first
         code = answer.error_code
         if code == ErrorCode.NONE:
             if (
@@ -430,9 +431,9 @@ class Partition:
     # --- leader: high watermark -----------------------------------------------------------------------------
 
     def advance_high_watermark(self, now_ms: int) -> bool:
-        """Move it to the lowest position over us, the maximal ISR and caught-up replicas that may join (F3,
-        R52), unless the committed ISR is below min ISR (F1, A-2) or the ceiling below that (R68). Never moves
-        back on a leader. True when it moved."""
+        """Move the high watermark to the lowest position among this replica, the maximal ISR and caught-up
+        replicas that may join (F3, R52). It stays while the committed ISR is below min ISR (F1, A-2) or the
+        ceiling is below the new value (R68), and never moves back on a leader. True when it moved."""
         leadership, registration = self.leadership, self.registration
         if leadership is None or leadership.start_offset is None:
             return False
@@ -466,8 +467,8 @@ class Partition:
     # --- ceiling --------------------------------------------------------------------------------------------
 
     def ceiling_urgency(self) -> Urgency:
-        """How much a higher ceiling is needed for what the log holds now. Who is not in sync and has none yet
-        cannot promise before its leader has told how much there is."""
+        """How urgently the log as it is needs a higher ceiling. A replica outside the ISR that has none yet
+        needs the leader's log end first."""
         registration = self.registration
         if registration is None or (
             self.broker_id not in registration.isr and self._leader_end < 0 and self.ceiling.limit < 0
@@ -477,14 +478,14 @@ class Partition:
 
     @property
     def is_above_ceiling(self) -> bool:
-        """The log must not be shown as far as it goes."""
+        """The log end must not be shown to others yet."""
         return self.log.log_end_offset > self.ceiling.limit and (
             self.ceiling.is_storing or self.ceiling_urgency() is Urgency.NOW
         )
 
     def promise_ceiling(self, now_ms: int) -> int:
-        """The next ceiling, to be stored. Who is not in sync may have lost what was committed: it keeps what
-        it promised before, and promises what its leader holds."""
+        """The next ceiling, to be stored. A replica outside the ISR may have lost committed records: its
+        ceiling is not lowered, and covers the leader's log end."""
         registration, end = self.registration, self.log.log_end_offset
         is_in_sync = registration is not None and self.broker_id in registration.isr
         return self.ceiling.promise(
@@ -492,13 +493,13 @@ class Partition:
         )
 
     def ceiling_stored(self, offset: int) -> None:
-        """A promise is durable: what it held back may be shown, and be believed."""
+        """A ceiling is durable: a high watermark that it held back is applied."""
         self.ceiling.stored(offset)
         if self.role is Role.FOLLOWER and self._held_back > self.high_watermark:
             self.high_watermark = min(self._held_back, self.ceiling.limit)
 
     def is_ceiling_too_high(self, now_ms: int) -> bool:
-        """A lower one would do: all that was committed is in the log."""
+        """A lower ceiling would do: all that is committed is in the log."""
         registration = self.registration
         return (
             registration is not None
@@ -516,22 +517,22 @@ class Partition:
         )
 
     def leader_answered(self, leader_high_watermark: int, leader_end: int) -> None:
-        """Follow the leader's high watermark as far as our log goes, also backwards (R52). Only after a
-        diverging answer was acted upon (R82). `leader_end`: of its log, -1 when not told."""
+        """Apply the leader's high watermark as far as the local log goes, also backwards (R52). Only after a
+        diverging answer was acted upon (R82). `leader_end`: the leader's log end, -1 when not given."""
         assert self.role is not Role.LEADER
         self._leader_end = leader_end
         if leader_high_watermark < 0:
-            return  # not known yet in its epoch: what we know stays true
+            return  # the leader does not know it in its epoch yet: keep the known one
         self._told_high_watermark = leader_high_watermark
         log = self.log
         wanted = max(log.log_start_offset, min(leader_high_watermark, log.log_end_offset))
-        # elected uncleanly now it begins with no more than it has promised (R68)
+        # A later unclean election must not find a high watermark above this replica's ceiling (R68).
         is_above = 0 <= self.ceiling.limit < wanted
         self.high_watermark = max(log.log_start_offset, self.ceiling.limit) if is_above else wanted
         self._held_back = wanted if is_above else -1
 
     def log_was_cut(self) -> None:
-        """The log has become shorter or starts later: the high watermark stays inside of it."""
+        """The log was truncated or reset: keep the high watermark within it."""
         self._held_back = -1
         log = self.log
         self.high_watermark = max(log.log_start_offset, min(self.high_watermark, log.log_end_offset))

@@ -1,9 +1,9 @@
-"""Which partitions this broker has, and in which role: metadata, and the logs that it asks for.
+"""The partitions of this broker and their roles, as metadata assigns them, and the logs that they need.
 
-Owns the image, the partitions and their logs' coming and going, and what follows when the state of one
-changes: the leader epoch in the log, fetching, proposals, whoever waits. Roles come from the image at or
-behind our own registration record and from nothing before it (N-2). Never touches a request or a call:
-`broker.core.broker` does. Effects go to the outbox that it shares with its owner.
+Owns the metadata image, the partitions, the opening and deleting of their logs, and what follows a change of
+a partition: the leader epoch in the log, fetching, ISR proposals, answers to waiting requests. Roles come
+from an image that holds the broker's own registration record, never from an earlier one (N-2). Handles no
+requests and no calls: `broker.core.broker` does. Appends effects to the list that it shares with its owner.
 """
 
 from collections.abc import Collection
@@ -46,9 +46,9 @@ from holdfast.metadata.records import decode_record
 from holdfast.protocol.messages.broker_registration import OfflineTopic
 from holdfast.runtime.stats import Level, LogLine
 
-#: Topic name and partition index: what a log's folder is called after.
+#: Topic name and partition index: they name a log's folder.
 Place = tuple[str, int]
-#: A ceiling that is near waits so long for others: they are stored in one file.
+#: A ceiling that will be needed soon waits so long, in ms, for others: they are stored in one file.
 CEILINGS_WAIT_MS = 500
 
 
@@ -68,10 +68,10 @@ class ReplicaManager:
     ) -> None:
         self.config = config
         self.broker_id = config.node_id
-        #: metadata as far as it was applied
+        #: metadata as applied so far
         self.image = MetadataImage()
         self.partitions: dict[PartitionId, Partition] = {}
-        #: registrations as the image has them
+        #: the brokers registered in the image
         self.brokers = KnownBrokers()
         self._max_message_bytes: dict[PartitionId, int] = {}
         self.produce_path = ProducePath(self.partitions, self._max_message_bytes, purgatory_max)
@@ -84,26 +84,26 @@ class ReplicaManager:
             backoff_ms=config.replica_fetch_backoff_ms,
             timeout_ms=config.replica_socket_timeout_ms,
         )
-        #: roles are taken from metadata: the image holds our own registration (N-2)
+        #: roles are taken: the image holds the broker's own registration (N-2)
         self.has_roles = False
         self._lifecycle = lifecycle
         self._lineage = lineage
         self._alter = alter
         self._counts = counts
-        #: open logs, with a role or without one yet; None until all are loaded
+        #: open logs, with or without a role; None until all are loaded
         self._logs: dict[PartitionId, LogView] | None = None
         self._high_watermarks: dict[PartitionId, int] = {}
-        #: logs in failed dirs: nothing of them is done here any more (R27)
+        #: logs in failed dirs: out of use until the process ends (R27)
         self.offline: dict[PartitionId, None] = {}
-        #: what is not among the logs was never made; False: it may lie in a failed dir
+        #: True: a log that was not found never existed here; False: it may lie in a failed dir
         self._is_whole = True
-        #: as they were stored by former processes
+        #: ceilings that earlier processes stored
         self._ceilings: dict[PartitionId, int] = {}
-        #: replicas that near their ceiling, and when that is to be raised at the latest (R68)
+        #: replicas that need a higher ceiling, and when it is stored at the latest (R68)
         self._low_ceilings: dict[PartitionId, None] = {}
         self._ceilings_ms: int | None = None
-        #: logs asked for, by the folder that each is made in, and the folder of each. In a folder one opening
-        #: at a time: that of a topic that has gone ends, and is deleted, before one of its name is asked for
+        #: logs being opened by folder, and the folder of each. One opening at a time per folder: the log of a
+        #: deleted topic is opened and deleted before the log of a new topic with its name is requested
         self._opening: dict[Place, PartitionId] = {}
         self._places: dict[PartitionId, Place] = {}
         self._effects = outbox
@@ -111,7 +111,7 @@ class ReplicaManager:
     # --- metadata ------------------------------------------------------------------------------------------
 
     def metadata_committed(self, event: MetadataCommitted, now_ms: int) -> None:
-        """Replay committed records, and do what they mean for this broker once it has roles."""
+        """Replay committed records; once roles are taken, apply what they change for this broker."""
         delta = MetadataDelta(self.image)
         for offset, raft_epoch, value in event.entries:
             record = decode_record(value)
@@ -133,13 +133,13 @@ class ReplicaManager:
             self._delete(PartitionId(local.topic_id, local.partition_index))
         for local in (*changes.leaders, *changes.followers):
             self._apply_local(local, now_ms)
-        if delta.changed_brokers:  # who may not join any more holds the high watermark up no more (F3)
+        if delta.changed_brokers:  # a replica that may not join no longer holds back the high watermark (F3)
             for partition in self.partitions.values():
                 self.advance(partition, now_ms)
 
     def maybe_take_roles(self, now_ms: int) -> None:
-        """Take the roles of the image if it stands at or behind our own registration record; nothing before
-        it counts (N-2)."""
+        """Take the roles of the image once it holds the broker's own registration record; earlier images do
+        not count (N-2)."""
         epoch = self._lifecycle.broker_epoch
         if self.has_roles or self._logs is None or not self.is_registered_here():
             return
@@ -149,7 +149,7 @@ class ReplicaManager:
         self._note(Level.INFO, f"replayed own registration {epoch}, metadata offset {self.image.offset}")
         self._effects += self.fetchers.restart(epoch)
         for key in [key for key in self._logs if not self._is_assigned(key)]:
-            self._delete(key)  # its topic was deleted, or it was moved away, without us
+            self._delete(key)  # its topic was deleted or it was reassigned while this broker was away
         view = local_view(self.image, self.broker_id)
         if not self._is_whole:
             self._logs_missing(view)
@@ -173,17 +173,17 @@ class ReplicaManager:
         return True
 
     def _logs_missing(self, view: LocalChanges) -> None:
-        """What we should have and did not find lies in a dir that failed, as far as anybody can tell: made
-        anew elsewhere it would look like a replica that lost everything."""
+        """Treat an assigned log that was not found as lying in a failed dir. Created anew in another dir it
+        would look like a replica that has lost everything."""
         assert self._logs is not None
         for local in (*view.leaders, *view.followers):
             key = PartitionId(local.topic_id, local.partition_index)
             if key not in self._logs:
                 self.offline[key] = None
-        self._is_whole = True  # what is assigned from now on is made in another dir
+        self._is_whole = True  # later assignments are created in another dir
 
     def is_registered_here(self) -> bool:
-        """The image holds our registration, and not that of another process."""
+        """The image holds the registration of this process, not of another one."""
         own = self.image.brokers.get(self.broker_id)
         return (
             self._lifecycle.is_registered
@@ -192,7 +192,7 @@ class ReplicaManager:
         )
 
     def drop_roles(self) -> None:
-        """Our registration is over: no role until the image holds the next one (N-2)."""
+        """The registration is over: no roles until the image holds the next one (N-2)."""
         self.has_roles = False
         self._effects += self.fetchers.restart(-1)
         for key, partition in self.partitions.items():
@@ -215,7 +215,7 @@ class ReplicaManager:
             if broker.offline_replicas:
                 known.offline[broker_id] = broker.offline_replicas
             if broker.in_controlled_shutdown and not broker.is_fenced:
-                # It may go once the controller knows how far we have come (R23).
+                # It may stop once the controller knows this broker's metadata offset (R23).
                 self._lifecycle.hurry(now_ms)
             if broker.is_acceptable_leader:
                 known.acceptable[broker_id] = broker.broker_epoch
@@ -223,14 +223,14 @@ class ReplicaManager:
             endpoint = broker.endpoint(self.config.inter_broker_listener_name)
             if endpoint is not None:
                 self.fetchers.move_source(broker_id, endpoint.host, endpoint.port)
-        if joined:  # a caught-up follower does not list its row again just because it was unfenced
+        if joined:  # a caught-up follower does not list its row again when it is unfenced
             for key, partition in self.partitions.items():
                 proposal = partition.retry_expand(now_ms)
                 if proposal is not None:
                     self.submit(key, proposal)
 
     def _configs_changed(self, changed: tuple[ConfigResource, ...], now_ms: int) -> None:
-        """Give logs new settings, in the order of what was changed; the partitions are walked once."""
+        """Apply new settings to the logs, in the order of the changes; walks the partitions once."""
         by_topic: dict[str, list[Partition]] = {
             name: [] for resource_type, name in changed if resource_type == RESOURCE_TOPIC
         }
@@ -292,7 +292,7 @@ class ReplicaManager:
     def state_changed(
         self, partition: Partition, change: RoleChange, before: PartitionRegistration | None, now_ms: int
     ) -> None:
-        """A partition has taken a registration, from metadata or from an AlterPartition answer."""
+        """Act upon a registration that a partition has applied, from metadata or an AlterPartition answer."""
         key, registration = partition.key, partition.registration
         if change is RoleChange.IGNORED or registration is None:
             return
@@ -334,7 +334,7 @@ class ReplicaManager:
             self.fetchers.follow(partition, leader, endpoint.host, endpoint.port)
 
     def advance(self, partition: Partition, now_ms: int) -> None:
-        """Move the high watermark as far as it goes, and release who waits for that (R52)."""
+        """Advance the high watermark as far as it goes and answer the requests that wait for it (R52)."""
         if partition.advance_high_watermark(now_ms):
             self._effects += self.produce_path.high_watermark_moved(partition)
             self._effects += self.fetch_path.high_watermark_moved(partition, now_ms)
@@ -344,7 +344,7 @@ class ReplicaManager:
     # --- ceilings ------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When ceilings are to be raised."""
+        """When ceilings are to be stored, None when none is needed."""
         return self._ceilings_ms
 
     def _raise_ceiling(self, key: PartitionId, urgency: Urgency, now_ms: int) -> None:
@@ -355,13 +355,13 @@ class ReplicaManager:
                 self._ceilings_ms = due_ms
 
     def lower_ceilings(self, now_ms: int) -> None:
-        """Find promises that were made for traffic that did not come."""
+        """Find ceilings that are too high for the present traffic."""
         for key, partition in self.partitions.items():
             if partition.is_ceiling_too_high(now_ms):
                 self._raise_ceiling(key, Urgency.NOW, now_ms)
 
     def store_ceilings(self, now_ms: int) -> None:
-        """Promise for all that need it at once: it is one file (R68)."""
+        """Store all ceilings that are needed in one write, when that is due (R68)."""
         low, self.fetchers.low_ceilings = self.fetchers.low_ceilings, {}
         for key, urgency in low.items():
             self._raise_ceiling(key, urgency, now_ms)
@@ -378,7 +378,7 @@ class ReplicaManager:
             self._effects.append(StoreCeilings(tuple(rows)))
 
     def ceilings_stored(self, event: CeilingsStored, now_ms: int) -> None:
-        """Promises are durable: who waited for them goes on."""
+        """Ceilings are durable: partitions that waited for them go on."""
         for key, offset in event.rows:
             partition = self.partitions.get(key)
             if partition is not None:
@@ -389,7 +389,7 @@ class ReplicaManager:
     # --- proposals -----------------------------------------------------------------------------------------
 
     def submit(self, key: PartitionId, proposal: Proposal) -> None:
-        """Ask the controller for an ISR."""
+        """Queue an ISR proposal for the controller."""
         registration = self.partitions[key].registration
         assert registration is not None
         if len(proposal.isr) > len(registration.isr):
@@ -401,7 +401,7 @@ class ReplicaManager:
     # --- logs ----------------------------------------------------------------------------------------------
 
     def logs_loaded(self, event: LogsLoaded, now_ms: int) -> None:
-        """All logs found at the start are open, but for those that went offline meanwhile."""
+        """All logs found at the start are open, except those that went offline meanwhile."""
         self._logs = {key: log for key, log in event.logs.items() if key not in self.offline}
         self._high_watermarks = dict(event.high_watermarks)
         self._ceilings = dict(event.ceilings)
@@ -409,7 +409,7 @@ class ReplicaManager:
         self.maybe_take_roles(now_ms)
 
     def log_opened(self, event: LogOpened, now_ms: int) -> None:
-        """A log asked for is open; the partition may have changed or gone meanwhile."""
+        """A requested log is open; the partition may have changed or been deleted meanwhile."""
         assert self._logs is not None
         if event.key not in self.offline:
             self._logs[event.key] = event.log
@@ -418,7 +418,7 @@ class ReplicaManager:
         self._opening_over(event.key, now_ms)
 
     def logs_offline(self, event: LogsOffline, now_ms: int) -> None:
-        """A dir has failed: its replicas are none of ours any more, and the controller must hear of it."""
+        """A log dir has failed: drop its partitions and report them to the controller at once."""
         for key in event.keys:
             self.offline[key] = None
             if self._logs is not None:
@@ -432,7 +432,7 @@ class ReplicaManager:
         self._lifecycle.hurry(now_ms)
 
     def offline_to_report(self) -> tuple[OfflineTopic, ...]:
-        """Replicas in failed dirs that our registration does not name yet, by topic."""
+        """Replicas in failed dirs that the image's registration does not name yet, by topic."""
         own = self.image.brokers.get(self.broker_id)
         if not self.offline or own is None or own.broker_epoch != self._lifecycle.broker_epoch:
             return ()
@@ -443,7 +443,7 @@ class ReplicaManager:
         return tuple(OfflineTopic(topic_id, tuple(indexes)) for topic_id, indexes in by_topic.items())
 
     def _is_assigned(self, key: PartitionId) -> bool:
-        """Metadata wants a replica of it here."""
+        """Metadata assigns a replica of the partition to this broker."""
         registration = self.image.partition(*key)
         return registration is not None and self.broker_id in registration.replicas
 
@@ -455,7 +455,8 @@ class ReplicaManager:
             self._effects.append(OpenLog(key, name, log_config(self.image, name, self.config.static)))
 
     def _opening_over(self, key: PartitionId, now_ms: int) -> None:
-        """Whoever owns the name now has its log, or may have it made."""
+        """The folder is free or holds the log of its owner: open the log of the topic that has the name
+        now."""
         place = self._places.pop(key, None)
         if place is None:
             return
@@ -469,7 +470,7 @@ class ReplicaManager:
             self._apply_local(LocalPartition(name, index, topic.topic_id, topic.partitions[index]), now_ms)
 
     def _delete(self, key: PartitionId) -> None:
-        # An opening under way goes on: a second one behind it could find the log that is being deleted.
+        # An opening under way goes on: a second one after it could find the log that is being deleted.
         partition = self.partitions.pop(key, None)
         if partition is None:
             self._delete_log(key)
@@ -479,7 +480,7 @@ class ReplicaManager:
         self._delete_log(key)
 
     def _retire(self, partition: Partition) -> None:
-        """The partition is not here any more: whoever waits for it hears of that."""
+        """Fail the requests that wait for a partition that this broker no longer hosts."""
         key = partition.key
         partition.drop_role()
         self.fetchers.unfollow(key)
@@ -500,5 +501,5 @@ class ReplicaManager:
 
 
 def name_of(partition: Partition) -> str:
-    """Topic and index, as people write them."""
+    """`topic-index`, as operators write it."""
     return f"{partition.topic_name}-{partition.key.partition_index}"

@@ -1,1 +1,1 @@
-"""Requests of clients and followers: produce, fetch, and where both wait."""
+"""Requests of clients and followers: produce, fetch, and the purgatory where both wait."""

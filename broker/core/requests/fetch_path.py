@@ -1,9 +1,8 @@
-"""The way of a FetchRequest, of consumers and of followers; and of the questions about offsets (R55, R80,
-F6).
+"""The path of a FetchRequest, of consumers and of followers, and of requests about offsets (R55, F6).
 
-Owns the consumers' waiting requests and the followers' sessions. A follower's request proves what it has;
-what that means, `broker.core.replicas.partition` says. Records are read by the shell after the answer's rows
-are fixed here.
+Owns the consumers' waiting requests and the followers' sessions. A follower's request proves what it holds;
+`broker.core.replicas.partition` decides what follows from that. The rows of an answer are fixed here, and the
+shell reads the records afterwards.
 """
 
 from bisect import bisect_right
@@ -39,30 +38,30 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 
-#: Longest that a fetch may ask to wait.
+#: Longest wait that a fetch may ask for, in ms.
 WAIT_MS_MAX = 60_000
-#: Batches whose sizes are remembered of each partition, to know how much a reader would get.
+#: Batches per partition whose sizes are remembered, to know how much a reader would get.
 SIZES_KEPT = 32
 #: Said of a range that begins before the remembered sizes: more than any fetch wants at once.
 UNKNOWN_SIZE_BYTES = 1 << 40
 
-_NAMED_TWICE = "name each partition once a request"
+_NAMED_TWICE = "name each partition once per request"
 _NEW_SESSION = "start a new session with session_epoch 0 and all partitions"
 
 
 class RecentSizes:
-    """Sizes of the last appends of a partition."""
+    """Sizes of the last appends to a partition."""
 
     __slots__ = ("_ends", "_sizes")
 
     def __init__(self, base_offset: int) -> None:
-        #: offsets where a batch ends, ascending; the first one is where our knowledge begins
+        #: offsets where a batch ends, ascending; the first one is where the remembered part begins
         self._ends: list[int] = [base_offset]
         #: bytes appended up to each of them
         self._sizes: list[int] = [0]
 
     def appended(self, end_offset: int, size_bytes: int) -> None:
-        """The log has grown to `end_offset` by so many bytes."""
+        """The log has grown to `end_offset` by this many bytes."""
         self._ends.append(end_offset)
         self._sizes.append(self._sizes[-1] + size_bytes)
         if len(self._ends) > 2 * SIZES_KEPT:
@@ -70,7 +69,7 @@ class RecentSizes:
             del self._sizes[:SIZES_KEPT]
 
     def between(self, fetch_offset: int, end_offset: int) -> int:
-        """Bytes of the batches that end in (fetch_offset, end_offset], PLENTY_BYTES when they are too old."""
+        """Bytes of the batches that end in (fetch_offset, end_offset]; PLENTY_BYTES when not remembered."""
         if fetch_offset >= end_offset:
             return 0
         first = bisect_right(self._ends, fetch_offset)
@@ -99,7 +98,7 @@ class FetchPath:
     # --- consumers ---------------------------------------------------------------------------------------
 
     def consumer_request(self, reply_to: object, request: FetchRequest, now_ms: int) -> list[Effect]:
-        """Answer at once when there is data enough, an error, or no wish to wait; else wait."""
+        """Answer at once if there is enough data, an error, or no time to wait; otherwise let it wait."""
         keys = _keys_of(request)
         if keys is None:
             return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)]
@@ -132,7 +131,7 @@ class FetchPath:
         return False
 
     def _answer_consumer(self, reply_to: object, request: FetchRequest) -> Effect:
-        # Rows with news only; when there are none at all, every row with its offsets.
+        # Rows with something to say; when there are none, every row with its offsets.
         rows: list[ReadRow] = []
         quiet: list[ReadRow] = []
         for wanted in request.partitions:
@@ -150,7 +149,7 @@ class FetchPath:
         refusal = partition.check_reader(wanted)
         if refusal is not None and refusal.diverging is None:
             return _error_row(key, partition, refusal.error_code)
-        # F6, A-6: only up to the known one, even while it may not be told
+        # F6, A-6: records below the known high watermark, also while it is not shown yet
         end_offset = partition.high_watermark
         has_records = refusal is None and wanted.fetch_offset < end_offset
         return ReadRow(
@@ -173,16 +172,16 @@ class FetchPath:
     def follower_request(
         self, reply_to: object, request: FetchRequest, now_ms: int
     ) -> tuple[list[Effect], list[Partition], list[tuple[PartitionId, Proposal]]]:
-        """Take the rows of a follower's request in: what they prove is counted at once. Returns the answers
-        that must go out first, the partitions with a follower that moved, and ISR proposals. The answer to
-        this request comes from `settle`."""
+        """Take the rows of a follower's request; what they prove counts at once. Returns the answers that
+        must go out first, the partitions whose follower has advanced, and ISR proposals. `settle` answers
+        this request."""
         if _keys_of(request) is None:
             return [_refuse(reply_to, ErrorCode.INVALID_REQUEST, _NAMED_TWICE)], [], []
         effects: list[Effect] = []
         session = self._sessions.get(request.replica_id)
         if request.session_epoch == 0:
             if session is not None and (request.broker_epoch, request.session_id) < session.identity:
-                # It was overtaken by a newer connection: what it proves may be gone by now (A-5, N-4).
+                # A newer connection has overtaken it: what it proves may be lost by now (A-5, N-4).
                 return [_refuse(reply_to, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, _NEW_SESSION)], [], []
             if session is not None and session.parked is not None:
                 effects.append(self._answer_session(session, now_ms))
@@ -235,7 +234,7 @@ class FetchPath:
                 listed.last_fetched_epoch,
             )
         if partition is None or row.refusal is not None:
-            self._sessions.due(row)  # KAFKA-13141: a refused row is no progress
+            self._sessions.due(row)  # KAFKA-13141: a refused row proves no progress
             return
         proposal = partition.follower_fetched(
             session.replica_id, session.broker_epoch, listed.fetch_offset, listed.flushed_offset, now_ms
@@ -249,8 +248,8 @@ class FetchPath:
             self._sessions.high_watermark_moved(key, partition.high_watermark, now_ms)
 
     def _answer_session(self, session: FollowerSession[PartitionId], now_ms: int) -> Effect:
-        """Everything due, as far as the answer has room; what has none stays due for the next request. The
-        sizes are estimates: what is too large when it is read comes back to `rows_omitted`."""
+        """Answer with everything due that has room; the rest stays due for the next request. Sizes are
+        estimates: what turns out too large when it is read comes back through `left_out`."""
         reply_to, session.parked = session.parked, None
         assert reply_to is not None
         rows: list[ReadRow] = []
@@ -259,7 +258,7 @@ class FetchPath:
             if left <= 0:
                 break
             row = self._follower_row(due)
-            if row is None:  # it was cut or answered otherwise meanwhile: nothing is due any more
+            if row is None:  # the log was truncated or the row answered meanwhile: nothing is due
                 session.due_rows.pop(due.key, None)
                 continue
             rows.append(row)
@@ -269,7 +268,7 @@ class FetchPath:
                     UNKNOWN_SIZE_BYTES if sizes is None else sizes.between(row.fetch_offset, row.end_offset)
                 )
                 left -= min(size, row.max_bytes)
-            # The follower takes none from a diverging answer (R82).
+            # The follower takes no high watermark from a diverging answer (R82).
             due.sent_high_watermark = row.high_watermark if row.diverging is None else -1
             self._sessions.close_row(due)
         for quiet in session.watermark_rows.values():
@@ -292,7 +291,7 @@ class FetchPath:
     def _follower_row(self, due: SessionRow[PartitionId]) -> ReadRow | None:
         partition = self._partitions.get(due.key)
         refusal = due.refusal
-        if partition is None:  # gone since it was listed: what was to be said of its log is void
+        if partition is None:  # deleted since the row was listed
             refusal = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             code = partition.check_leader(due.leader_epoch)
@@ -318,7 +317,7 @@ class FetchPath:
         self._sessions.log_grew(key, log_end_offset)
 
     def high_watermark_moved(self, partition: Partition, now_ms: int) -> list[Effect]:
-        """Consumers that wait for it are answered, followers hear of it by the way."""
+        """Answer the consumers that wait for it; followers get it with their next answer."""
         key = partition.key
         self._sessions.high_watermark_moved(key, partition.high_watermark, now_ms)
         effects: list[Effect] = []
@@ -329,7 +328,7 @@ class FetchPath:
         return effects
 
     def role_changed(self, key: PartitionId) -> list[Effect]:
-        """Whoever waits for this partition hears of it."""
+        """Answer the requests that wait for this partition."""
         self._sizes.pop(key, None)
         self._sessions.role_changed(key)
         effects: list[Effect] = []
@@ -347,7 +346,7 @@ class FetchPath:
         return [self._answer_session(session, now_ms) for session in woken if session.parked is not None]
 
     def expire(self, now_ms: int) -> list[Effect]:
-        """Answer the consumers that have waited long enough, and wake the followers that have."""
+        """Answer the consumers that have waited long enough, and wake such followers' sessions."""
         self._sessions.expire(now_ms)
         return [
             self._answer_consumer(delayed.reply_to, delayed.request)
@@ -366,8 +365,8 @@ class FetchPath:
     # --- questions about offsets -------------------------------------------------------------------------
 
     def list_offsets(self, reply_to: object, request: ListOffsetsRequest) -> Effect:
-        """First, last or by timestamp. Latest is not available until the high watermark of this leader is
-        known to be no lower than what an earlier leader may have shown (F6, A-6)."""
+        """The first offset, the last one, or one by timestamp. The last one is not available while the high
+        watermark may be lower than one that an earlier leader has shown (F6, A-6)."""
         rows: list[OffsetRow] = []
         for asked in request.partitions:
             partition = self._partitions.get(PartitionId(asked.topic_id, asked.partition_index))
@@ -396,7 +395,7 @@ class FetchPath:
         return AnswerOffsets(reply_to, tuple(rows))
 
     def offset_for_leader_epoch(self, reply_to: object, request: OffsetForLeaderEpochRequest) -> Effect:
-        """Where epochs end in our log (R80)."""
+        """Where leader epochs end in this log (R80)."""
         rows = tuple(self._epoch_row(asked) for asked in request.partitions)
         return Respond(reply_to, OffsetForLeaderEpochResponse(ErrorCode.NONE, None, rows))
 
@@ -452,8 +451,8 @@ def _error_row(key: PartitionId, partition: Partition | None, code: ErrorCode) -
 
 
 def _keys_of(request: FetchRequest) -> tuple[PartitionId, ...] | None:
-    """The partitions, None when one is named twice: the work for a request, and what it keeps while it
-    waits, are bounded by what is here."""
+    """The partitions, None when one is named twice: so a request costs, and keeps, at most one row for
+    each."""
     keys = dict.fromkeys([PartitionId(p.topic_id, p.partition_index) for p in request.partitions])
     return tuple(keys) if len(keys) == len(request.partitions) else None
 

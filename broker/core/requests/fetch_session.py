@@ -1,10 +1,9 @@
-"""The leader's memory of a follower's fetches: which rows it waits for, so that a request lists only changes.
+"""The leader's record of a follower's fetch: the rows it waits for, so that a request lists only changes.
 
-One session a follower. A row keeps the position that was listed last and is `open` until an answer carries
-records, a diverging epoch or an error; then the follower acts and lists it again (N-4: one outstanding
-fetch per partition). A new high watermark alone leaves the row open: it rides with the next answer, or
-makes one after `HIGH_WATERMARK_LINGER_MS`. Never touches a partition: it is told what changed and says
-which rows are due.
+One session per follower. A row keeps the position listed last and is open until an answer carries records, a
+diverging epoch or an error; then the follower acts and lists it again (N-4). A new high watermark alone
+leaves the row open: it goes out with the next answer, or after `HIGH_WATERMARK_LINGER_MS`. Never touches a
+partition: its owner reports what changed, and it says which rows are due.
 """
 
 from collections.abc import Hashable, Iterable
@@ -12,7 +11,7 @@ from typing import Generic, TypeVar
 
 from holdfast.broker.core.replicas.divergence import Refusal
 
-#: Longest time that a parked fetch keeps the news of a higher high watermark to itself.
+#: Longest time in ms that a parked fetch delays a higher high watermark.
 HIGH_WATERMARK_LINGER_MS = 50
 
 T = TypeVar("T", bound=Hashable)
@@ -36,19 +35,20 @@ class SessionRow(Generic[T]):
         self.session = session
         self.key = key
         self.fetch_offset = -1
-        #: leader epoch that the follower believes in
+        #: leader epoch that the follower fetches in
         self.leader_epoch = -1
         self.max_bytes = 0
         #: why the row as listed gets no records, None when it may get some
         self.refusal: Refusal | None = None
-        #: high watermark of the last answer for this row, -1 before the first and when that may not count
+        #: high watermark of the last answer for this row; -1 before the first, or when the follower may have
+        #: ignored it
         self.sent_high_watermark = -1
-        #: the follower waits for news of this row
+        #: the follower waits for an answer about this row
         self.is_open = False
 
 
 class FollowerSession(Generic[T]):
-    """What one follower, in one connection, fetches from here."""
+    """What one follower fetches on one connection."""
 
     __slots__ = (
         "broker_epoch",
@@ -70,11 +70,11 @@ class FollowerSession(Generic[T]):
         #: `session_epoch` that the next request must carry
         self.next_epoch = 1
         self.rows: dict[T, SessionRow[T]] = {}
-        #: open rows with records, a diverging epoch or an error for the follower
+        #: open rows with records, a diverging epoch or an error to send
         self.due_rows: dict[T, SessionRow[T]] = {}
-        #: open rows whose high watermark is news
+        #: open rows with a new high watermark to send
         self.watermark_rows: dict[T, SessionRow[T]] = {}
-        #: who waits for the answer, None when no request is unanswered
+        #: `reply_to` of the unanswered request, None when there is none
         self.parked: object | None = None
         self.max_bytes = 0
         #: when the parked request is answered at the latest
@@ -82,19 +82,19 @@ class FollowerSession(Generic[T]):
 
     @property
     def identity(self) -> tuple[int, int]:
-        """(broker epoch, session id): rises with every session of a broker, over all its incarnations."""
+        """(broker epoch, session id): rises with every session of a broker, across its incarnations."""
         return self.broker_epoch, self.session_id
 
 
 class FollowerSessions(Generic[T]):
-    """Sessions of all followers, and who waits for which partition."""
+    """Sessions of all followers, and which rows wait for which partition."""
 
     __slots__ = ("_by_key", "_sessions", "woken")
 
     def __init__(self) -> None:
         self._sessions: dict[int, FollowerSession[T]] = {}
         self._by_key: dict[T, dict[int, SessionRow[T]]] = {}
-        #: sessions with a parked request and something due, in order of waking; the caller answers and clears
+        #: sessions with a parked request and something due, in order; the caller answers them and clears this
         self.woken: dict[FollowerSession[T], None] = {}
 
     def get(self, replica_id: int) -> FollowerSession[T] | None:
@@ -102,7 +102,7 @@ class FollowerSessions(Generic[T]):
         return self._sessions.get(replica_id)
 
     def open(self, replica_id: int, broker_epoch: int, session_id: int) -> FollowerSession[T]:
-        """Start a session in place of the follower's former one."""
+        """Start a session in place of the follower's earlier one."""
         former = self._sessions.get(replica_id)
         if former is not None:
             for key in list(former.rows):
@@ -115,13 +115,13 @@ class FollowerSessions(Generic[T]):
     def list_row(
         self, session: FollowerSession[T], key: T, fetch_offset: int, leader_epoch: int, max_bytes: int
     ) -> SessionRow[T]:
-        """The follower waits for this row from here on."""
+        """The follower lists this row: it waits for an answer from here on."""
         row = session.rows.get(key)
         if row is None:
             row = session.rows[key] = SessionRow(session, key)
             self._by_key.setdefault(key, {})[session.replica_id] = row
         if row.is_open:
-            # It had something else to do with the row, and has passed over what it was told meanwhile.
+            # It listed an open row again, so it has ignored the high watermarks sent meanwhile.
             row.sent_high_watermark = -1
         row.fetch_offset = fetch_offset
         row.leader_epoch = leader_epoch
@@ -130,7 +130,7 @@ class FollowerSessions(Generic[T]):
         return row
 
     def forget(self, session: FollowerSession[T], key: T) -> None:
-        """The follower does not fetch this partition here any more."""
+        """The follower no longer fetches this partition here."""
         if session.rows.pop(key, None) is None:
             return
         session.due_rows.pop(key, None)
@@ -146,13 +146,13 @@ class FollowerSessions(Generic[T]):
         return tuple(rows.values()) if rows else ()
 
     def close_row(self, row: SessionRow[T]) -> None:
-        """The row was answered with something to act upon."""
+        """The row was answered, and the follower has to act upon the answer."""
         row.is_open = False
         row.session.due_rows.pop(row.key, None)
         row.session.watermark_rows.pop(row.key, None)
 
     def log_grew(self, key: T, log_end_offset: int) -> None:
-        """There are records for every open row of this partition that stands below."""
+        """Make the open rows of this partition due that stand below the log end."""
         rows = self._by_key.get(key)
         if rows:
             for row in rows.values():
@@ -160,13 +160,13 @@ class FollowerSessions(Generic[T]):
                     self.due(row)
 
     def role_changed(self, key: T) -> None:
-        """Every open row of this partition gets an error or a new leader epoch to hear of."""
+        """Make every open row of this partition due: it gets an error or a new leader epoch."""
         for row in self.rows_of(key):
             if row.is_open:
                 self.due(row)
 
     def due(self, row: SessionRow[T]) -> None:
-        """Answer this row as soon as a request of its session is there."""
+        """Answer this row as soon as the session has a request."""
         session = row.session
         session.due_rows[row.key] = row
         if session.parked is not None:
@@ -185,7 +185,7 @@ class FollowerSessions(Generic[T]):
             self.woken[session] = None
 
     def high_watermark_moved(self, key: T, high_watermark: int, now_ms: int) -> None:
-        """Tell it to the followers by the way."""
+        """Send it to the followers with their next answer."""
         rows = self._by_key.get(key)
         if not rows:
             return

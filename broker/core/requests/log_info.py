@@ -1,8 +1,9 @@
-"""GetReplicaLogInfo: what this broker says of its logs when somebody has to choose a leader without proof.
+"""GetReplicaLogInfo: what this broker reports about its logs when a leader has to be chosen by log contents.
 
-Owns which row is fit to be compared (R62, B23): log and metadata are told as they are at this moment, a log
-that may still change, or that metadata has not placed here yet, is not ready and asked for again. Needs no
-role: a partition without a leader has followers only. Whether an answer counts is the asker's to judge.
+Owns which rows may be compared (R62, B23). Log and metadata are reported as they are at this moment. A log
+that may still change, or that metadata has not assigned here yet, is not ready, and the asker repeats the
+question. The broker needs no role: a partition without a leader has followers only. The asker judges the
+answer.
 """
 
 from collections.abc import Callable
@@ -28,13 +29,13 @@ class Replica(NamedTuple):
     """An open log on this broker and what is known of its partition."""
 
     log: LogView
-    #: nothing that changes the log is under way
+    #: no effect that changes the log is under way
     is_settled: bool
-    #: of the registration that its role comes from, -1 without a role
+    #: leader epoch of its registration, -1 without a role
     leader_epoch: int
-    #: the highest that is known, wherever the log ends; -1 when none is
+    #: highest high watermark known, also above the log end; -1 when none is
     high_watermark: int
-    #: what others were shown of the log stayed below, -1 when nothing is stored
+    #: stored upper bound of the log end that others were shown, -1 when none is stored
     ceiling: int
 
 
@@ -45,12 +46,13 @@ def answer_log_info(
     broker_epoch: int,
     replica_of: Callable[[PartitionId], Replica | None],
 ) -> GetReplicaLogInfoResponse:
-    """The answer; `replica_of` gives what is open here, `broker_epoch` is -1 without a registration.
+    """The answer. `replica_of` gives the open log of a partition; `broker_epoch` is -1 without a
+    registration.
 
-    Rights are to be asked for by the caller: ClusterAction, or Describe on each topic (R77).
+    The caller checks the rights: ClusterAction, or Describe on each topic (R77).
     """
     if request.broker_id != broker_id:
-        text = f"this is broker {broker_id}, not {request.broker_id}; look its address up again"
+        text = f"this is broker {broker_id}, not {request.broker_id}; refresh the metadata"
         return GetReplicaLogInfoResponse(ErrorCode.BROKER_NOT_AVAILABLE, text, broker_epoch, False, ())
     asked = sum(len(topic.partitions) for topic in request.topic_partitions)
     if asked > LOG_INFO_ROWS_ASKED_MAX:
@@ -81,12 +83,12 @@ def _row(
     registration = image.partition(*key)
     index = key.partition_index
     if topic is None:
-        return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "this broker knows no such topic yet; ask again")
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "the topic is unknown here so far; ask again")
     if registration is None:
-        text = f"topic {topic.name} has no such partition as far as this broker knows; ask again"
+        text = f"topic {topic.name} has no such partition in this broker's metadata; ask again"
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     if broker_id not in registration.replicas:
-        text = f"no replica here as far as this broker knows; the replicas are {registration.replicas}"
+        text = f"this broker has no replica of it as far as it knows; replicas: {registration.replicas}"
         return _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, text, registration.leader_epoch)
     replica = replica_of(key)
     if replica is None or not replica.is_settled:
@@ -94,7 +96,7 @@ def _row(
     return ReplicaLogInfo(
         partition=index,
         last_written_leader_epoch=replica.log.last_epoch,
-        # the role may be ahead of the image by an AlterPartition answer
+        # an AlterPartition answer may have set a later epoch than the image has
         current_leader_epoch=max(registration.leader_epoch, replica.leader_epoch),
         log_end_offset=replica.log.log_end_offset,
         flushed_offset=replica.log.flushed_offset,
@@ -106,7 +108,7 @@ def _row(
 
 
 def _beyond_limit(index: int) -> ReplicaLogInfo:
-    text = f"{LOG_INFO_ROWS_MAX} partitions are looked up at a time; ask for this one again"
+    text = f"{LOG_INFO_ROWS_MAX} partitions are answered per request; ask for this one again"
     return _failed(index, ErrorCode.REQUEST_LIMIT_REACHED, text)
 
 

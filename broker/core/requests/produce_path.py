@@ -1,9 +1,9 @@
-"""The way of a ProduceRequest: check, append, wait, answer (F5, R90-R92, D12, A-18).
+"""The path of a ProduceRequest: check, append, wait, answer (F5).
 
-acks=all waits for the high watermark; acks=1 for the leader's own flush, where every write is flushed (D6).
-Owns the waiting requests and the rows of their answers. Looks at batch headers only, checks each crc once.
-Who leads and how far the high watermark is, `broker.core.replicas.partition` says; it is told here when that
-changes.
+acks=all waits for the high watermark, acks=1 for the leader's own flush where every write is flushed. Owns
+the waiting requests and the rows of their answers. Reads batch headers only and checks each crc once.
+`broker.core.replicas.partition` owns leadership and the high watermark; the caller reports their changes
+here.
 """
 
 from collections.abc import Mapping
@@ -36,14 +36,14 @@ from holdfast.protocol.record_batch import (
     check_batch,
 )
 
-#: Longest that a client may ask to wait.
+#: Longest wait that a client may ask for, in ms.
 TIMEOUT_MS_MAX = 600_000
 
 _NO_ANSWER, _LEADER, _ALL = 0, 1, -1
 
 
 class ProduceContext:
-    """A request whose batches are being appended. Goes out with Append and comes back with Appended."""
+    """A request whose batches are being appended. It travels with Append and comes back with Appended."""
 
     __slots__ = ("acks", "deadline_ms", "index_of", "outstanding", "reply_to", "results", "rows")
 
@@ -51,16 +51,16 @@ class ProduceContext:
         self.reply_to = reply_to
         self.acks = acks
         self.deadline_ms = deadline_ms
-        #: answers in the order of the request; None while not decided
+        #: answers in the order of the request; None while undecided
         self.rows: list[ProducePartitionResponse | None] = [None] * row_count
         self.index_of: dict[PartitionId, int] = {}
         self.results: list[AppendResult] = []
-        #: batches whose result has not come yet
+        #: batches without a result yet
         self.outstanding = 0
 
 
 class ProducePath:
-    """All produce requests of a broker. `max_message_bytes` is {partition: limit}, kept by the owner."""
+    """All produce requests of a broker. `max_message_bytes`: {partition: limit}, updated by its owner."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ProducePath:
     # --- request -----------------------------------------------------------------------------------------
 
     def request(self, reply_to: object, request: ProduceRequest, now_ms: int) -> list[Effect]:
-        """Check every row; the good ones are appended, the others are answered when all are decided."""
+        """Check every row and append the valid ones; the request is answered when all rows are decided."""
         acks = request.required_acks
         deadline_ms = now_ms + max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
         context = ProduceContext(reply_to, acks, deadline_ms, len(request.partitions))
@@ -96,17 +96,17 @@ class ProducePath:
             if is_full:
                 refusal = (
                     ErrorCode.REQUEST_LIMIT_REACHED,
-                    "too many writes wait here; try again",
+                    "too many produce requests wait on this broker; try again",
                 )
             elif acks not in (_NO_ANSWER, _LEADER, _ALL):
                 refusal = (ErrorCode.INVALID_REQUIRED_ACKS, f"required_acks {acks}: use 0, 1 or -1 for all")
             elif partition is None:
                 refusal = (
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    "this broker has no replica of it; refresh the metadata",
+                    "this broker has no replica of the partition; refresh the metadata",
                 )
             elif key in context.index_of:
-                refusal = (ErrorCode.INVALID_REQUEST, "send one batch a partition and request")
+                refusal = (ErrorCode.INVALID_REQUEST, "send one batch per partition and request")
             else:
                 context.index_of[key] = index
                 checked = self._check(partition, row, acks)
@@ -138,12 +138,12 @@ class ProducePath:
         except CorruptBatch as error:
             return ErrorCode.CORRUPT_MESSAGE, str(error)
         if header.size_bytes != size_bytes:
-            return ErrorCode.INVALID_RECORD, "send exactly one record batch a partition and request"
+            return ErrorCode.INVALID_RECORD, "send exactly one record batch per partition and request"
         if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
             return (
                 ErrorCode.INVALID_RECORD,
                 f"{header.record_count} records with last offset delta {header.last_offset_delta}; "
-                "number the records from 0 on without gap",
+                "number the records from 0 without gaps",
             )
         room = (size_bytes - HEADER_SIZE) // RECORD_SIZE_MIN
         if header.record_count > room and header.compression == NO_COMPRESSION:
@@ -158,7 +158,7 @@ class ProducePath:
     # --- appended ----------------------------------------------------------------------------------------
 
     def appended(self, event: Appended, now_ms: int) -> list[Effect]:
-        """Take the results of an Append; with the last of them the request is answered or begins to wait."""
+        """Take results of an Append; with the last one the request is answered or begins to wait."""
         context = event.context
         assert isinstance(context, ProduceContext)
         context.results.extend(event.results)
@@ -177,7 +177,7 @@ class ProducePath:
                 if code is ErrorCode.NONE:
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 context.rows[index] = self._refused(
-                    result.key, code, result.error_message or "the topic is gone"
+                    result.key, code, result.error_message or "the topic was deleted"
                 )
                 continue
             code = partition.check_waiting(result.leader_epoch, context.acks)
@@ -210,12 +210,12 @@ class ProducePath:
     # --- waiting -----------------------------------------------------------------------------------------
 
     def high_watermark_moved(self, partition: Partition) -> list[Effect]:
-        """Let go what the high watermark has passed. It passes only while the ISR has min ISR members
-        (I-16)."""
+        """Answer the rows that the high watermark has passed. It advances only while the ISR has min ISR
+        members (I-16)."""
         return self._release(partition, _ALL)
 
     def flushed(self, partition: Partition) -> list[Effect]:
-        """Let go what is durable on the leader."""
+        """Answer the rows that are durable on the leader."""
         return self._release(partition, _LEADER)
 
     def _release(self, partition: Partition, acks: int) -> list[Effect]:
@@ -231,16 +231,17 @@ class ProducePath:
         return effects
 
     def state_changed(self, key: PartitionId) -> list[Effect]:
-        """After a new registration: answer what cannot be acknowledged any more (A-18, KAFKA-15021)."""
+        """After a new registration: fail the rows that cannot be acknowledged any more (A-18,
+        KAFKA-15021)."""
         partition = self._partitions.get(key)
         if partition is None or partition.leadership is None:
             return self._give_up(key, _LEADER) + self._give_up(key, _ALL)
-        # it may lead anew without ever having followed: one commit can bring both epochs
+        # a replica may lead twice in a row without following between: one commit can carry both epochs
         effects = self._give_up(key, _LEADER, only_former=True)
         return effects + self._give_up(key, _ALL, only_former=not partition.is_under_min_isr)
 
     def _give_up(self, key: PartitionId, acks: int, *, only_former: bool = False) -> list[Effect]:
-        """Answer what waits; only what was appended in another leader epoch when asked so."""
+        """Fail the waiting rows of a partition; with `only_former` those appended in another leader epoch."""
         effects: list[Effect] = []
         partition = self._partitions.get(key)
         purgatory = self._purgatory_for(acks)
@@ -258,14 +259,14 @@ class ProducePath:
         return effects
 
     def expire(self, now_ms: int) -> list[Effect]:
-        """Answer the requests whose time is over. Their batches are in the log and may still commit."""
+        """Fail the requests whose time is over. Their batches are in the log and may still commit."""
         effects: list[Effect] = []
         for purgatory in (self._replicating, self._flushing):
             for row in purgatory.expire(now_ms):
                 row.delayed.rows[row.index] = self._refused(
                     row.key,
                     ErrorCode.REQUEST_TIMED_OUT,
-                    "not replicated or flushed in time; it is in the leader's log and may still be committed",
+                    "not replicated or flushed in time; the batch is in the log and may still be committed",
                 )
                 self._decided(purgatory, row, effects)
         return effects
@@ -326,7 +327,7 @@ def _unanswered(context: ProduceContext) -> EndWithoutAnswer:
 
 
 def _reached(partition: Partition, acks: int) -> int:
-    """Below this offset a write of these acks may be acknowledged."""
+    """Offset below which writes with these acks may be acknowledged."""
     if acks == _ALL:
         return partition.high_watermark
     return partition.position
@@ -339,4 +340,4 @@ def _advice(partition: Partition | None, code: ErrorCode) -> str:
     state = f"ISR {registration.isr} is smaller than min ISR {registration.min_isr}"
     if code is ErrorCode.NOT_ENOUGH_REPLICAS:
         return f"{state}; nothing was appended, try again when brokers are back"
-    return f"{state}; it is in the leader's log and may still be committed"
+    return f"{state}; the batch is in the leader's log and may still be committed"

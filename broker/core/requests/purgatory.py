@@ -1,8 +1,8 @@
 """Where produce and fetch requests wait for an offset or a deadline.
 
-Owns the waiting requests and nothing else: it never looks at a partition, it is told how far one has come.
-Bounded: beyond `limit` waiting requests nothing is taken in, the caller answers at once with what there is.
-Deadlines are kept in buckets of `BUCKET_MS`, so that a request that leaves early costs no search.
+Owns the waiting requests and nothing else: it never looks at a partition, its owner says how far one has
+come. Bounded: with `limit` requests waiting, the caller answers the next one at once. Deadlines are kept in
+buckets of `BUCKET_MS`, so that removing a request needs no search.
 """
 
 from collections import deque
@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
-#: Deadlines are met up to so many ms late.
+#: Deadlines are met up to this many ms late.
 BUCKET_MS = 10
 
 T = TypeVar("T", bound=Hashable)
 
 
 class Deadlines(Generic[T]):
-    """Items that fall due. Insertion order within a bucket."""
+    """Items with a deadline. Within a bucket they keep the order of insertion."""
 
     __slots__ = ("_buckets", "_due")
 
@@ -26,7 +26,7 @@ class Deadlines(Generic[T]):
         self._due: list[int] = []  # heap of the bucket ends
 
     def add(self, item: T, deadline_ms: int) -> int:
-        """Remember `item`; returns the time at which `expire` will give it back, needed by `remove`."""
+        """Add `item`; returns the time at which `expire` will return it, which `remove` needs."""
         due_ms = -(-deadline_ms // BUCKET_MS) * BUCKET_MS
         bucket = self._buckets.get(due_ms)
         if bucket is None:
@@ -36,13 +36,13 @@ class Deadlines(Generic[T]):
         return due_ms
 
     def remove(self, item: T, due_ms: int) -> None:
-        """Forget `item`; harmless when it has been given back."""
+        """Remove `item`; does nothing when it was returned already."""
         bucket = self._buckets.get(due_ms)
         if bucket is not None:
             bucket.pop(item, None)
 
     def expire(self, now_ms: int) -> Iterator[T]:
-        """Take out all items that are due, earliest bucket first."""
+        """Remove and return all items that are due, earliest bucket first."""
         while self._due and self._due[0] <= now_ms:
             bucket = self._buckets.pop(heappop(self._due))
             yield from bucket
@@ -55,8 +55,8 @@ class Deadlines(Generic[T]):
 
 
 class DelayedProduce(Generic[T]):
-    """An acks=all request whose batches are appended and wait for the high watermark. `rows` are the
-    answers of all its partitions in order; `waiting` are those not decided yet."""
+    """A produce request whose batches are appended and wait for the high watermark or for a flush. `rows` are
+    the answers for all its partitions, in order; `waiting` are the batches that wait."""
 
     __slots__ = ("due_ms", "reply_to", "rows", "undecided", "waiting")
 
@@ -64,12 +64,12 @@ class DelayedProduce(Generic[T]):
         self.reply_to = reply_to
         self.rows = rows
         self.waiting: list[WaitingRow[T]] = []
-        #: how many of `waiting` are not decided yet
+        #: how many of `waiting` are undecided
         self.undecided = 0
         self.due_ms = 0
 
     def wait_for(self, row: "WaitingRow[T]") -> None:
-        """One more row to be decided."""
+        """Add one row to wait for."""
         self.waiting.append(row)
         self.undecided += 1
 
@@ -103,16 +103,16 @@ class WaitingRow(Generic[T]):
         self.index = index
         self.key = key
         self.base_offset = base_offset
-        #: the high watermark that lets it go
+        #: offset that the high watermark, or the flushed offset, must reach
         self.required_offset = required_offset
-        #: epoch of the leader that may acknowledge it
+        #: epoch of the leader that may acknowledge the batch
         self.leader_epoch = leader_epoch
         #: epoch stamped into the batch; older for a duplicate (R91)
         self.batch_epoch = batch_epoch
         self.is_decided = False
 
     def decide(self) -> bool:
-        """Count it as decided. True when its request has nothing left to wait for."""
+        """Count it as decided. True when its request waits for nothing else."""
         assert not self.is_decided
         self.is_decided = True
         self.delayed.undecided -= 1
@@ -120,7 +120,7 @@ class WaitingRow(Generic[T]):
 
 
 class ProducePurgatory(Generic[T]):
-    """Delayed produces by partition, each partition's rows in order of the offset that they need."""
+    """Delayed produce requests by partition; each partition's rows in order of the offset that they need."""
 
     __slots__ = ("_deadlines", "_limit", "_queues", "size")
 
@@ -128,7 +128,7 @@ class ProducePurgatory(Generic[T]):
         self._limit = limit
         self._queues: dict[T, deque[WaitingRow[T]]] = {}
         self._deadlines: Deadlines[DelayedProduce[T]] = Deadlines()
-        #: requests waiting now
+        #: number of waiting requests
         self.size = 0
 
     @property
@@ -137,8 +137,8 @@ class ProducePurgatory(Generic[T]):
         return self.size >= self._limit
 
     def add(self, delayed: DelayedProduce[T], deadline_ms: int) -> None:
-        """Let a request wait. A duplicate (R91) may need a lower offset than those already there. The limit
-        is looked at before the append: what is in the log by now waits in any case."""
+        """Add a request. A duplicate (R91) may need a lower offset than rows that wait already. The caller
+        checks the limit before the append: an appended batch has to wait in any case."""
         assert delayed.undecided > 0
         self.size += 1
         delayed.due_ms = self._deadlines.add(delayed, deadline_ms)
@@ -147,7 +147,7 @@ class ProducePurgatory(Generic[T]):
             if queue is None:
                 queue = self._queues[row.key] = deque()
             while queue and queue[0].is_decided:
-                queue.popleft()  # while the offset stands still nothing else lets go of expired requests
+                queue.popleft()  # expired requests leave here while the offset stands still
             later: list[WaitingRow[T]] = []
             while queue and queue[-1].required_offset > row.required_offset:
                 later.append(queue.pop())
@@ -155,7 +155,7 @@ class ProducePurgatory(Generic[T]):
             queue.extend(reversed(later))
 
     def release(self, key: T, high_watermark: int) -> list[WaitingRow[T]]:
-        """Take out the undecided rows of a partition that need no higher high watermark than this."""
+        """Remove and return the undecided rows of a partition that need no higher offset than this."""
         queue = self._queues.get(key)
         if queue is None:
             return []
@@ -169,11 +169,11 @@ class ProducePurgatory(Generic[T]):
         return released
 
     def release_all(self, key: T) -> list[WaitingRow[T]]:
-        """Take out all undecided rows of a partition: it can acknowledge nothing any more."""
+        """Remove and return all undecided rows of a partition that can acknowledge nothing any more."""
         return [row for row in self._queues.pop(key, ()) if not row.is_decided]
 
     def release_former(self, key: T, leader_epoch: int) -> list[WaitingRow[T]]:
-        """Take out the undecided rows of a partition that only the leader of another epoch could let go."""
+        """Remove and return the undecided rows of a partition that were appended in another leader epoch."""
         queue = self._queues.get(key)
         if queue is None or all(row.leader_epoch == leader_epoch for row in queue):
             return []
@@ -185,14 +185,14 @@ class ProducePurgatory(Generic[T]):
         return [row for row in queue if row.leader_epoch != leader_epoch and not row.is_decided]
 
     def finish(self, delayed: DelayedProduce[T]) -> None:
-        """All its rows are decided and the request is answered."""
+        """Remove a request whose rows are all decided."""
         assert delayed.undecided == 0
-        delayed.waiting.clear()  # they refer to each other: memory is free at once, without the collector
+        delayed.waiting.clear()  # breaks the reference cycle: memory is free at once
         self.size -= 1
         self._deadlines.remove(delayed, delayed.due_ms)
 
     def expire(self, now_ms: int) -> list[WaitingRow[T]]:
-        """Undecided rows of the requests whose time is over; their decision is the caller's."""
+        """The undecided rows of requests whose deadline has passed; the caller decides them."""
         expired: list[WaitingRow[T]] = []
         for delayed in self._deadlines.expire(now_ms):
             expired.extend(row for row in delayed.waiting if not row.is_decided)
@@ -204,14 +204,14 @@ class ProducePurgatory(Generic[T]):
 
 
 class DelayedFetch(Generic[T]):
-    """A consumer's fetch that waits for data. `request` is kept to be looked at again."""
+    """A consumer's fetch that waits for data. `request` is kept to check it again."""
 
     __slots__ = ("due_ms", "keys", "reply_to", "request")
 
     def __init__(self, reply_to: object, request: Any, keys: tuple[T, ...]) -> None:
         self.reply_to = reply_to
         self.request = request
-        #: partitions that it waits for
+        #: partitions whose data it waits for
         self.keys = keys
         self.due_ms = 0
 
@@ -223,7 +223,7 @@ class FetchPurgatory(Generic[T]):
         self._limit = limit
         self._by_key: dict[T, dict[DelayedFetch[T], None]] = {}
         self._deadlines: Deadlines[DelayedFetch[T]] = Deadlines()
-        #: requests waiting now
+        #: number of waiting requests
         self.size = 0
 
     @property
@@ -231,7 +231,7 @@ class FetchPurgatory(Generic[T]):
         return self.size >= self._limit
 
     def add(self, delayed: DelayedFetch[T], deadline_ms: int) -> None:
-        """Let a request wait."""
+        """Add a request."""
         assert not self.is_full
         self.size += 1
         delayed.due_ms = self._deadlines.add(delayed, deadline_ms)
@@ -243,12 +243,12 @@ class FetchPurgatory(Generic[T]):
         return tuple(self._by_key.get(key, ()))
 
     def remove(self, delayed: DelayedFetch[T]) -> None:
-        """The request is answered."""
+        """Remove an answered request."""
         self._deadlines.remove(delayed, delayed.due_ms)
         self._forget(delayed)
 
     def expire(self, now_ms: int) -> list[DelayedFetch[T]]:
-        """Take out the requests whose time is over."""
+        """Remove and return the requests whose deadline has passed."""
         expired = list(self._deadlines.expire(now_ms))
         for delayed in expired:
             self._forget(delayed)

@@ -1,7 +1,7 @@
-"""Whether a broker may stop: what a clean stop would take from the partitions that it has.
+"""Whether a broker may stop: what a clean stop would cost the partitions that it hosts.
 
-Owns the verdict of `holdfast check can-stop`; what a stop does to a partition is the controller's own rule
-(`controller.core.brokers.what_if`). Says nothing about how long the broker may stay away.
+Owns the verdict of `holdfast check can-stop`; `controller.core.brokers.what_if` applies the controller's own
+rules. Says nothing about how long the broker may stay away.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from holdfast.protocol.messages.topics import DescribedPartition, DescribedTopic
 
 
 class Severity(IntEnum):
-    """Nagios' exit codes."""
+    """Exit codes of Nagios checks."""
 
     OK = 0
     WARN = 1
@@ -23,23 +23,23 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopAdvice:
-    """Partitions by name, `topic-0`, in order."""
+    """The result; partitions by name (`topic-0`), in order."""
 
     severity: Severity
     #: partitions with a replica on the broker
     hosted: int
-    #: have a leader now and would have none
+    #: partitions that have a leader now and would have none
     goes_offline: tuple[str, ...] = ()
-    #: have min ISR members now and would have fewer
+    #: partitions with min ISR members now, and fewer afterwards
     loses_writes: tuple[str, ...] = ()
-    #: have no leader, or too few members, already, and the broker is one of those who can help
+    #: partitions without a leader or below min ISR already, which the broker could help
     needs_broker: tuple[str, ...] = ()
 
 
 def can_stop(
     broker_id: int, topics: Iterable[DescribedTopic], is_active: Callable[[int], bool]
 ) -> StopAdvice:
-    """CRIT when a partition would go offline, WARN when one would refuse writes or does already."""
+    """CRIT when a partition would go offline, WARN when one would refuse writes or does so already."""
     offline: list[str] = []
     writes: list[str] = []
     needy: list[str] = []
@@ -63,6 +63,7 @@ def can_stop(
 
 
 def _matters(broker_id: int, row: DescribedPartition) -> bool:
-    """The broker holds a seat: without one its stop changes nothing."""
+    """The broker leads the partition or is in its ISR, ELR or last known ELR; otherwise a stop changes
+    nothing."""
     seats = (row.isr, row.eligible_leader_replicas or (), row.last_known_elr or (), (row.leader_id,))
     return any(broker_id in ids for ids in seats)

@@ -1,7 +1,7 @@
-"""Brokers: registration (R30-R32), heartbeats (R23-R25), fencing and controlled shutdown (R20-R22).
+"""Brokers: registration (R30), heartbeats (R23), fencing and controlled shutdown.
 
-Owns the sessions, which are soft state: a new active controller gives every unfenced broker a whole new one
-(R26). What a broker's coming and going does to partitions is the matter of `replication_control`.
+Owns the sessions, which are soft state: a new active controller starts a whole new session for every unfenced
+broker. `replication_control` decides what a leaving or returning broker does to partitions.
 """
 
 from dataclasses import dataclass
@@ -34,36 +34,36 @@ from holdfast.protocol.messages.broker_registration import (
 )
 from holdfast.runtime.stats import Level
 
-#: The check of sessions may run late by this share of a session before the lateness counts as ours (D7).
+#: A session check may be late by this fraction of a session before the controller counts as stalled (D7).
 CHECK_PERIODS_PER_SESSION = 8
-#: A check of sessions that has changed so much leaves the rest of the fencing to the next event.
+#: A session check that has written this many records leaves the rest of the fencing to the next event.
 CHECK_RECORDS_MAX = 1_000
-#: Pauses before the probes of a vanished broker's listener. A dying process may close its connections before
-#: its listener, so the first probe may still be let in.
+#: Pauses in ms before the probes of a vanished broker's listener. A dying process may close its connections
+#: before its listener, so the first probe may still be accepted.
 PROBE_DELAYS_MS = (0, 20, 50, 100, 200, 400)
 #: Directory ids up to this number are reserved, as in Kafka.
 RESERVED_DIRECTORY_ID_MAX = 99
-#: Bytes of what a broker tells of itself: a batch of records has a limit, and each node keeps it in memory.
+#: Largest registration record: a batch of records has a limit, and each node keeps it in memory.
 REGISTRATION_BYTES_MAX = 64 << 10
 
 
 @dataclass(slots=True)
 class Session:
-    """What the active controller knows of a broker beyond its registration."""
+    """The active controller's soft state about a broker."""
 
-    #: when it was last heard of
+    #: time of its last heartbeat, or of the session's start
     last_contact_ms: int
     #: the connection of its last heartbeat; None before the first
     connection_id: int | None = None
-    #: end of what it has applied, exclusive, as it last said
+    #: end (exclusive) of the metadata that it has applied, as it last reported
     metadata_offset: int = -1
-    #: what the others must have applied before it may go: the log's end when its controlled shutdown began,
-    #: or when this controller took over from the one that began it; None while it does not shut down
+    #: metadata offset that the others must have applied before it may stop: the log's end when its controlled
+    #: shutdown began, or when this controller took over; None while it does not shut down
     shutdown_offset: int | None = None
 
 
 class _NextState(Enum):
-    """Where a heartbeat leads (R23)."""
+    """The state that a heartbeat leads to (R23)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -77,17 +77,17 @@ class ClusterControl:
     def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
         self._config = config
         self._replication = replication
-        #: by broker id; every unfenced broker has one, a fenced one may
+        #: by broker id; every unfenced broker has one, a fenced one may have one
         self._sessions: dict[int, Session] = {}
-        #: when sessions are looked at next; not later than the earliest end of one
+        #: time of the next session check; not later than the earliest end of a session
         self._next_check_ms: int | None = None
-        #: registrations whose previous shutdown was not clean, by broker id
+        #: registrations after an unclean shutdown, by broker id
         self.unclean_registrations: dict[int, int] = {}
 
     def start(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin as the active controller: whole new sessions for the unfenced (R26).
+        """Begin as the active controller: a whole new session for each unfenced broker (R26).
 
-        A controlled shutdown goes on: nobody knows any more when it began, but not after the end of this log.
+        A controlled shutdown goes on. When it began is not known any more, but not after the end of this log.
         """
         self._sessions = {
             broker.broker_id: Session(
@@ -99,10 +99,11 @@ class ClusterControl:
         self._next_check_ms = now_ms + self._config.session_timeout_ms if self._sessions else None
 
     def take_over(self, draft: Draft) -> None:
-        """Go on with controlled shutdowns of which another controller has written the first part only (K21).
+        """Continue the controlled shutdowns of which the previous controller has written only the first part
+        (K21).
 
-        Nothing else would take from such a broker what it still leads (R22). A fence that was cut needs no
-        help: its own record is the last, and the new session of that broker ends too.
+        Nothing else would take the leaderships from such a broker (R22). A fencing that was cut needs
+        nothing: its own record is the last one, and the broker's new session ends too.
         """
         for broker in draft.image.sorted_brokers():
             if broker.is_fenced or not broker.in_controlled_shutdown:
@@ -114,16 +115,16 @@ class ClusterControl:
                 self._sessions[broker.broker_id].shutdown_offset = draft.next_offset
 
     def stop(self) -> None:
-        """Forget all soft state (K23)."""
+        """Drop all soft state (K23)."""
         self._sessions = {}
         self._next_check_ms = None
 
     def next_deadline_ms(self) -> int | None:
-        """When `check_sessions` wants to run."""
+        """When `check_sessions` is due."""
         return self._next_check_ms
 
     def waits_for_progress(self, image: MetadataImage, offset: int) -> bool:
-        """True while some broker has not yet shown that it applied everything below `offset`."""
+        """True while some broker has not reported that it applied everything below `offset`."""
         return any(
             session.metadata_offset < offset
             for broker_id, session in sorted(self._sessions.items())
@@ -135,14 +136,15 @@ class ClusterControl:
     def register(
         self, draft: Draft, request: BrokerRegistrationRequest, now_ms: int
     ) -> BrokerRegistrationResponse:
-        """Take a new incarnation in, or an old one again. Errors in the order of R30."""
+        """Register a new incarnation, or the same one again. Errors in the order of R30."""
         image = draft.image
         old = image.brokers.get(request.broker_id)
         is_same = old is not None and old.incarnation_id == request.incarnation_id
         is_clean_restart = (
             old is not None
             and request.previous_broker_epoch == old.broker_epoch
-            # The proof is of all logs there were: in a log dir that was left behind may be some of them.
+            # A clean shutdown covers all log dirs there were: one that is missing now may hold some of the
+            # logs.
             and set(old.log_dirs) <= set(request.log_dirs)
         )
         error, text = self._registration_error(image, request)
@@ -154,7 +156,7 @@ class ClusterControl:
         is_clean = is_clean_restart or (old is None and request.previous_broker_epoch == -1)
         name = f"broker {request.broker_id}"
         if old is not None and not old.is_fenced:
-            # a clean restart that is faster than its old session: that incarnation leaves first (D14)
+            # a clean restart before the old session ended: the old incarnation leaves first (D14)
             cause = Cause(CauseKind.CLEAN_RESTART, old.broker_id)
             self._replication.take_out(draft, old.broker_id, Departure.CLEAN, cause)
         if not is_clean:
@@ -162,7 +164,7 @@ class ClusterControl:
                 self.unclean_registrations.get(request.broker_id, 0) + 1
             )
         if image.elr_enabled and (not is_clean or old is None):
-            # R32: equal epochs are the proof, and whom nobody knows has none
+            # R32: only an equal epoch proves a clean shutdown, and an unknown broker has none
             self._replication.take_out(
                 draft,
                 request.broker_id,
@@ -195,12 +197,12 @@ class ClusterControl:
             old is not None
             and not old.is_fenced
             and old.incarnation_id != request.incarnation_id
-            and old.broker_epoch != request.previous_broker_epoch  # the proof of a clean stop (D9)
+            and old.broker_epoch != request.previous_broker_epoch  # not a clean restart (D14)
         ):
             return (
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"broker {request.broker_id} is registered by another process whose session lives; "
-                "stop that one, or try again when its session has ended",
+                f"broker {request.broker_id} is registered by another process with a live session; "
+                "stop that process, or try again after its session",
             )
         problem = None
         if request.broker_id < 0 or request.broker_id in self._config.voters:
@@ -208,7 +210,7 @@ class ClusterControl:
         elif not request.listeners:
             problem = "a broker needs at least one listener"
         elif wrong := [text for listener in request.listeners if (text := endpoint_problem(listener))]:
-            problem = f"{wrong[0]}; correct advertised.listeners"  # all nodes of the cluster would ask for it
+            problem = f"{wrong[0]}; correct advertised.listeners"  # every node would try to reach it
         elif not request.log_dirs or len(set(request.log_dirs)) != len(request.log_dirs):
             problem = "log dirs must be at least one, each with its own directory.id"
         elif any(
@@ -232,7 +234,7 @@ class ClusterControl:
         return ErrorCode.NONE, None
 
     def _amend(self, draft: Draft, old: BrokerRegistration, request: BrokerRegistrationRequest) -> None:
-        """R31: the same process keeps its epoch and its state; what it tells of itself may change."""
+        """Update the registration of the same process, which keeps its epoch and state (R31)."""
         record = BrokerRegistrationChangeRecord(
             broker_id=old.broker_id,
             broker_epoch=old.broker_epoch,
@@ -247,7 +249,7 @@ class ClusterControl:
             draft.note(f"broker {old.broker_id} amended its registration, epoch {old.broker_epoch}")
 
     def unregister(self, draft: Draft, broker_id: int) -> OperationResult:
-        """Take a broker out for good (R28, B10). Errors: BROKER_ID_NOT_REGISTERED."""
+        """Remove a broker permanently (R28, B10). Errors: BROKER_ID_NOT_REGISTERED."""
         broker = draft.image.brokers.get(broker_id)
         if broker is None:
             return OperationResult(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}")
@@ -263,7 +265,7 @@ class ClusterControl:
     def heartbeat(
         self, draft: Draft, request: BrokerHeartbeatRequest, connection_id: int, now_ms: int
     ) -> BrokerHeartbeatResponse:
-        """Keep the session and do what the broker wishes, if the time has come (R23).
+        """Renew the session, and do what the broker asks for when its time has come (R23).
 
         Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH (R24).
         """
@@ -272,7 +274,9 @@ class ClusterControl:
             text = f"broker {request.broker_id} is not registered; register first"
             return BrokerHeartbeatResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, text, False, True, False)
         if broker.broker_epoch != request.broker_epoch:
-            text = f"broker {request.broker_id} is registered with epoch {broker.broker_epoch}; register anew"
+            text = (
+                f"broker {request.broker_id} is registered with epoch {broker.broker_epoch}; register again"
+            )
             return BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, text, False, True, False)
         session = self._sessions.get(request.broker_id)
         if session is None:
@@ -283,7 +287,7 @@ class ClusterControl:
         session_end_ms = now_ms + self._config.session_timeout_ms
         if self._next_check_ms is None or session_end_ms < self._next_check_ms:
             self._next_check_ms = session_end_ms
-        if request.offline:  # before it may be unfenced by this very heartbeat
+        if request.offline:  # before this heartbeat may unfence it
             take_offline(draft, self._replication, broker, request.offline)
         next_state = self._next_state(draft.image, broker, session, request)
         if next_state is _NextState.UNFENCED and broker.is_fenced:
@@ -330,7 +334,7 @@ class ClusterControl:
                 for broker_id, other in sorted(self._sessions.items())
                 if image.is_active(broker_id)
             ]
-            # the new leaders must have learned of it, also when another controller began it (R26)
+            # the new leaders must know of the change, also when another controller began it (R26)
             if session.shutdown_offset is not None and others and session.shutdown_offset > min(others):
                 return _NextState.CONTROLLED_SHUTDOWN
             return _NextState.SHUTDOWN_NOW
@@ -360,10 +364,11 @@ class ClusterControl:
         draft.note(f"broker {broker_id} fenced, epoch {broker.broker_epoch}: {story}", level)
 
     def check_sessions(self, draft: Draft, now_ms: int) -> None:
-        """Fence every broker whose session has ended, the one heard of longest ago first (B13).
+        """Fence every broker whose session has ended, the one silent for longest first (B13).
 
-        Behind one with many partitions the check goes on in the next event, at once: while several are fenced
-        in one go no voter is answered, the controller is deposed for it, and the next one begins anew.
+        After a broker with many partitions the check goes on in the next event, which follows at once. If
+        many were fenced in one event, the voters would get no answer and depose this controller, and the next
+        controller would begin anew.
         """
         scheduled_ms = self._next_check_ms
         if scheduled_ms is None or now_ms < scheduled_ms:
@@ -371,7 +376,7 @@ class ClusterControl:
         timeout_ms = self._config.session_timeout_ms
         lateness_ms = now_ms - scheduled_ms
         if lateness_ms > timeout_ms // CHECK_PERIODS_PER_SESSION:
-            # this process stood still: heartbeats may wait in the sockets (D7)
+            # this process was stalled: heartbeats may wait in the sockets (D7)
             for _, session in sorted(self._sessions.items()):
                 session.last_contact_ms += lateness_ms
             self._next_check_ms = now_ms
@@ -386,7 +391,7 @@ class ClusterControl:
                 return
             broker = draft.image.brokers.get(broker_id)
             if broker is not None and not broker.is_fenced:
-                silence = f"not heard of for {now_ms - last_contact_ms} ms"
+                silence = f"no heartbeat for {now_ms - last_contact_ms} ms"
                 self.fence(draft, broker_id, CauseKind.SESSION_ENDED, silence)
             del self._sessions[broker_id]
             if len(draft.records) >= CHECK_RECORDS_MAX:
@@ -395,7 +400,7 @@ class ClusterControl:
         self._next_check_ms = None
 
     def on_connection_closed(self, image: MetadataImage, event: ConnectionClosed) -> list[Probe]:
-        """Ask whether the broker behind a lost connection is gone (D9)."""
+        """Probe the broker behind a lost connection (D9)."""
         probes: list[Probe] = []
         for broker_id, session in sorted(self._sessions.items()):
             broker = image.brokers.get(broker_id)
@@ -405,7 +410,8 @@ class ClusterControl:
         return probes
 
     def on_probed(self, draft: Draft, event: Probed) -> Probe | None:
-        """Fence at once when nobody listens any more; ask a few times, then wait for the session (D9)."""
+        """Fence the broker at once if its port refuses; else probe a few times, then wait for the session
+        (D9)."""
         broker = draft.image.brokers.get(event.broker_id)
         session = self._sessions.get(event.broker_id)
         if (
@@ -413,7 +419,7 @@ class ClusterControl:
             or broker.is_fenced
             or broker.broker_epoch != event.broker_epoch
             or session is None
-            or session.connection_id is not None  # it has been heard of on another connection since
+            or session.connection_id is not None  # it has sent a heartbeat on another connection since
         ):
             return None
         if event.is_refused:

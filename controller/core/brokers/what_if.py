@@ -1,7 +1,7 @@
 """What would become of a partition if brokers stopped: the controller's own rules, tried on a copy.
 
-Owns the translation of a described partition back into a registration, and the questions that tools ask about
-the future. Every answer comes out of `partition_change`, so no tool has a second opinion on who leads next.
+Owns the translation of a described partition back into a registration, and the questions of tools about the
+future. Every answer comes from `partition_change`, so a tool cannot disagree with the controller.
 """
 
 from collections.abc import Callable, Collection
@@ -23,17 +23,17 @@ _ANY_TOPIC = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class NextLeader:
-    """Who leads when the present leader fails; without a leader, who leads as soon as it is back."""
+    """The next leader if the present one fails; for a leaderless partition, the leader once it is back."""
 
     leader: int | None
-    #: why that one, None when nobody would lead
+    #: by which rule, None when no replica would lead
     reason: ElectionReason | None
-    #: complete replicas that may lead once they are unfenced, in order of assignment
+    #: complete replicas that could lead once they are unfenced, in order of assignment
     waits_for: tuple[int, ...]
 
 
 def registration_of(described: DescribedPartition) -> PartitionRegistration:
-    """The registration that DescribeTopicPartitions shows; a reassignment is not part of it."""
+    """The registration that DescribeTopicPartitions describes; without a reassignment."""
     return PartitionRegistration(
         replicas=described.replicas,
         isr=described.isr,
@@ -68,7 +68,7 @@ def context_of(
 def after_stops(
     partition: PartitionRegistration, stopped: Collection[int], context: ElectionContext
 ) -> PartitionRegistration:
-    """The partition once these brokers have stopped cleanly, all at the same time (R20)."""
+    """The partition after these brokers have stopped cleanly, all at the same time (R20)."""
     changed = trial(
         partition, RequestedChange(_without(partition.isr, stopped)), _without_brokers(context, stopped)
     )
@@ -84,7 +84,7 @@ def next_leader(partition: PartitionRegistration, context: ElectionContext) -> N
     if after.leader is not None:
         assert changed is not None
         return NextLeader(after.leader, changed.reason, ())
-    # the one that fails is no help: who else is complete?
+    # the failed leader cannot help: which other replicas are complete?
     waits_for = tuple(r for r in after.replicas if r in after.electable and r not in gone)
     return NextLeader(None, None, waits_for)
 

@@ -1,7 +1,7 @@
-"""Dynamic configuration and feature levels: what may be set, and what becomes of the partitions.
+"""Dynamic configuration and feature levels: what may be set, and how partitions follow.
 
-Owns the checks of IncrementalAlterConfigs and UpdateFeatures. A value of min.insync.replicas and the
-partition records that follow from it stand in one batch: all nodes switch at the same offset (R109).
+Owns the checks of IncrementalAlterConfigs and UpdateFeatures. A change of min.insync.replicas and the
+partition records that follow from it are one batch, so that all nodes switch at the same offset (R109).
 """
 
 from holdfast.controller.core.config import ControllerConfig
@@ -29,7 +29,8 @@ class ConfigControl:
         self._replication = replication
 
     def resource_problem(self, image: MetadataImage, resource: ConfigResource) -> OperationResult | None:
-        """Why nothing can be set there, or None. Errors: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Why the resource cannot be configured, or None. Errors: INVALID_REQUEST,
+        UNKNOWN_TOPIC_OR_PARTITION."""
         problem = resource_problem(image, resource)
         return None if problem is None else OperationResult(*problem)
 
@@ -40,7 +41,7 @@ class ConfigControl:
         """
         kind, owner = request.resource
         if kind == RESOURCE_BROKER and owner and request.name == MIN_ISR and image.elr_enabled:
-            # F14: the promise of the ELR needs one value for all
+            # F14: the ELR is valid only with one value for the whole cluster
             refused = f"{MIN_ISR} of one broker cannot be set while {ELR_FEATURE} is on; set the cluster's"
             return OperationResult(ErrorCode.INVALID_CONFIG, refused)
         problem = self.resource_problem(image, request.resource)
@@ -54,12 +55,12 @@ class ConfigControl:
         elif request.value is not None:
             text = value_problem(key, request.value)
         elif request.resource == CLUSTER_RESOURCE and request.name == MIN_ISR and image.elr_enabled:
-            # brokers' own files may differ, and the promise of the ELR needs one value (F14)
+            # brokers' files may differ, and the ELR needs one value (F14)
             text = f"{MIN_ISR} of the cluster cannot be removed while {ELR_FEATURE} is on; set it"
         return None if text is None else OperationResult(ErrorCode.INVALID_CONFIG, text)
 
     def alter(self, draft: Draft, request: AlterConfig) -> OperationResult:
-        """Set or take away one key; to the value that it has already is a success that changes nothing.
+        """Set or remove one key. Setting the present value succeeds and changes nothing.
 
         Errors: those of `problem`.
         """
@@ -76,8 +77,8 @@ class ConfigControl:
         change = f"{request.name}={'' if request.value is None else request.value}"
         draft.note(f"{'cluster' if is_cluster else f'topic {owner}'} configured: {change}")
         if self._replication.compares_logs(image) and not self._replication.compares_logs(draft.image):
-            # what no comparison decides any more: a last known leader that is back (F40); the unclean pass
-            # sees to the rest at its time (F38)
+            # a last known leader that is back needs no comparison any more (F40); the periodic unclean pass
+            # handles the others (F38)
             cause = Cause(CauseKind.MANAGER_SWITCHED_OFF)
             self._replication.elect_leaderless(draft, cause, mode=ElectionMode.ONLINE)
         if request.name == MIN_ISR:
@@ -97,8 +98,8 @@ class ConfigControl:
             if not low <= level <= high:
                 text = f"{name} has the levels {low} to {high} on all brokers, not {level}"
             elif not level and (partition := _partition_without_isr(image)) is not None:
-                # without ELR nobody could ever lead it again (B8)
-                text = f"{partition} has nobody in its ISR; {name} can be switched off once it has a leader"
+                # without ELR no replica could ever lead it again (B8)
+                text = f"{partition} has an empty ISR; {name} can be switched off once it has a leader"
         return None if text is None else OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
 
     def update_feature(self, draft: Draft, request: UpdateFeature) -> OperationResult:
@@ -114,10 +115,10 @@ class ConfigControl:
         cluster = image.configs.get(CLUSTER_RESOURCE)
         if request.level and (cluster is None or MIN_ISR not in cluster):
             draft.write(ConfigRecord(*CLUSTER_RESOURCE, MIN_ISR, str(self._config.min_insync_replicas)))
-            # partitions have the value of this node's file, or of another's that was active when they changed
+            # the partitions have the value of this controller's file, or of an earlier active controller's
             self._replication.refresh(draft, Cause(CauseKind.MIN_ISR_CONFIGURED))
         if request.level:
-            # without ELR the last member has stayed (F7), also one that is no broker any more
+            # without ELR the last ISR member stays (F7), also one that is unregistered now
             self._replication.forget_unregistered(draft)
         if not request.level:
             self._replication.refresh(draft, Cause(CauseKind.ELR_SWITCHED_OFF))

@@ -1,7 +1,7 @@
-"""What operators ask of the controller, one thing each, and the answer.
+"""Operations of operators, one change each, and their outcome.
 
-Plain values that the core takes as requests. A request of the wire that names many things becomes one of
-these for each of them.
+Plain values that the core takes as requests. A request on the wire with many changes becomes one operation
+per change.
 """
 
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from holdfast.protocol.errors import ErrorCode
 
 
 class ElectionType(Enum):
-    """How a leader is to be found; the values are the words of the tools."""
+    """How to find a leader; the values are the words of the tools."""
 
-    #: the preferred replica, if nothing can be lost by it
+    #: the preferred replica, if it can lead without loss
     PREFERRED = "preferred"
-    #: any replica that is there, for a partition without a leader
+    #: any active replica, for a partition without a leader
     UNCLEAN = "unclean"
-    #: the replica that the operator names and no other (R18)
+    #: the replica that the operator names, or none (R18)
     DESIGNATED = "designated"
-    #: the best log of those replicas that are there (R65)
+    #: the best log of the active replicas that answer (R65)
     LONGEST_LOG_AGGRESSIVE = "longest_log_aggressive"
-    #: the best log, once every last known eligible replica has shown its own (R64)
+    #: the best log, once every member of the last known ELR has answered (R64)
     LONGEST_LOG_BALANCED = "longest_log_balanced"
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfig:
-    """Set one key of a topic or of the cluster; None takes the value away."""
+    """Set one key of a topic or of the cluster; None removes the value."""
 
     #: `metadata.image.RESOURCE_TOPIC` with a name, or `CLUSTER_RESOURCE`
     resource: tuple[int, str]
@@ -48,7 +48,8 @@ class ElectLeader:
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
-    """Move one partition to other brokers; None ends a move that runs, and restores the list before it."""
+    """Reassign one partition to other brokers; None cancels a reassignment and restores the former
+    replicas."""
 
     topic_name: str
     partition_index: int
@@ -65,7 +66,7 @@ class UpdateFeature:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """Take a broker out for good (R28)."""
+    """Remove a broker permanently (R28)."""
 
     broker_id: int
 
@@ -75,7 +76,7 @@ OPERATIONS = (AlterConfig, ElectLeader, Reassign, UpdateFeature, UnregisterBroke
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """Answer to an operation. With an error nothing was changed, and the text says what to do."""
+    """Outcome of an operation. With an error nothing was changed, and the text says what to do."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

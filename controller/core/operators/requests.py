@@ -1,7 +1,7 @@
-"""Requests of operators: from the wire to operations of the core, and from their outcomes to rows.
+"""Requests of operators: from the wire to operations of the core, and from outcomes to response rows.
 
-Owns what a request promises beyond its single operations: one atomic batch, all or nothing where the API says
-so, limits (R18), things named twice, which rows there are and in which order (R17). The operations decide.
+Owns what a request guarantees beyond its single operations: one atomic batch, all or nothing where the API
+says so, limits (R18), duplicate names, and which rows there are in which order (R17). The operations decide.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ from holdfast.protocol.messages.reassignments import (
 )
 from holdfast.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-#: Elections that one request makes (R18).
+#: Elections per request (R18).
 ELECTIONS_MAX = 1_000
 
 _ELECTION_TYPES = {
@@ -70,8 +70,7 @@ _ELECTION_TYPES = {
     ElectionKind.LONGEST_LOG_BALANCED: ElectionType.LONGEST_LOG_BALANCED,
     ElectionKind.DESIGNATION: ElectionType.DESIGNATED,
 }
-#: Outcomes that say that a thing is as it was asked for, or that tools take for that after a lost answer; all
-#: others refuse.
+#: Outcomes that confirm a state, or that tools take for success after a lost answer; all others refuse.
 _CONFIRMATIONS = (
     ErrorCode.NONE,
     ErrorCode.ELECTION_NOT_NEEDED,
@@ -80,12 +79,13 @@ _CONFIRMATIONS = (
 )
 _NAMED_TWICE = OperationResult(ErrorCode.INVALID_REQUEST, "it is named twice in this request")
 _BEYOND_LIMIT = OperationResult(
-    ErrorCode.REQUEST_LIMIT_REACHED, f"one request makes {ELECTIONS_MAX} elections; ask again for this one"
+    ErrorCode.REQUEST_LIMIT_REACHED,
+    f"one request makes at most {ELECTIONS_MAX} elections; ask again for this one",
 )
 
 
 class OperatorRequests:
-    """Answers of the active controller to operators, their records in the draft; keeps no state."""
+    """The active controller's answers to operators, with their records in the draft; keeps no state."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class OperatorRequests:
         self._configs = ConfigControl(config, replication)
 
     def answer(self, draft: Draft, message: Any) -> Any:
-        """The answer to a request of the wire, or to a single operation."""
+        """The answer to a request on the wire, or to a single operation."""
         match message:
             case CreatePartitionsRequest():
                 return topics.create_partitions(draft, message, self._config)
@@ -144,7 +144,7 @@ class OperatorRequests:
     def _alter_configs(
         self, draft: Draft, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        """Of each resource all keys are changed or none."""
+        """For each resource all keys are changed or none."""
         times = Counter((row.resource_type, row.resource_name) for row in request.resources)
         rows: list[AlterConfigsResult] = []
         for asked in request.resources:
@@ -163,18 +163,18 @@ class OperatorRequests:
         return IncrementalAlterConfigsResponse(ErrorCode.NONE, None, tuple(rows))
 
     def _config_problem(self, image: MetadataImage, asked: AlterConfigsResource) -> OperationResult | None:
-        """The first thing that is wrong with the changes of one resource."""
+        """The first problem with the changes of one resource, or None."""
         times = Counter(config.name for config in asked.configs)
         for config in asked.configs:
             text = None
             if times[config.name] > 1:
-                text = f"{config.name} is named twice; one change a key"
+                text = f"{config.name} is named twice; send one change per key"
             elif config.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-                text = f"{config.name} is no list: set it, or delete it"
+                text = f"{config.name} is not a list: set it or delete it"
             elif config.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-                text = f"{config.config_operation} is no config operation; expected 0 (set) or 1 (delete)"
+                text = f"{config.config_operation} is not a config operation; expected 0 (set) or 1 (delete)"
             elif config.config_operation == ConfigOperation.SET and config.value is None:
-                text = f"{config.name}: a value is needed to set it; delete it to take the value away"
+                text = f"{config.name}: setting it needs a value; delete it to remove the value"
             if text is not None:
                 return OperationResult(ErrorCode.INVALID_REQUEST, text)
             problem = self._configs.problem(image, _change(asked, config))
@@ -183,7 +183,7 @@ class OperatorRequests:
         return self._configs.resource_problem(image, (asked.resource_type, asked.resource_name))
 
     def _update_features(self, draft: Draft, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """All or none."""
+        """Update all features or none."""
         times = Counter(update.feature for update in request.feature_updates)
         problems = [
             _NAMED_TWICE if times[update.feature] > 1 else self._feature_problem(draft.image, update)
@@ -207,7 +207,7 @@ class OperatorRequests:
 
     def _feature_problem(self, image: MetadataImage, update: FeatureUpdate) -> OperationResult | None:
         if update.upgrade_type not in tuple(UpgradeType):
-            text = f"{update.upgrade_type} is no upgrade type; expected 1, 2 or 3"
+            text = f"{update.upgrade_type} is not an upgrade type; expected 1, 2 or 3"
             return OperationResult(ErrorCode.INVALID_REQUEST, text)
         problem = self._configs.feature_problem(image, update.feature, update.max_version_level)
         level = image.features.get(update.feature, 0)
@@ -216,7 +216,7 @@ class OperatorRequests:
             and update.max_version_level < level
             and update.upgrade_type == UpgradeType.UPGRADE
         ):
-            text = f"{update.feature} is at level {level}; a lower one must be asked for as a downgrade"
+            text = f"{update.feature} is at level {level}; a lower one must be requested as a downgrade"
             return OperationResult(ErrorCode.INVALID_UPDATE_VERSION, text)
         return problem
 
@@ -246,10 +246,10 @@ class OperatorRequests:
     # --- elections ---------------------------------------------------------------------------------------
 
     def _elect_leaders(self, draft: Draft, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Rights are to be asked for here: ClusterAction, or Alter on the cluster (R77)."""
+        """Elect as requested. The place to check rights: ClusterAction, or Alter on the cluster (R77)."""
         if request.election_type not in tuple(ElectionKind):
             kinds = ", ".join(f"{kind.value} {kind.name}" for kind in ElectionKind)
-            text = f"{request.election_type} is no election type; expected one of {kinds}"
+            text = f"{request.election_type} is not an election type; expected one of {kinds}"
             return ElectLeadersResponse(ErrorCode.INVALID_REQUEST, text, ())
         kind = ElectionKind(request.election_type)
         if request.topic_partitions is not None:
@@ -262,7 +262,7 @@ class OperatorRequests:
     def _elect_named(
         self, draft: Draft, kind: ElectionKind, asked: tuple[ElectionTopicPartitions, ...]
     ) -> ElectLeadersResponse:
-        """A row for each; the first thousand are served (R18)."""
+        """A row for each partition named; the first ELECTIONS_MAX are served (R18)."""
         times = Counter((topic.topic, index) for topic in asked for index in topic.partitions)
         served = 0
         answered: list[ReplicaElectionResult] = []
@@ -288,8 +288,8 @@ class OperatorRequests:
         return ElectLeadersResponse(ErrorCode.NONE, None, tuple(answered))
 
     def _elect_all(self, draft: Draft, kind: ElectionKind) -> ElectLeadersResponse:
-        """A row for each that needs an election (R17). Only what was elected counts, or is compared from now
-        on: asking again goes on."""
+        """A row for each partition that needs an election (R17). The limit counts only new elections and new
+        comparisons of logs, so that asking again continues."""
         elected = 0
         answered: list[ReplicaElectionResult] = []
         for topic in draft.image.sorted_topics():
@@ -321,7 +321,7 @@ def _change(asked: AlterConfigsResource, config: AlterableConfig) -> AlterConfig
 
 
 def _replication_factor_problem(image: MetadataImage, wanted: Reassign) -> OperationResult | None:
-    """R104: the list before all moves counts."""
+    """Check the number of replicas against the list before all reassignments (R104)."""
     topic = image.topic(wanted.topic_name)
     partition = None if topic is None else topic.partitions.get(wanted.partition_index)
     if partition is None or wanted.replicas is None:
@@ -337,7 +337,7 @@ def _replication_factor_problem(image: MetadataImage, wanted: Reassign) -> Opera
 
 
 def _desired_leaders_problem(kind: ElectionKind, topic: ElectionTopicPartitions) -> OperationResult | None:
-    """R18: one desired leader for each partition with DESIGNATION, none otherwise."""
+    """Check that DESIGNATION has one desired leader per partition, and other types none (R18)."""
     desired = topic.desired_leaders
     text = None
     if kind is not ElectionKind.DESIGNATION:

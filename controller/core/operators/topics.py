@@ -33,12 +33,12 @@ from holdfast.runtime.api import Random
 from holdfast.runtime.stats import Level
 
 NO_TOPIC_ID = bytes(16)
-#: Partitions that one request may make, as in Kafka.
+#: Partitions that one request may create, as in Kafka.
 PARTITIONS_MAX = 10_000
 
 
 class _Refused(Exception):
-    """The topic cannot be made."""
+    """The topic cannot be created."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class _Refused(Exception):
 def create_topics(
     draft: Draft, request: CreateTopicsRequest, config: ControllerConfig, random: Random
 ) -> CreateTopicsResponse:
-    """Make the topics that can be made; the others get an error each."""
+    """Create the topics that can be created; each of the others gets an error."""
     times = Counter(topic.name for topic in request.topics)
     room = PARTITIONS_MAX
     placed_before = sum(len(topic.partitions) for topic in draft.image.topics.values())
@@ -64,7 +64,7 @@ def create_topics(
             start = placed_before + PARTITIONS_MAX - room
             replica_lists = _replica_lists(draft.image, topic, config, room, start)
         except _Refused as refused:
-            # after a lost answer it is taken for done (K20)
+            # after a lost answer, tools take this error for success (K20)
             draft.confirms |= refused.code is ErrorCode.TOPIC_ALREADY_EXISTS and not request.validate_only
             rows.append(CreatableTopicResult(topic.name, NO_TOPIC_ID, refused.code, refused.text, -1, -1, -1))
             continue
@@ -127,7 +127,7 @@ def _replica_lists(
 
 
 def _brokers(image: MetadataImage, factor: int) -> tuple[list[Candidate], list[Candidate]]:
-    """Those that are ready and those that are not, enough for so many replicas. Raises: _Refused."""
+    """Active brokers and the others, enough for this many replicas. Raises: _Refused."""
     brokers = image.sorted_brokers()
     active = [(broker.broker_id, broker.rack) for broker in brokers if broker.is_acceptable_leader]
     fenced = [(broker.broker_id, broker.rack) for broker in brokers if not broker.is_acceptable_leader]
@@ -138,7 +138,7 @@ def _brokers(image: MetadataImage, factor: int) -> tuple[list[Candidate], list[C
         )
     if not active:
         raise _Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced; wait until one is ready"
+            ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is active; wait until one is unfenced"
         )
     return active, fenced
 
@@ -165,7 +165,7 @@ def _assigned_by_hand(
 
 
 def _check_lists(image: MetadataImage, lists: Sequence[tuple[int, ...]], first: int, factor: int) -> None:
-    """Refuse lists where partitions from `first` on cannot be. Raises: _Refused."""
+    """Refuse replica lists of partitions from index `first` on that cannot be. Raises: _Refused."""
     for index, replicas in enumerate(lists, first):
         problem = None
         unknown = [replica for replica in replicas if replica not in image.brokers]
@@ -178,7 +178,7 @@ def _check_lists(image: MetadataImage, lists: Sequence[tuple[int, ...]], first: 
         elif len(replicas) != factor:
             problem = f"has {len(replicas)} replicas and partition 0 has {factor}"
         elif not any(map(image.is_active, replicas)):
-            problem = "has no broker that is ready"
+            problem = "has no active broker"
         if problem is not None:
             raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {problem}")
 
@@ -202,7 +202,7 @@ def _write(
     configured = _write_partitions(draft, name, topic_id, replica_lists, 0, config)
     factor = len(replica_lists[0])
     min_isr = effective_min_isr(configured, factor)
-    text = f"topic {name} made: {len(replica_lists)} partitions, replication factor {factor}"
+    text = f"topic {name} created: {len(replica_lists)} partitions, replication factor {factor}"
     if min_isr == 1:
         draft.note(f"{text}, min ISR {configured}: one lost disk loses acknowledged records", Level.WARNING)
     else:
@@ -223,7 +223,7 @@ def _write_partitions(
     configured = image.topic_config(name, "min.insync.replicas", config.static)
     assert isinstance(configured, int)
     for index, replicas in enumerate(replica_lists, first):
-        # R106: the ISR may start below min_isr, with nobody eligible
+        # R106: the ISR may start below min ISR, with no eligible replica
         active = [replica for replica in replicas if image.is_active(replica)]
         registration = PartitionRegistration(
             replicas=replicas,
@@ -240,7 +240,7 @@ def _write_partitions(
 def create_partitions(
     draft: Draft, request: CreatePartitionsRequest, config: ControllerConfig
 ) -> CreatePartitionsResponse:
-    """Give each topic the partitions that it lacks; a topic that cannot have them gets an error."""
+    """Create the missing partitions of each topic; a topic that cannot have them gets an error."""
     times = Counter(topic.name for topic in request.topics)
     room = PARTITIONS_MAX
     rows: list[CreatePartitionsTopicResult] = []
@@ -294,12 +294,12 @@ def _more_replica_lists(
 
 
 def delete_topics(draft: Draft, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Remove the topics; a name that is unknown, or comes again, gets UNKNOWN_TOPIC_OR_PARTITION."""
+    """Delete the topics; a name that is unknown, or repeated, gets UNKNOWN_TOPIC_OR_PARTITION."""
     rows: list[DeletableTopicResult] = []
     for name in request.names:
         topic = draft.image.topic(name)
         if topic is None:
-            draft.confirms = True  # after a lost answer it is taken for done (K20)
+            draft.confirms = True  # after a lost answer, tools take this error for success (K20)
             text = f"there is no topic {name}"
             rows.append(DeletableTopicResult(name, NO_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
             continue

@@ -1,1 +1,1 @@
-"""Decisions about partitions: who leads, who is in sync, who is eligible, where replicas lie."""
+"""Decisions about partitions: leader, ISR, eligible replicas, placement."""

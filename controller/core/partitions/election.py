@@ -1,9 +1,9 @@
-"""Who leads: one decision table for every path that elects.
+"""Leader election: one decision table for every path that elects (R11, R12).
 
-Owns R11-R13 and R18, and why each replica that was passed over may not lead: noted on the walk through the
-table, never found out again later. Looks at sets and activity only, never at logs (R15): who has the best log
-is found by `unclean_recovery` and comes in as designated. Where the table ends without a leader the partition
-waits.
+Owns the order of candidates, and why each replica that was passed over may not lead: recorded while walking
+the table, never worked out again later. Looks at sets and activity only, never at logs (R15):
+`unclean_recovery` finds the best log and designates its replica. If the table ends without a leader the
+partition waits.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class ElectionMode(Enum):
 
 
 class ElectionReason(Enum):
-    """Why this replica; the values are the labels of the elections metric."""
+    """By which rule a replica was elected; the values are labels of the elections metric."""
 
     ISR = "isr"
     ELR = "elr"
@@ -35,34 +35,34 @@ class ElectionReason(Enum):
 
     @property
     def is_unclean(self) -> bool:
-        """The elected log may lack acknowledged records."""
+        """True when the elected log may lack acknowledged records."""
         return self not in (ElectionReason.ISR, ElectionReason.ELR, ElectionReason.PREFERRED)
 
 
 class Rejection(Enum):
-    """Why a replica may not lead without loss; the numbers stand in the metadata log and are never reused."""
+    """Why a replica may not lead without loss. The numbers are in the metadata log and are never reused."""
 
     FENCED = 1
     IN_CONTROLLED_SHUTDOWN = 2
     UNREGISTERED = 3
-    #: the ISR has members, and it is none of them
+    #: the ISR has members, and the replica is none of them
     NOT_IN_ISR = 4
-    #: the ISR is empty, and it is not in the ELR
+    #: the ISR is empty, and the replica is not in the ELR
     NOT_ELIGIBLE = 5
-    #: its seat was lost to an unclean shutdown: the log may lack its tail
+    #: in the last known ELR: after an unclean shutdown the log may lack its tail
     UNCLEAN_SHUTDOWN = 6
     NOT_ASSIGNED = 7
-    #: its broker is there, but the log dir that holds it failed (R27)
+    #: the broker is registered, but the log dir with the replica failed (R27)
     LOG_DIR_FAILED = 8
 
 
-#: (replica, why), in the order in which they were looked at
+#: (replica, why), in the order in which they were considered
 Rejections = tuple[tuple[int, Rejection], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """`leader` shall lead, or goes on leading; `rejected` came before it and could not."""
+    """`leader` becomes or stays leader; the `rejected` replicas come before it and may not lead."""
 
     leader: int
     reason: ElectionReason
@@ -71,7 +71,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class NoLeader:
-    """Nobody may lead now."""
+    """No replica may lead now."""
 
     rejected: Rejections = ()
 
@@ -81,28 +81,28 @@ Election = Elected | NoLeader
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Everything that an election may look at."""
+    """Everything that an election considers."""
 
     #: in order of assignment, which is the order of preference
     replicas: tuple[int, ...]
-    #: both after the change under way
+    #: ISR and ELR after the change under way
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     leader: int | None
     last_known_leader: int | None
     #: registered, unfenced, not in controlled shutdown
     is_active: Callable[[int], bool]
-    #: what is the matter with one that is not
+    #: why a replica that is not active may not lead
     why_inactive: Callable[[int], Rejection]
-    #: Kafka's answer to lost logs (D8.8): with ELR on and the recovery manager off
+    #: with ELR on and the recovery manager off, as in Kafka (D8.8)
     trusts_last_known_leader: bool
-    #: (replica, reason): nobody else may be elected now (R18)
+    #: (replica, reason): only this replica may be elected (R18)
     designated: tuple[int, ElectionReason] | None = None
-    #: seats lost to unclean shutdowns, after the change under way
+    #: last known ELR after the change under way
     last_known_elr: tuple[int, ...] = ()
 
     def verdict_on(self, replica: int) -> ElectionReason | Rejection:
-        """Why the replica may lead without loss, or why not (R11)."""
+        """The rule by which the replica may lead without loss, or why it may not (R11)."""
         if replica not in self.replicas:
             return Rejection.NOT_ASSIGNED
         if not self.is_active(replica):
@@ -117,7 +117,7 @@ class Candidates:
 
 
 def elect(candidates: Candidates, mode: ElectionMode) -> Election:
-    """Decide by R12. The last known leader counts whatever last_known_elr holds (D8.8)."""
+    """Decide by the election order (R12). The last known leader counts for any last known ELR (D8.8)."""
     if candidates.designated is not None:
         return _designated(candidates, *candidates.designated)
     rejected: dict[int, Rejection] = {}
@@ -154,7 +154,7 @@ def elect(candidates: Candidates, mode: ElectionMode) -> Election:
 
 
 def _designated(candidates: Candidates, replica: int, reason: ElectionReason) -> Election:
-    """The replica or nobody: clean when it is complete (D8.5), never another one (R18)."""
+    """Elect the designated replica or none (R18); the election is clean if the replica is complete (D8.5)."""
     verdict = candidates.verdict_on(replica)
     if replica not in candidates.replicas or not candidates.is_active(replica):
         assert isinstance(verdict, Rejection)

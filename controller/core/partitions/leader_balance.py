@@ -1,8 +1,8 @@
-"""Giving leaderships back: now and then to the preferred replicas that could lead and do not (R16).
+"""Periodic preferred-leader election: moves leaderships back to the preferred replicas that could lead (R16).
 
-Owns when it is looked, which brokers miss enough of their leaderships, and how many move at once. A broker
-that restarts leads nothing afterwards; without this the others carry its load for ever. Nothing is lost by
-it: only an active member of the ISR is elected, by the same table as everybody else (R12, mode preferred).
+Owns when that happens, which brokers lack enough of their leaderships, and how many move at once. A restarted
+broker leads nothing; without this the others would carry its load for ever. Nothing is lost: only an active
+ISR member is elected, by the same table as everywhere (R12, mode preferred).
 """
 
 from holdfast.controller.core.config import ControllerConfig
@@ -14,16 +14,16 @@ from holdfast.controller.core.partitions.replication_control import ReplicationC
 from holdfast.metadata.image import MetadataImage, TopicImage
 from holdfast.metadata.partition import PartitionRegistration
 
-#: Elections of one pass, as in Kafka; when more are wanted the next pass comes soon.
+#: Elections of one pass, as in Kafka; if more are needed the next pass comes soon.
 PASS_MAX = 1000
-#: Pause before a pass that goes on, ms: clients meet moved leaders a thousand at a time.
+#: Pause in ms before a pass that continues: clients see at most a thousand moved leaders at a time.
 NEXT_PART_AFTER_MS = 1000
 
 _Row = tuple[TopicImage, int, PartitionRegistration]
 
 
 class LeaderBalance:
-    """The timer of one active controller, and what it does when it fires."""
+    """The timer of one active controller, and the elections when it fires."""
 
     def __init__(self, config: ControllerConfig, replication: ReplicationControl) -> None:
         self._config = config
@@ -31,13 +31,13 @@ class LeaderBalance:
         self._next_pass_ms: int | None = None
 
     def start(self, now_ms: int) -> None:
-        """Begin as the active controller: the first look comes one interval later."""
+        """Begin as the active controller: the first pass comes one interval later."""
         self._next_pass_ms = (
             now_ms + self._config.rebalance_interval_ms if self._config.rebalances_leaders else None
         )
 
     def stop(self) -> None:
-        """Look no more (K23)."""
+        """Stop the passes (K23)."""
         self._next_pass_ms = None
 
     def next_deadline_ms(self) -> int | None:
@@ -45,11 +45,11 @@ class LeaderBalance:
         return self._next_pass_ms
 
     def is_due(self, now_ms: int) -> bool:
-        """True when `run` is wanted."""
+        """True when `run` is due."""
         return self._next_pass_ms is not None and now_ms >= self._next_pass_ms
 
     def run(self, draft: Draft, now_ms: int) -> None:
-        """Elect preferred replicas for the brokers that miss too many of their leaderships."""
+        """Elect preferred replicas for the brokers that lack too many of their leaderships."""
         image = draft.image
         wanted = self._wanted(image)
         pause_ms = self._config.rebalance_interval_ms
@@ -64,8 +64,8 @@ class LeaderBalance:
             self._replication.change(draft, topic, index, partition, RequestedChange(), context, cause)
 
     def _wanted(self, image: MetadataImage) -> list[_Row]:
-        """Partitions whose preferred replica shall lead now, by that replica, topic name and index."""
-        #: by broker: partitions that prefer it, those that it does not lead, those of them that it could lead
+        """Partitions whose preferred replica should lead now, by that replica, topic name and index."""
+        #: by broker: partitions that prefer it, those of them that it does not lead, those that it could lead
         preferring: dict[int, int] = {}
         missed: dict[int, int] = {}
         possible: dict[int, list[_Row]] = {}
@@ -76,7 +76,7 @@ class LeaderBalance:
                 if partition.leader == preferred:
                     continue
                 missed[preferred] = missed.get(preferred, 0) + 1
-                # a move that is under way ends with an election of its own (R102)
+                # a reassignment under way ends with its own election (R102)
                 if preferred in partition.isr and image.is_active(preferred) and not partition.is_reassigning:
                     possible.setdefault(preferred, []).append((topic, index, partition))
         percentage = self._config.imbalance_percentage

@@ -1,6 +1,6 @@
-"""ElectLeaders: elections that an operator asks for (R17-R19).
+"""ElectLeaders: elections that an operator requests (R17, R18).
 
-Owns who may be asked for and which error speaks; who is elected then is decided in `election`, and in
+Owns which partitions may be named and which error is answered. `election` chooses the leader, or
 `unclean_recovery` where logs are compared.
 """
 
@@ -25,7 +25,7 @@ _STRATEGIES = {
 def elect_leader(
     draft: Draft, request: ElectLeader, replication: ReplicationControl, recovery: UncleanRecovery
 ) -> OperationResult:
-    """Elect as asked.
+    """Elect as requested.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, INVALID_REQUEST, PREFERRED_LEADER_NOT_AVAILABLE,
     ELIGIBLE_LEADERS_NOT_AVAILABLE.
@@ -45,7 +45,7 @@ def elect_leader(
     if request.election_type is ElectionType.DESIGNATED:
         return _elect_designated(draft, topic, request, partition, replication)
     if not replication.compares_logs(draft.image):
-        text = "logs are compared with the recovery manager and ELR on only; use DESIGNATED or UNCLEAN"
+        text = "logs are compared only while the recovery manager and ELR are on; use DESIGNATED or UNCLEAN"
         return OperationResult(ErrorCode.INVALID_REQUEST, text)
     strategy = _STRATEGIES[request.election_type]
     recovery.force(draft.image, topic, request.partition_index, strategy)
@@ -53,7 +53,7 @@ def elect_leader(
 
 
 def is_under_way(image: MetadataImage, request: ElectLeader, recovery: UncleanRecovery) -> bool:
-    """The same comparison of logs was asked for before, and still waits for somebody."""
+    """The same comparison of logs was requested before and is not decided yet."""
     strategy = _STRATEGIES.get(request.election_type)
     topic = image.topic(request.topic_name)
     if strategy is None or topic is None:
@@ -70,7 +70,7 @@ def _elect_preferred(
 ) -> OperationResult:
     preferred = partition.replicas[0]
     if partition.leader == preferred:
-        text = f"the preferred replica {preferred} leads already"
+        text = f"the preferred replica {preferred} is the leader already"
         return OperationResult(ErrorCode.ELECTION_NOT_NEEDED, text)
     # nobody else is elected instead (B15)
     key = PartitionId(topic.topic_id, index)
@@ -92,7 +92,7 @@ def _elect_unclean(
 ) -> OperationResult:
     key = PartitionId(topic.topic_id, index)
     if not any(draft.image.is_active_replica(replica, key) for replica in partition.replicas):
-        text = "no replica is on a broker that is ready; start one of them"
+        text = "no replica is on an active broker; start one of them"
         return OperationResult(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
     context = replication.context(draft.image, topic.name, draft.image.is_active, mode=ElectionMode.UNCLEAN)
     cause = Cause(CauseKind.UNCLEAN_ASKED)

@@ -1,8 +1,8 @@
-"""Questions to brokers for their logs: who is asked for which, when, and again until the answer counts.
+"""GetReplicaLogInfo requests to brokers: which broker is asked for which partitions, and when again.
 
-Owns batches, one request in flight a broker, and back-off (R61, R62). What is wanted comes from
-`unclean_recovery`, which also judges the answers; here nothing is compared and nobody elected. Soft state of
-the active controller. Costs grow with what is asked, one request for up to 1000 partitions.
+Owns batches, one request in flight per broker, and back-off (R61). `unclean_recovery` says what to ask and
+judges the answers (R62); nothing is compared or elected here. Soft state of the active controller. The cost
+grows with the number of partitions asked for: one request for up to 1000.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from holdfast.protocol.messages.replica_log_info import (
     ReplicaLogInfo,
 )
 
-#: The back-off doubles with every answer in a row that brought nothing, up to so many times.
+#: The back-off doubles this often at most, with every answer in a row that did not help.
 BACKOFF_DOUBLINGS_MAX = 4
-#: No answer came; the label of the replies metric, beside those of verdicts.
+#: Label in the replies metric for a request without an answer.
 NO_ANSWER = "timeout"
-#: Verdicts that are counted, and as what.
+#: Labels in the replies metric by verdict.
 _RESULTS = {
     AnswerValidity.OK: "ok",
     AnswerValidity.ERROR: "error",
@@ -37,18 +37,18 @@ _RESULTS = {
 
 @dataclass(slots=True)
 class _Broker:
-    """What one broker is to be asked. Every wanted key is in exactly one of ready, paused, in_flight."""
+    """What one broker is asked for. Every wanted key is in exactly one of ready, paused, in_flight."""
 
     wanted: dict[PartitionId, None] = field(default_factory=dict)
     ready: dict[PartitionId, None] = field(default_factory=dict)
-    #: asked in vain; ready again at `resume_ms`
+    #: asked without success; ready again at `resume_ms`
     paused: dict[PartitionId, None] = field(default_factory=dict)
     resume_ms: int = 0
-    #: answers in a row that brought nothing
+    #: answers in a row that did not help
     fruitless: int = 0
-    #: of the request under way, 0 for none
+    #: id of the request under way, 0 for none
     question_id: int = 0
-    #: some of it may not be wanted any more
+    #: keys in the request under way; some may not be wanted any more
     in_flight: dict[PartitionId, None] = field(default_factory=dict)
 
 
@@ -59,20 +59,20 @@ class LogQuestions:
         self._config = config
         self._brokers: dict[int, _Broker] = {}
         self._asked_of: dict[PartitionId, tuple[int, ...]] = {}
-        #: never used twice, so an answer to an earlier tenure matches nothing
+        #: ids are never used twice, so an answer to an earlier tenure matches nothing
         self._questions_asked = 0
         #: {(broker, result): answers} since the process started
         self.replies: dict[tuple[int, str], int] = {}
 
     def stop(self) -> None:
-        """Forget all questions (R60). Answers that are on their way are dropped."""
+        """Drop all questions (R60). Answers under way are ignored."""
         self._brokers = {}
         self._asked_of = {}
 
     # --- what is wanted ----------------------------------------------------------------------------------
 
     def want(self, key: PartitionId, broker_ids: tuple[int, ...]) -> None:
-        """Exactly these brokers are to be asked for the partition from now on."""
+        """Ask exactly these brokers about the partition from now on."""
         for broker_id in self._asked_of.pop(key, ()):
             if broker_id not in broker_ids:
                 broker = self._brokers[broker_id]
@@ -93,7 +93,7 @@ class LogQuestions:
     def answered(
         self, event: LogInfoAnswered, now_ms: int, judge: Callable[[LogInfoArrived], AnswerValidity]
     ) -> None:
-        """Hand every row to `judge`; what did not count is asked for again, so is what has no row."""
+        """Pass every row to `judge`. Rows that did not count, and missing ones, are asked for again."""
         broker = self._awaiting(event.broker_id, event.question_id)
         if broker is None:
             return
@@ -108,7 +108,7 @@ class LogQuestions:
         for topic in response.topics:
             for row in topic.partitions:
                 key = (topic.topic_id, row.partition)
-                # a row that this question did not name is no answer to it
+                # ignore rows that this request did not ask for
                 if key in broker.in_flight and key not in judged:
                     judged[key] = judge(_arrived(event.broker_id, response.broker_epoch, key, row))
         is_fruitful = False
@@ -130,7 +130,7 @@ class LogQuestions:
         self._pause(broker, again, now_ms)
 
     def failed(self, event: LogInfoFailed, now_ms: int) -> None:
-        """There will be no answer to that question."""
+        """The request will get no answer."""
         broker = self._awaiting(event.broker_id, event.question_id)
         if broker is not None:
             self._count(event.broker_id, NO_ANSWER)
@@ -141,7 +141,7 @@ class LogQuestions:
         return broker if broker is not None and broker.question_id == question_id else None
 
     def _pause(self, broker: _Broker, keys: dict[PartitionId, None], now_ms: int) -> None:
-        """Put these off, and end the request under way."""
+        """Ask for these again after the back-off, and end the request under way."""
         broker.question_id, broker.in_flight = 0, {}
         wanted = {key: None for key in keys if key in broker.wanted}
         if not wanted:
@@ -157,7 +157,7 @@ class LogQuestions:
     # --- what is asked now -------------------------------------------------------------------------------
 
     def requests(self, image: MetadataImage, now_ms: int) -> list[AskBroker]:
-        """The questions that may go out now, by broker."""
+        """The requests that are due now, by broker."""
         found: list[AskBroker] = []
         for broker_id in sorted(self._brokers):
             broker = self._brokers[broker_id]
@@ -186,7 +186,7 @@ class LogQuestions:
         return found
 
     def next_deadline_ms(self) -> int | None:
-        """When some broker may be asked again."""
+        """When a broker may be asked again."""
         return min(
             (
                 broker.resume_ms

@@ -1,9 +1,9 @@
-"""Replicas whose log dir has failed while their broker goes on (R27, B24; Kafka's KIP-858, by partition).
+"""Replicas whose log dir has failed while their broker goes on (R27, B24; as KIP-858, by partition).
 
-Owns what a report of such replicas does to partitions, and the view in which they are not active. A log dir
-that failed is never trusted again by that process, and its clean-shutdown mark is never written: what R32
-would do at the next registration is done at once, so that nobody is shown as eligible who cannot be elected.
-The next incarnation of the broker has no offline replicas until it says so.
+Owns what a broker's report of such replicas does to partitions. The process never uses a failed log dir again
+and never writes its clean-shutdown file, so the next registration would take its replicas out anyway (R32).
+That is done at once, so that no replica that cannot be elected is shown as eligible. The broker's next
+incarnation has no offline replicas until it reports some.
 """
 
 from collections.abc import Iterable
@@ -24,10 +24,11 @@ def take_offline(
     broker: BrokerRegistration,
     reported: Iterable[OfflineTopic],
 ) -> None:
-    """Take the broker's replicas of these partitions out of leadership, ISR and ELR, and note them.
+    """Take the broker's replicas of these partitions out of leadership, ISR and ELR, and record them as
+    offline.
 
-    What is noted already, or was never assigned to the broker, is passed over: a report may come again, and
-    name a partition twice.
+    Replicas that are recorded already, or were never assigned to the broker, are skipped: a report may be
+    repeated, and may name a partition twice.
     """
     image, broker_id = draft.image, broker.broker_id
     cause = Cause(CauseKind.LOG_DIR_FAILED, broker_id)

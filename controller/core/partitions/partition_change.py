@@ -1,9 +1,10 @@
-"""The only maker of PartitionChangeRecord: from a registration and a wish to the next registration, whole.
+"""The only maker of PartitionChangeRecord: from a registration and a requested change to the next
+registration.
 
-Owns the order of the steps (R4), when epochs grow (R2, R3), the last known leader (R7) and what an unclean
-election wipes (R10). The new value is computed first and the record is its difference, so no step sees the
-half-written output of another. The decision beside it is what these steps found, not a second look. Decides
-nothing about who may ask for a change.
+Owns the order of the steps (R4), when epochs grow, the last known leader, and what an unclean election clears
+(R10). The new value is computed first and the record is its difference, so that no step sees another step's
+partial result. The decision stored with it is what these steps found. Does not check who may request a
+change.
 """
 
 from collections.abc import Callable
@@ -24,27 +25,28 @@ from holdfast.metadata.records import RECOVERING, PartitionChangeRecord
 
 
 class InvariantBroken(AssertionError):
-    """A change would break what must always hold: our own bug, met before anything was written (D7)."""
+    """A change would break an invariant: a bug of Holdfast, found before anything was written (D7)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionContext:
     """What a change must know of the rest of the cluster."""
 
-    #: registered, unfenced, not in controlled shutdown, seen from after the event
+    #: registered, unfenced, not in controlled shutdown, as of after the event
     is_active: Callable[[int], bool]
     elr_enabled: bool
     #: configured for the topic; the effective value follows from it (R109)
     min_insync_replicas: int
     #: ONLINE, or UNCLEAN where the topic allows that
     mode: ElectionMode = ElectionMode.ONLINE
-    #: the recovery manager is on: no last known leader is trusted, no unclean election forgets (D8.1, D8.4)
+    #: the recovery manager is on: the last known leader is not trusted, and an unclean election keeps the
+    #: last known ELR (D8.1, D8.4)
     compares_logs: bool = False
-    #: what is the matter with a broker that is not active
+    #: why a broker that is not active may not lead
     why_inactive: Callable[[int], Rejection] = lambda broker_id: Rejection.FENCED
 
     def without(self, offline: tuple[int, ...]) -> "ElectionContext":
-        """As seen by a partition of which these brokers' replicas lie in failed log dirs (R27)."""
+        """The same for a partition whose replicas on these brokers lie in failed log dirs (R27)."""
         is_active, why_inactive = self.is_active, self.why_inactive
 
         def why(broker_id: int) -> Rejection:
@@ -61,7 +63,7 @@ class ElectionContext:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Replica lists; `original` is None when no reassignment runs (R100, R105)."""
+    """Replica lists; `original` is None when no reassignment is under way (R100, R105)."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -71,26 +73,26 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class RequestedChange:
-    """What is asked for; None leaves a thing as it is."""
+    """A requested change; None leaves a field as it is."""
 
     isr: tuple[int, ...] | None = None
-    #: replicas whose log may have lost its tail: never eligible, remembered in last_known_elr (R5, R6)
+    #: replicas whose log may have lost its tail: never eligible, kept in last_known_elr (R5, R6)
     unclean: tuple[int, ...] = ()
-    #: replicas that are no brokers any more (B10)
+    #: replicas whose brokers were unregistered (B10)
     forgotten: tuple[int, ...] = ()
     leader_recovery_state: int | None = None
     assignment: Assignment | None = None
-    #: for a partition without a leader: who shall lead it, and nobody else (R18)
+    #: for a partition without a leader: elect this replica or none (R18)
     designated: int | None = None
-    #: why that one, unless it is complete
+    #: reason of that election, unless the replica is complete
     designation: ElectionReason = ElectionReason.DESIGNATED
-    #: R9's third clause must hold: AlterPartition, fencing and unfencing (D7)
+    #: check the third clause of R9: AlterPartition, fencing and unfencing (D7)
     keeps_candidates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """One record and the two values that it joins."""
+    """One record, and the values before and after it."""
 
     before: PartitionRegistration
     after: PartitionRegistration
@@ -101,7 +103,7 @@ class PartitionChange:
 
     @property
     def reason(self) -> ElectionReason | None:
-        """Why the leader changed to somebody, None when it did not."""
+        """By which rule a new leader was elected, None when there is no new leader."""
         return self.decision.reason
 
 
@@ -159,7 +161,8 @@ def change_partition(
         if not context.elr_enabled:
             known = None
     lost_replica = not set(before.replicas).issubset(replicas)
-    # R2: any decision about the leader counts, also the one for nobody; R4 step 4: a lost replica forces one
+    # R2: any decision about the leader raises the epoch, also for no leader; R4 step 4: so does a lost
+    # replica
     decides = leader != before.leader or takes_over or lost_replica
     after = PartitionRegistration(
         replicas=replicas,
@@ -242,8 +245,8 @@ def _assignment_and_isr(
 def _needs_leaver(
     removing: tuple[int, ...], staying: tuple[int, ...], requested: RequestedChange, context: ElectionContext
 ) -> bool:
-    """Without ELR the last member of the ISR stays though it is fenced (F7): a reassignment may be complete
-    while only replicas that leave are there. Who is elected now must not be dropped by the same record."""
+    """Without ELR the last ISR member stays though it is fenced (F7), so a reassignment may be complete while
+    only leaving replicas are active. The record that elects one of them must not remove it."""
     if requested.designated is not None:
         return requested.designated in removing
     return (
@@ -298,9 +301,9 @@ def _check(
     requested: RequestedChange,
     context: ElectionContext,
 ) -> None:
-    """Raise InvariantBroken when the record does not do what is meant, or must not be made (R9).
+    """Raise InvariantBroken when the record does not do what is meant, or breaks R9.
 
-    What can be seen in the value alone is checked when the record is replayed.
+    Replay checks what can be seen in the value alone.
     """
     before, after = change.before, change.after
     broken: list[str] = []

@@ -1,7 +1,7 @@
-"""Which brokers get the replicas of new partitions: even over brokers, spread over racks.
+"""Placement of new partitions' replicas: even over brokers, spread over racks (R106).
 
-Owns the placement rule of R106; deterministic, without randomness: the start moves on with the number of
-partitions that exist. Fenced brokers are used only when there are too few active ones, and never preferred.
+Deterministic, without randomness: the starting broker moves on with the number of existing partitions. Fenced
+brokers are used only when there are too few active ones, and never as preferred replica.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ def place_replicas(
 ) -> list[tuple[int, ...]]:
     """Replica lists of the partitions, the preferred replica first.
 
-    `active` and `fenced` are (broker_id, rack): at least one active one, `replication_factor` together.
-    `start` counts the partitions placed before, so that leaders go on around the ring.
+    `active` and `fenced` are (broker_id, rack): at least one active, together at least `replication_factor`.
+    `start` is the number of partitions placed before, so that leaders go on around the ring.
     """
     assert active and len(active) + len(fenced) >= replication_factor >= 1
     ring, spare = _ring(active), _ring(fenced)
@@ -40,8 +40,8 @@ def place_more(
 ) -> list[tuple[int, ...]]:
     """Replica lists of further partitions of a topic whose preferred replicas are `preferred`, by index.
 
-    Whoever leads the fewest partitions of the topic is next, so that a broker that came later catches up;
-    among equals the ring goes on behind the last one.
+    The broker that is preferred for the fewest partitions of the topic is next, so that a newer broker
+    catches up; among equals the ring goes on after the last one.
     """
     assert active and len(active) + len(fenced) >= replication_factor >= 1
     ring, spare = _ring(active), _ring(fenced)
@@ -55,7 +55,7 @@ def place_more(
         place = next(
             i % len(ring) for i in range(behind, behind + len(ring)) if leads[i % len(ring)] == least
         )
-        # `least` counts the rounds of this leader: its next partition gets other followers
+        # `least` counts this leader's partitions so far: its next one gets other followers
         placed.append(_place(ring, spare, least * len(ring) + place, replication_factor))
         leads[place] += 1
         behind = place + 1
@@ -65,9 +65,9 @@ def place_more(
 def _place(
     ring: list[Candidate], spare: list[Candidate], number: int, replication_factor: int
 ) -> tuple[int, ...]:
-    """The replicas of the partition with that number: its place on the ring, and how often around it."""
+    """The replicas of the partition with that number, which gives its place on the ring and its round."""
     leader = number % len(ring)
-    # the shift changes once a round, so that a leader's partitions have different followers
+    # the shift changes once per round, so that a leader's partitions have different followers
     shift = number // len(ring)
     others = len(ring) - 1
     order = [ring[leader], *(ring[(leader + 1 + (shift + j) % others) % len(ring)] for j in range(others))]
@@ -76,7 +76,7 @@ def _place(
 
 
 def _ring(brokers: Sequence[Candidate]) -> list[Candidate]:
-    """Brokers by id, racks taking turns: a1 b1 c1 a2 b2 c2."""
+    """Brokers by id, taking turns by rack: a1 b1 c1 a2 b2 c2."""
     by_rack: dict[str, list[Candidate]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(broker[1] or "", []).append(broker)

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments: starting, redirecting and ending the move of a partition (R100-R105).
+"""AlterPartitionReassignments: starts, redirects and cancels the reassignment of a partition (R100).
 
-The list from before the first move is kept, and what joins and leaves is always counted from it (R105).
-When a move is complete is the matter of `partition_change`.
+A second reassignment counts from the replicas before the first one (R105). `partition_change` completes a
+reassignment.
 """
 
 from holdfast.controller.core.decisions import Cause, CauseKind
@@ -15,7 +15,7 @@ from holdfast.protocol.errors import ErrorCode
 
 
 def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -> OperationResult:
-    """Begin, redirect or end a move.
+    """Start, redirect or cancel a reassignment.
 
     Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
     """
@@ -28,7 +28,7 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
     if request.replicas is None:
         if partition.original_replicas is None:
             return OperationResult(
-                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment runs; there is none to end"
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition has no reassignment to cancel"
             )
         assignment = Assignment(partition.original_replicas)
         cause = Cause(CauseKind.REASSIGNMENT_CANCELLED)
@@ -39,12 +39,12 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
         assignment = _towards(partition, request.replicas)
         cause = Cause(CauseKind.REASSIGNMENT_ASKED)
     staying = tuple(r for r in partition.isr if r in assignment.replicas)
-    # R9: below min ISR no set may lose a member; the last known ELR neither, since a comparison of logs that
-    # leaves a seat out proves nothing (A-17, R64)
+    # R9: below min ISR neither ISR nor ELR may lose a member. Nor may the last known ELR: a comparison of
+    # logs without one of its members proves nothing (A-17, R64).
     needed = {*partition.isr, *partition.elr, *partition.last_known_elr}
     is_cut = request.replicas is None or not needed <= set(assignment.replicas)
     if is_cut and len(staying) < partition.min_isr:
-        # R103: what was acknowledged may be with the leavers alone
+        # R103: only the leaving replicas may hold all that was acknowledged
         text = (
             f"without the replicas that were being added the ISR is {ids_text(staying)}, below min ISR "
             f"{partition.min_isr}, and the logs of {ids_text(sorted(needed))} may be needed; try again when "
@@ -58,17 +58,17 @@ def reassign(draft: Draft, request: Reassign, replication: ReplicationControl) -
 
 
 def _towards(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
-    """The lists while the partition moves from its original replicas to `target` (R100, R105)."""
+    """The replica lists while the partition moves from its original replicas to `target` (R100, R105)."""
     original = partition.original_replicas or partition.replicas
     adding = tuple(sorted(r for r in target if r not in original))
     leaving = tuple(r for r in original if r not in target)
     if not adding and not leaving:
-        return Assignment(target)  # another order at most: there is nothing to wait for
+        return Assignment(target)  # at most another order: nothing to wait for
     return Assignment(target + leaving, adding, tuple(sorted(leaving)), original)
 
 
 def _target_problem(image: MetadataImage, target: tuple[int, ...]) -> str | None:
-    """Why a partition cannot be there, or None (R104)."""
+    """Why the partition cannot have these replicas, or None (R104)."""
     unknown = [replica for replica in target if replica not in image.brokers]
     if not target:
         return "at least one replica is needed"

@@ -1,7 +1,7 @@
-"""Partitions: what the leaders' requests, and the comings and goings of brokers, do to them.
+"""Partitions: what AlterPartition requests, and brokers that leave or return, do to them.
 
-Owns AlterPartition (R40-R43) and the passes over all partitions when a broker leaves or returns (R20-R22,
-R32). Keeps no state of its own; all changes go through `partition_change`.
+Owns AlterPartition (R40, R41) and the passes over all partitions when a broker leaves or returns. Keeps no
+state; all changes go through `partition_change`.
 """
 
 from collections.abc import Callable
@@ -32,23 +32,23 @@ from holdfast.runtime.stats import Level
 
 #: Cluster key that switches the recovery manager.
 RECOVERY_MANAGER_KEY = "unclean.recovery.manager.enabled"
-#: Elections of one unclean pass (F38); the next pass goes on.
+#: Elections of one unclean pass (F38); the next pass takes the rest.
 UNCLEAN_PASS_MAX = 1000
 
 
 class Departure(Enum):
     """How a broker leaves its partitions."""
 
-    #: its replicas stay complete as far as they are
+    #: its replicas stay complete if they are
     CLEAN = "clean"
     #: its replicas may have lost their tails (R32)
     UNCLEAN = "unclean"
-    #: it is no broker any more (B10)
+    #: it was unregistered (B10)
     UNREGISTERED = "unregistered"
 
 
 class ReplicationControl:
-    """Pure functions over drafts, with the configuration at hand."""
+    """Functions over drafts, with the configuration; no state."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
@@ -56,10 +56,10 @@ class ReplicationControl:
     # --- brokers that leave and return -------------------------------------------------------------------
 
     def take_out(self, draft: Draft, broker_id: int, departure: Departure, cause: Cause) -> None:
-        """Take the broker out of every ISR, and out of the ELR too when its log is not to be trusted.
+        """Take the broker out of every ISR, and out of the ELR too if its log may have lost its tail.
 
-        A replica in a log dir that failed is not, however the broker leaves (B24). The broker counts as
-        inactive, whatever the image says, because its own record follows (R20, F26).
+        The log of a replica in a failed log dir may, however the broker leaves (B24). The broker counts as
+        inactive although the image does not say so yet: its own record follows (R20, F26).
         """
         image = draft.image
 
@@ -91,11 +91,12 @@ class ReplicationControl:
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
 
     def elect_leaderless(self, draft: Draft, cause: Cause, *, mode: ElectionMode | None = None) -> None:
-        """Try to elect for every partition without a leader (R21), in each topic's own mode unless given."""
+        """Try to elect for every leaderless partition (R21), in the topic's own mode unless `mode` is
+        given."""
         image = draft.image
         contexts: dict[str, ElectionContext] = {}
         for topic, index, partition in image.leaderless_partitions():
-            # a reassignment may be complete though nobody of it is there (R101)
+            # a reassignment may be complete though none of its replicas is active (R101)
             if not partition.is_reassigning and not any(map(image.is_active, partition.replicas)):
                 continue
             if topic.name not in contexts:
@@ -108,10 +109,10 @@ class ReplicationControl:
             )
 
     def take_over(self, draft: Draft) -> None:
-        """Make the elections that another controller has not made: an unfencing was cut behind its first part
+        """Make the elections that the previous controller left: its unfencing was cut after the first part
         (K21, R21), or its file had the recovery manager on and this one's has not (F40).
 
-        Of unclean elections only those of last known leaders: the others are for the pass (F38).
+        Of unclean elections only those of last known leaders; the periodic pass makes the others (F38).
         """
         image = draft.image
         cause = Cause(CauseKind.TAKEOVER)
@@ -129,14 +130,14 @@ class ReplicationControl:
             self.change(draft, topic, index, partition, requested, contexts[topic.name], cause)
 
     def _trusted(self, image: MetadataImage, partition: PartitionRegistration) -> tuple[int, ...]:
-        """The last known leader, where it may lead with nobody eligible left (D8.8)."""
+        """The last known leader, if it may lead when no replica is eligible (D8.8)."""
         known = partition.last_known_leader
         if known not in partition.replicas or not image.elr_enabled or self.compares_logs(image):
             return ()
         return (known,)
 
     def elect_unclean(self, draft: Draft) -> None:
-        """One pass of unclean elections over the leaderless partitions that allow them (R16)."""
+        """One pass of unclean elections over the leaderless partitions whose topics allow them (R16)."""
         image = draft.image
         elected = 0
         for topic, index, partition in image.leaderless_partitions():
@@ -150,9 +151,9 @@ class ReplicationControl:
                 return
 
     def refresh(self, draft: Draft, cause: Cause, topic_name: str | None = None) -> None:
-        """Bring the partitions of a topic, or all, in line with what is configured now (R109, B8).
+        """Bring the partitions of a topic, or all, in line with the present configuration (R109, B8).
 
-        Nobody is elected uncleanly by it: that is for fencing, unfencing and the pass (F38).
+        Elects no leader uncleanly: fencing, unfencing and the periodic pass do (F38).
         """
         image = draft.image
         named = None if topic_name is None else image.topic(topic_name)
@@ -163,7 +164,7 @@ class ReplicationControl:
                 self.change(draft, topic, index, partition, RequestedChange(), context, cause)
 
     def forget_unregistered(self, draft: Draft) -> None:
-        """Take who is no broker any more out of the ISRs of partitions without a leader (B10, D8.9)."""
+        """Take unregistered brokers out of the ISRs of leaderless partitions (B10, D8.9)."""
         image = draft.image
         for topic, index, partition in image.leaderless_partitions():
             gone = tuple(replica for replica in partition.isr if replica not in image.brokers)
@@ -200,7 +201,7 @@ class ReplicationControl:
     def waits_for_operator(
         self, image: MetadataImage, topic_name: str, partition: PartitionRegistration
     ) -> bool:
-        """No replica that returns is elected by itself, unless by a comparison of logs."""
+        """True when no returning replica is elected automatically, except by a comparison of logs."""
         if partition.leader is not None or partition.electable:
             return False
         context = self.context(image, topic_name, image.is_active)
@@ -210,10 +211,10 @@ class ReplicationControl:
         return context.mode is not ElectionMode.UNCLEAN and not trusts
 
     def compares_logs(self, image: MetadataImage) -> bool:
-        """True while the recovery manager decides unclean elections, which needs the sets of ELR (R69).
+        """True while the recovery manager decides unclean elections, which needs ELR (R69).
 
-        What the metadata log says at this offset counts, else this node's file: the baseline of a comparison
-        is one `configs` call away, while the cluster runs.
+        The cluster's dynamic value counts, else this node's file. So an operator can compare with Kafka's
+        behaviour while the cluster runs.
         """
         enabled = image.cluster_config(RECOVERY_MANAGER_KEY)
         return (
@@ -230,7 +231,7 @@ class ReplicationControl:
         context: ElectionContext,
         cause: Cause,
     ) -> PartitionChange | None:
-        """Write the record that grants the wish, and tell why; None when nothing changes."""
+        """Write the record of a requested change with its decision; None when nothing changes."""
         replicas = before.replicas if requested.assignment is None else requested.assignment.replicas
         offline = draft.image.offline_among(replicas, PartitionId(topic.topic_id, index))
         if offline:  # R27: whatever asks, a replica in a failed log dir is not active
@@ -295,7 +296,7 @@ class ReplicationControl:
         )
         after = partition if change is None else change.after
         if after.leader != sender_id:
-            # R42: the record that completes a reassignment is kept, and the old leader is told
+            # R42: the record that completes the reassignment stays, and the old leader gets this error
             return _refused(proposal, ErrorCode.NEW_LEADER_ELECTED)
         return AlterPartitionPartitionResponse(
             topic_id=proposal.topic_id,
@@ -318,7 +319,7 @@ def _why_inactive(image: MetadataImage, broker_id: int) -> Rejection:
 
 
 def _state_after(departure: Departure, cause: Cause) -> Rejection:
-    """What will be the matter with a broker that leaves: its own record comes after the partitions' (F26)."""
+    """Why a leaving broker will be inactive: its own record comes after the partitions' (F26)."""
     if departure is Departure.UNREGISTERED:
         return Rejection.UNREGISTERED
     if cause.kind is CauseKind.CONTROLLED_SHUTDOWN:
@@ -327,13 +328,13 @@ def _state_after(departure: Departure, cause: Cause) -> Rejection:
 
 
 def _line(name: str, change: PartitionChange) -> tuple[str, Level]:
-    """What happened to a partition and why, for the log."""
+    """The log line about a partition's change and its reason."""
     text = f"{name}: {change.after.diff(change.before)} ({change.decision.cause}"
     if change.decision.rejected and change.before.leader != change.after.leader:
         passed = (f"{replica} {why.name.lower()}" for replica, why in change.decision.rejected)
         text += f"; rejected: {', '.join(passed)}"
     if change.reason is not None and change.reason.is_unclean:
-        # R10, R68: every unclean election is told as a possible loss
+        # R10, R68: every unclean election is reported as a possible loss
         passed_over = ids_text(change.dropped)
         text += f"; elected as {change.reason.value}; records may be lost, passed over {passed_over}"
         cause = change.decision.cause
@@ -347,7 +348,7 @@ def _line(name: str, change: PartitionChange) -> tuple[str, Level]:
     if change.reason is not None:
         return f"{text}; elected as {change.reason.value})", Level.INFO
     if change.after.leader is None and change.before.leader is not None:
-        return f"{text}; nobody may lead now)", Level.WARNING
+        return f"{text}; no replica may lead now)", Level.WARNING
     return f"{text})", Level.INFO
 
 
@@ -358,7 +359,7 @@ def _proposal_error(
     isr = [member.broker_id for member in proposal.new_isr]
     recovering = proposal.leader_recovery_state == RECOVERING
     if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
-        # the leader knows more than this controller: it must be asking a stale one
+        # the leader knows more than this controller, which therefore is not the active one
         return ErrorCode.NOT_CONTROLLER
     if proposal.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

@@ -1,8 +1,9 @@
-"""The recovery manager's mind: for partitions that nobody may lead without loss, whose log is the best?
+"""The recovery manager: chooses a leader by log contents for partitions that no replica may lead without
+loss.
 
-Owns when brokers are asked for their logs, which answers count, and the choice (R60-R69, D8.1-D8.10). All of
-it is soft state of the active controller: a new one asks anew. The asking itself is the shell's, the
-election `partition_change`'s; nobody is elected here but the replica that the answers prove to be the best.
+Owns when brokers are asked for their logs, which answers count, and the choice (R60-R69, D8). All of it is
+soft state of the active controller; a new one asks again. `log_questions` sends the questions,
+`partition_change` makes the election. Only the replica that the answers show to be the best is elected.
 """
 
 from dataclasses import dataclass, field
@@ -29,13 +30,13 @@ from holdfast.metadata.partition import PartitionRegistration
 from holdfast.metadata.records import RECOVERED
 from holdfast.protocol.errors import ErrorCode
 
-#: Partitions that one event looks at. An answer may decide a thousand, a timeout ten thousand: heartbeats and
+#: Partitions handled per event. One answer may decide a thousand and one timeout ten thousand; heartbeats and
 #: AlterPartition must not wait for all of them.
 STEPS_MAX = 250
 
 
 class AnswerValidity(Enum):
-    """What an answer was worth (R62)."""
+    """What an answer is worth (R62)."""
 
     OK = "ok"
     #: the row or the whole request has an error
@@ -44,20 +45,20 @@ class AnswerValidity(Enum):
     STALE_BROKER_EPOCH = "stale_broker_epoch"
     #: the broker has old metadata
     STALE_LEADER_EPOCH = "stale_leader_epoch"
-    #: the broker knows a later leader epoch: this controller is not the active one any more
+    #: the broker knows a later leader epoch: this controller is no longer the active one
     SUPERSEDED = "superseded"
-    #: beyond the limit of the request
+    #: beyond the limit of rows per request
     LATER = "later"
-    #: nobody waits for it
+    #: no recovery needs it
     UNWANTED = "unwanted"
 
 
 class Strategy(Enum):
     """`unclean.recovery.strategy`."""
 
-    #: the best log of whoever is there
+    #: the best log among the replicas that answer
     AGGRESSIVE = "Aggressive"
-    #: nothing before every replica that might be complete has shown its log
+    #: wait until every replica that may be complete has answered
     BALANCED = "Balanced"
     #: wait for an operator
     NONE = "None"
@@ -65,36 +66,36 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogReply:
-    """What a replica said of its log, and in which incarnation."""
+    """A replica's answer about its log, and the incarnation that gave it."""
 
     broker_epoch: int
     last_epoch: int
     end_offset: int
-    #: -1 when not known; told with the choice, never a reason for it
+    #: -1 when not known; reported with the choice, never a reason for it
     flushed_offset: int = -1
 
 
 @dataclass(slots=True)
 class Recovery:
-    """One partition under recovery; ends with each change of what `identity` holds (R60)."""
+    """One partition under recovery; it ends with each change of `identity` (R60)."""
 
     topic_name: str
     leader_epoch: int
     partition_epoch: int
     strategy: Strategy
-    #: the trigger, or when the last condition was met (D8.10)
+    #: when it was triggered, or when its last condition was met (D8.10)
     started_ms: int
-    #: what was said of it last
+    #: the last statement about it
     statement: Statement | None = None
-    #: the timeout has passed: the best of what is there is enough
+    #: the timeout has passed: the best of the answers is enough
     has_timed_out: bool = False
-    #: by broker, also of some that are fenced by now: they count again once R62 holds again
+    #: by broker, also of brokers that are fenced now: they count again once R62 holds again
     replies: dict[int, LogReply] = field(default_factory=dict)
-    #: by broker, the highest high watermark that an answer told of, -1 when none is known: true also when the
-    #: answer is void by now
+    #: by broker: the highest high watermark that it reported, -1 when none is known; stays true when the
+    #: answer is void
     claims: dict[int, int] = field(default_factory=dict)
-    #: by broker, what no high watermark that counted its replica was above: on its disk, so true also when
-    #: the answer is void
+    #: by broker: the stored upper bound of high watermarks that counted its replica; it is on its disk, so it
+    #: stays true when the answer is void
     ceilings: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -103,29 +104,29 @@ class Recovery:
 
     @property
     def is_timed(self) -> bool:
-        """Its time runs."""
+        """Its timeout is running."""
         return isinstance(self.statement, AskForLogs) and not self.has_timed_out
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One run over partitions: what they have in common, looked up once a topic."""
+    """One pass over partitions, with what is looked up once per topic."""
 
     draft: Draft
-    #: before the run: the elections of some partitions change nothing for the others
+    #: as of before the pass: the elections of some partitions change nothing for others
     image: MetadataImage
     now_ms: int
-    #: configured, while logs are compared; by topic name
+    #: configured strategies by topic name, while logs are compared
     strategies: dict[str, Strategy] = field(default_factory=dict)
     contexts: dict[str, ElectionContext] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Forced:
-    """An operator asked for a comparison of logs; holds until there is a leader or another strategy."""
+    """An operator's request to compare logs; valid until there is a leader or another strategy."""
 
     strategy: Strategy
-    #: the strategy that was configured then
+    #: the strategy that was configured at the request
     configured: Strategy
 
 
@@ -137,10 +138,10 @@ class UncleanRecovery:
         self._replication = replication
         self._recoveries: dict[PartitionId, Recovery] = {}
         self._forced: dict[PartitionId, _Forced] = {}
-        #: partitions that `run` must look at, and whether it must look at all
+        #: partitions that `run` must check, and whether it must check all
         self._dirty: dict[PartitionId, None] = {}
         self._is_all_dirty = False
-        #: when the next recovery has waited long enough for further answers, or when more are to be looked at
+        #: when the next timeout ends, or when more partitions are to be checked
         self._deadline_ms: int | None = None
         #: leaders elected by a comparison of logs since the process started
         self.elections: dict[Strategy, int] = {Strategy.BALANCED: 0, Strategy.AGGRESSIVE: 0}
@@ -149,11 +150,11 @@ class UncleanRecovery:
 
     @property
     def count(self) -> int:
-        """Partitions under recovery, those included that wait for fenced replicas."""
+        """Partitions under recovery, including those that wait for fenced replicas."""
         return len(self._recoveries)
 
     def unanswered(self, image: MetadataImage, key: PartitionId) -> tuple[int, ...]:
-        """The replicas whose logs are asked for and that have given no answer that counts now."""
+        """The replicas that are asked for their logs and have no valid answer yet."""
         recovery = self._recoveries.get(key)
         if recovery is None or not isinstance(recovery.statement, AskForLogs):
             return ()
@@ -162,7 +163,7 @@ class UncleanRecovery:
         return tuple(replica for replica in asked.must + asked.others if replica not in valid)
 
     def count_for_operators(self, image: MetadataImage) -> int:
-        """Partitions without a leader that get none before somebody elects one by hand."""
+        """Partitions without a leader that get one only by an operator's election."""
         return sum(
             (topic.topic_id, index) not in self._recoveries
             and self._replication.waits_for_operator(image, topic.name, partition)
@@ -177,7 +178,7 @@ class UncleanRecovery:
         self._is_all_dirty = bool(image.leaderless)
 
     def stop(self) -> None:
-        """Forget everything (R60)."""
+        """Drop everything (R60)."""
         self._recoveries = {}
         self._forced = {}
         self._dirty = {}
@@ -185,7 +186,7 @@ class UncleanRecovery:
         self._deadline_ms = None
 
     def observe(self, before: MetadataImage, after: MetadataImage, changed: tuple[PartitionId, ...]) -> None:
-        """Records led from one image to the other and touched the partitions `changed`."""
+        """Records that touched the partitions `changed` led from one image to the other."""
         for key in changed:
             if key not in after.leaderless:
                 self._forced.pop(key, None)
@@ -218,7 +219,7 @@ class UncleanRecovery:
         partition = image.partition(*key)
         if (
             recovery is None
-            # it will be cancelled once it is looked at
+            # it will be cancelled by the next `run`
             or partition is None
             or partition.leader_epoch != recovery.leader_epoch
             or not isinstance(recovery.statement, AskForLogs)
@@ -245,11 +246,11 @@ class UncleanRecovery:
         return AnswerValidity.OK
 
     def next_deadline_ms(self) -> int | None:
-        """When the next recovery has waited long enough for further answers."""
+        """When the next timeout ends."""
         return self._deadline_ms
 
     def is_due(self, now_ms: int) -> bool:
-        """True when `run` has something to look at."""
+        """True when `run` has something to check."""
         return self._is_all_dirty or bool(self._dirty) or self._is_deadline_over(now_ms)
 
     def _is_deadline_over(self, now_ms: int) -> bool:
@@ -258,13 +259,13 @@ class UncleanRecovery:
     # --- what follows ------------------------------------------------------------------------------------
 
     def run(self, draft: Draft, now_ms: int) -> list[RecoveryStated]:
-        """Begin, go on with and end recoveries, STEPS_MAX at most; what is new of them, by topic and index.
+        """Begin, continue and end recoveries, STEPS_MAX at most; returns new statements, by topic and index.
 
-        What is left is looked at after the next event, and `next_deadline_ms` asks for one at once.
+        The rest is handled after the next event; `next_deadline_ms` asks for one at once.
         """
         self._find_dirty(draft.image, now_ms)
         if not self._replication.compares_logs(draft.image):
-            self._forced = {}  # who switches the manager off takes back what was asked of it
+            self._forced = {}  # switching the manager off cancels the operators' requests
             if not self._recoveries:
                 self._dirty = {}
                 self._deadline_ms = None
@@ -289,7 +290,7 @@ class UncleanRecovery:
         return stated
 
     def _find_dirty(self, image: MetadataImage, now_ms: int) -> None:
-        """Add what a change of the cluster, or the time, concerns."""
+        """Mark the partitions that a change of the cluster, or the time, concerns."""
         if self._is_all_dirty:
             self._is_all_dirty = False
             self._dirty.update(dict.fromkeys(image.leaderless))
@@ -346,12 +347,12 @@ class UncleanRecovery:
                 del self._recoveries[key]
                 self.elections[strategy] += 1
                 chosen = best_log(partition, _provable(partition, strategy, valid))
-                # R68: candidates and their logs are told with the election, and what it may lose
+                # R68: the election reports the candidates, their logs and what it may lose
                 most = most_lost(partition, valid, recovery.ceilings, chosen)
                 logs = _log_ends(valid, recovery.claims)
                 cause = Cause(CauseKind.LOGS_COMPARED, logs=logs, loss_at_most=-1 if most is None else most)
                 return [*stated, self._elect(look, topic, key[1], partition, cause, chosen)]
-        # that its broker was away meanwhile may have been behind the slice: whoever is asked is stated anew
+        # a broker may have been away and back between two slices: then it is asked again
         lost = _drop_void_replies(image, recovery, statement)
         if statement != recovery.statement or lost:
             recovery.statement = statement
@@ -379,7 +380,7 @@ class UncleanRecovery:
     def _strategy(
         self, look: _Look, topic_name: str, key: PartitionId, partition: PartitionRegistration
     ) -> Strategy:
-        """How to recover now; NONE also while a complete replica is awaited, or the manager is off (R14)."""
+        """The strategy now; NONE also while a complete replica is awaited, or the manager is off (R14)."""
         strategy = look.strategies.get(topic_name)
         if strategy is None:
             if not self._replication.compares_logs(look.image):
@@ -395,7 +396,7 @@ class UncleanRecovery:
         return strategy
 
     def _configured(self, image: MetadataImage, topic_name: str) -> Strategy:
-        """The topic's strategy, else the cluster's, else what the old key stands for (R69, D8)."""
+        """The topic's strategy, else the cluster's, else what the older key stands for (R69, D8)."""
         static = self._config.static
         name = image.topic_config(topic_name, "unclean.recovery.strategy", static)
         if name is not None:
@@ -405,7 +406,7 @@ class UncleanRecovery:
 
 
 def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> int:
-    """The replica whose log ends last (R66); equal ones: last known ELR, then the order of assignment."""
+    """The replica whose log ends last (R66); among equals last known ELR, then the order of assignment."""
     return max(
         replies,
         key=lambda replica: (
@@ -420,10 +421,11 @@ def best_log(partition: PartitionRegistration, replies: dict[int, LogReply]) -> 
 def most_lost(
     partition: PartitionRegistration, replies: dict[int, LogReply], ceilings: dict[int, int], chosen: int
 ) -> int | None:
-    """Committed records that the chosen log may lack at most; None when nobody knows (R68).
+    """Most committed records that the chosen log may lack; None when unknown (R68).
 
-    Whoever was counted as long as the high watermark moved bounds it with its ceiling. Surely the same as
-    what was committed is the log of such a replica, and so much of a longer one that ends in the same epoch.
+    The ceiling of a replica that was counted whenever the high watermark advanced bounds what was committed.
+    The chosen log surely equals the committed history as far as such a replica's log that ends in the same
+    epoch.
     """
     counted = _counted(partition)
     known = [ceilings[replica] for replica in counted if replica in ceilings]
@@ -438,15 +440,16 @@ def most_lost(
 
 
 def _counted(partition: PartitionRegistration) -> tuple[int, ...]:
-    """Who was in sync whenever the high watermark moved since the last unclean election.
+    """The replicas that were in sync whenever the high watermark advanced since the last unclean election.
 
-    ISR, ELR and last known ELR, unless some of those seats are of a history that was given up: they stay
-    until min ISR is reached again (R10). Then it is the last known leader alone, who led this one.
+    Those are ISR, ELR and last known ELR, unless members come from a history that an unclean election gave
+    up: they stay until min ISR is reached again (R10). Then it is the last known leader alone, which led this
+    one.
     """
     complete = (*partition.isr, *partition.elr, *partition.last_known_elr)
     if (
         partition.leader_recovery_state == RECOVERED
-        # else recovery is over with two in sync, and seats from before it are among these
+        # with a larger min ISR, recovery ends with two in sync while members from before it are among these
         and partition.min_isr <= 2
         and len(complete) <= partition.min_isr
     ):
@@ -455,7 +458,7 @@ def _counted(partition: PartitionRegistration) -> tuple[int, ...]:
 
 
 def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[LogEnd, ...]:
-    """What the choice rests on, and the high watermarks that others have told of (R68)."""
+    """The compared logs, and the high watermarks that other replicas have reported (R68)."""
     logs: list[LogEnd] = []
     for replica in sorted(claims):
         reply, claim = replies.get(replica), claims[replica]
@@ -469,13 +472,14 @@ def _log_ends(replies: dict[int, LogReply], claims: dict[int, int]) -> tuple[Log
 def _provable(
     partition: PartitionRegistration, strategy: Strategy, replies: dict[int, LogReply]
 ) -> dict[int, LogReply]:
-    """The replies that a choice may rest on; all of them where nothing can be proved.
+    """The answers that the choice may rest on; all of them where nothing can be proved.
 
-    R66 would let any higher epoch win. But a leader may commit records of earlier epochs and write none of
-    its own, while a replica outside the last known ELR ends in an epoch between that was never committed
-    (Raft's figure 8). The last known ELR held everything, so the best of them has it all; and a log that ends
+    R66 alone would let any higher epoch win. But a leader may commit records of earlier epochs and write none
+    of its own, while a replica outside the last known ELR ends in an epoch between, which was never committed
+    (Raft's figure 8). The last known ELR held everything, so the best of its logs has it all. A log that ends
     in the same epoch was written by the same leader, so a longer one holds all of that and more. If all of
-    them are empty, nothing was ever committed or all that was is gone: whoever has records leads (R66).
+    their logs are empty, nothing was ever committed, or all that was is lost: then any replica with records
+    may lead (R66).
     """
     if not _waits_for_all_known(partition, strategy):
         return replies
@@ -493,7 +497,7 @@ def _waits_for_all_known(partition: PartitionRegistration, strategy: Strategy) -
 def _statement(
     image: MetadataImage, key: PartitionId, partition: PartitionRegistration, strategy: Strategy
 ) -> WaitForReplicas | AskForLogs:
-    """Who is waited for, or who is asked (R61, R64)."""
+    """Which replicas to wait for, or which to ask (R61, R64)."""
     active = tuple(replica for replica in sorted(partition.replicas) if image.is_active_replica(replica, key))
     if _waits_for_all_known(partition, strategy):
         known = partition.last_known_elr
@@ -507,7 +511,7 @@ def _statement(
 
 
 def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) -> dict[int, LogReply]:
-    """Answers that count at this moment (R63, N-3): of these incarnations, and active."""
+    """Answers that count at this moment: of the registered incarnations, and active (R63, N-3)."""
     return {
         replica: recovery.replies[replica]
         for replica in asked.must + asked.others
@@ -519,7 +523,7 @@ def _valid_replies(image: MetadataImage, recovery: Recovery, asked: AskForLogs) 
 def _drop_void_replies(
     image: MetadataImage, recovery: Recovery, statement: WaitForReplicas | AskForLogs
 ) -> bool:
-    """Forget the answers of earlier incarnations of those that are asked; True when there were any."""
+    """Drop the answers of earlier incarnations of the asked replicas; True when there were any."""
     if not isinstance(statement, AskForLogs):
         return False
     valid = _valid_replies(image, recovery, statement)
@@ -532,13 +536,13 @@ def _drop_void_replies(
 def _is_decided(
     partition: PartitionRegistration, recovery: Recovery, asked: AskForLogs, valid: dict[int, LogReply]
 ) -> bool:
-    """R64, R65, D8.3."""
+    """True when the answers suffice for an election (R64, R65, D8.3)."""
     if _waits_for_all_known(partition, recovery.strategy):
         if any(replica not in valid for replica in asked.must):
             return False
         return recovery.has_timed_out or len(valid) == len(asked.must + asked.others)
     if recovery.has_timed_out and valid:
         return True
-    # nothing is known about who is complete: Balanced wants to see all logs there are
+    # no replica is known to be complete: Balanced waits for all logs of the partition
     enough = partition.replicas if recovery.strategy is Strategy.BALANCED else asked.others
     return len(valid) == len(enough)

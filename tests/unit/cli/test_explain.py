@@ -64,7 +64,7 @@ def last_change(told: Story) -> Step:
             (T, "fence 3", "stop 2"),
             "isr (1,2) -> (1), elr () -> (2)",
             [
-                "Why: broker 2 stops and leads nothing any more.",
+                "Why: broker 2 stops and no longer leads any partition.",
                 "Broker 2 left the ISR below min ISR and stays eligible: the log is complete up to the high "
                 "watermark.",
                 "The high watermark stands still until 2 replicas are in sync: writes with acks=all are "
@@ -184,7 +184,7 @@ def last_change(told: Story) -> Step:
             (T, "reassign t-0 replicas=(1,2,4)"),
             None,
             [
-                "Why: a reassignment was asked for.",
+                "Why: a reassignment was requested.",
                 "A reassignment runs: it ends once (4) are in the ISR and enough of the final replicas are "
                 "in sync for min ISR.",
             ],
@@ -193,7 +193,7 @@ def last_change(told: Story) -> Step:
             (T, "reassign t-0 replicas=(2,4,3)", "alter t-0 isr=(1,2,3,4)"),
             None,
             [
-                "Why: leader 1 asked for it.",
+                "Why: leader 1 requested it.",
                 "Broker 2 leads: it is active and in the ISR. Candidates in order of preference: 2, 4, 3; "
                 "rejected: 1 (no replica any more).",
                 "The reassignment has ended: the replicas are (2,4,3).",

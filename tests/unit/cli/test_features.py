@@ -63,7 +63,7 @@ def test_a_level_in_the_other_direction_is_refused(
 
 
 def test_a_refusal_by_the_cluster_is_told_with_its_reason(holdfast: Run, admin: FakeAdmin) -> None:
-    reason = "t-0 has nobody in its ISR"
+    reason = "t-0 has an empty ISR"
     admin.refuses["update_features"] = ClientError(
         f"INVALID_UPDATE_VERSION: {reason}", ErrorCode.INVALID_UPDATE_VERSION
     )

@@ -254,9 +254,9 @@ def configs(
         (TOPIC, ("min.insync.replicas", SET, "0"), "INVALID_CONFIG", "an integer in [1, 2147483647]"),
         (TOPIC, ("min.insync.replica", SET, "1"), "INVALID_CONFIG", "did you mean min.insync.replicas?"),
         (TOPIC, ("min.insync.replica", DELETE, None), "INVALID_CONFIG", "no dynamic key"),
-        (TOPIC, ("retention.ms", SET, None), "INVALID_REQUEST", "a value is needed"),
+        (TOPIC, ("retention.ms", SET, None), "INVALID_REQUEST", "setting it needs a value"),
         (TOPIC, ("retention.ms", 7, "1"), "INVALID_REQUEST", "expected 0 (set) or 1 (delete)"),
-        (TOPIC, ("retention.ms", ConfigOperation.APPEND, "1"), "INVALID_REQUEST", "is no list"),
+        (TOPIC, ("retention.ms", ConfigOperation.APPEND, "1"), "INVALID_REQUEST", "is not a list"),
         ((RESOURCE_TOPIC, "x"), ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION", "no topic x"),
         ((RESOURCE_BROKER, "1"), ("log.retention.ms", SET, "1"), "INVALID_REQUEST", "a node's file"),
         # F14
@@ -366,13 +366,13 @@ def test_features_are_updated_all_or_none(quorum: Quorum) -> None:
     assert names(again.results) == ["NONE"]
 
 
-def test_no_downgrade_of_any_kind_leaves_a_partition_that_nobody_could_lead(quorum: Quorum) -> None:
+def test_no_downgrade_of_any_kind_leaves_a_partition_that_no_replica_could_lead(quorum: Quorum) -> None:
     """B8."""
     for broker_id in (1, 2, 3):
         quorum.vanish(broker_id)
     for upgrade_type in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
         request = UpdateFeaturesRequest(0, False, (FeatureUpdate(ELR_FEATURE, 0, upgrade_type),))
-        assert "nobody in its ISR" in quorum.request(request).error_message
+        assert "has an empty ISR" in quorum.request(request).error_message
 
 
 # --- reassignments ---------------------------------------------------------------------------------------

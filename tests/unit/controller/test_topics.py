@@ -224,7 +224,7 @@ def test_new_partitions_have_the_topics_own_min_isr_and_active_replicas_in_sync(
         ("t", 3, ((1, 1),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice"),
         ("t", 3, ((),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 has no replicas"),
         ("t", 4, ((1, 2), (1, 2, 3)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 3 has 3 replicas"),
-        ("t", 3, ((3, 4),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker that is ready"),
+        ("t", 3, ((3, 4),), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no active broker"),
     ],
 )
 def test_partitions_that_cannot_be_are_refused_and_nothing_is_made(

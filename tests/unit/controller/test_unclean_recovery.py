@@ -489,7 +489,7 @@ def test_an_answer_with_a_later_leader_epoch_elects_nobody_and_is_told(quorum: Q
     assert quorum.partition("t").leader is None
     note = quorum.notes[-1]
     assert note.level is Level.WARNING
-    assert "broker 2 knows later leader epochs of 2 partitions" in note.text
+    assert "broker 2 has later leader epochs of 2 partitions" in note.text
     assert quorum.resignations == []
     quorum.fire_timer(quorum.now_ms + 60_000)
     assert not any(question.broker_id == 2 for question in quorum.asked)

@@ -395,7 +395,7 @@ async def test_a_node_of_another_cluster_does_not_flood_its_own_log(
     stranger = Stranger(cluster, 102, is_voter=False, log_config=LogConfig(retention_ms=None))
     await stranger.boot()
     await cluster.clock.advance(5_000)
-    told = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
     assert len(told) == len(set(told)) == 3
     await stranger.kill()
 
