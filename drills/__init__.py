@@ -1,4 +1,4 @@
-"""Drills: one story of a failure on a real cluster, with load, and Spark's verdict at the end."""
+"""Drills: each runs one failure on a real cluster under load, and Spark gives the verdict."""
 
 if __name__ != "holdfast.drills":  # the checkout is on the path, too: one module, one name
     raise ImportError("import holdfast.drills")

@@ -1,6 +1,7 @@
 """`holdfast drill NAME`: a named failure on a real cluster, and Spark's verdict on what survived it.
 
-Exit codes are those of `drills.outcome.DrillResult` (docs/drills.md), of several runs that of the worst.
+Exit codes are those of `drills.outcome.DrillResult` (docs/drills.md), of several runs the exit code of the
+worst.
 """
 
 import json
@@ -30,13 +31,13 @@ from holdfast.drills.spark_judge import SparkJudge
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.power import drivers
 
-#: name of all drills, one after the other
+#: the name that stands for all drills
 ALL = "all"
 _ON_OFF = click.Choice(["on", "off"])
 
 
 class Planned(NamedTuple):
-    """A run that is to be played."""
+    """A run to be made."""
 
     drill: Drill
     settings: Settings
@@ -54,8 +55,10 @@ class Planned(NamedTuple):
     show_default=True,
     help="unclean.recovery.strategy of the topic.",
 )
-@click.option("--seed", type=click.IntRange(0), help="Fixes the story's chances; printed at the start.")
-@click.option("--seeds", metavar="A..B", help="Play every seed from A to B and print a table.")
+@click.option(
+    "--seed", type=click.IntRange(0), help="Fixes what a drill draws at random; printed at the start."
+)
+@click.option("--seeds", metavar="A..B", help="Run every seed from A to B and print a table.")
 @click.option(
     "--power-loss",
     type=click.Choice(["auto", *drivers.NAMES]),
@@ -63,7 +66,7 @@ class Planned(NamedTuple):
     show_default=True,
     help="How power is cut: real file systems (root), or tracked by the storage layer.",
 )
-@click.option("--compare", is_flag=True, help="Play with the decisive setting off and on, side by side.")
+@click.option("--compare", is_flag=True, help="Run with the decisive setting off and on, side by side.")
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep data, logs and ledgers here."
 )
@@ -72,7 +75,7 @@ class Planned(NamedTuple):
 )
 @output
 def command(name: str | None, is_list: bool, output: str, **given: Any) -> None:
-    """Play a named failure with load on a real cluster, then prove what survived. Exit 0: as expected."""
+    """Run a named failure under load on a real cluster, then prove what survived. Exit 0: as expected."""
     if is_list:
         _list(output)
         return
@@ -158,24 +161,24 @@ def _plan(drills: Sequence[Drill], given: dict[str, Any]) -> list[Planned]:
 
 
 def _sides(drill: Drill, base: Settings, *, compares: bool, is_alone: bool) -> Sequence[Settings]:
-    """The settings to play a drill with. Raises: click.UsageError when it cannot be played so."""
+    """The settings of a run. Raises: click.UsageError when the drill expects nothing for them."""
     if not drill.cuts_power:
         base = replace(base, power_loss="none")
     sides: Sequence[Settings] = (base,)
     if compares and drill.compares is not None:
         sides = tuple(base.with_axis(drill.compares, is_on) for is_on in (False, True))
     elif compares and is_alone:
-        raise click.UsageError(f"{drill.name} has nothing to compare: play it without --compare")
+        raise click.UsageError(f"{drill.name} has nothing to compare: run it without --compare")
     for side in sides:
         if expectation_of(drill.expectations, side) is None:
             raise click.UsageError(
-                f"{drill.name} cannot be played with {side.text}; see docs/drills.md for what it is about"
+                f"{drill.name} cannot be run with {side.text}; docs/drills.md says what it shows"
             )
     return sides
 
 
 def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: bool) -> list[Run]:
-    """All stories one after the other, then the verdict on all. Raises: ClusterError without Spark."""
+    """Run all drills one after the other, then judge all. Raises: ClusterError without Spark."""
     ledger = folder / "ledger"
     with closing(SparkJudge(starts_now=not is_quiet)) as judge:
         played = []
@@ -190,7 +193,7 @@ def _play_all(plan: Sequence[Planned], folder: Path, *, is_quiet: bool, keeps: b
 
 
 def _label(plan: Sequence[Planned], number: int) -> str:
-    """What stands before the lines of a run, so that they can be told from another's."""
+    """The label before the lines of a run, when there are several runs."""
     drill, settings = plan[number]
     parts = []
     if len({planned.drill.name for planned in plan}) > 1:
@@ -218,13 +221,13 @@ def _lines(runs: Sequence[Run], drill: Drill, given: dict[str, Any]) -> list[str
     if given["seeds"] or len({run.drill for run in runs}) > 1:
         return seeds_lines(runs)
     if given["compare"]:
-        assert drill.compares is not None, "checked before anything was played"
+        assert drill.compares is not None, "checked before any run"
         return compare_lines(runs, drill.compares)
     return run_lines(runs[0])
 
 
 def _as_json(runs: Sequence[Run], result: DrillResult, failure: str) -> dict[str, Any]:
-    """`result` is that of all runs, `failure` why there is no verdict on them."""
+    """`result` is the result of all runs; `failure` says why there is no verdict."""
     errors: list[dict[str, Any]] = [{"code": result.name, "message": failure}] if failure else []
     if result is not DrillResult.PASSED:  # else what did not pass is forgiven
         errors += [

@@ -1,4 +1,4 @@
-"""What a drill is: a name, a story to play, and the table of what is expected under which settings."""
+"""A drill: a name, a function that runs it, and a table of what to expect under which settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,37 +9,37 @@ from holdfast.drills.settings import Axis, Expectation
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """One story and its expectations."""
+    """One failure and its expectations."""
 
     name: str
     #: what happens, in a line
     title: str
-    #: which text tells it
+    #: the text that describes it
     source: str
-    #: plays it on a `drills.stage.Stage`, which is not named here, for it knows drills
+    #: runs it on a `drills.stage.Stage` (not named here: that module imports this one)
     play: Callable[[Any], None]
-    #: the first row that speaks of the settings counts
+    #: the first row that matches the settings counts
     expectations: tuple[Expectation, ...]
-    #: what `--compare` plays both ways; None: there is nothing to compare
+    #: the setting that `--compare` switches; None: there is nothing to compare
     compares: Axis | None = None
     brokers: int = 3
-    #: three where some of them fail; one is enough for the others, and three processes less to start
+    #: three where some of them fail; one is enough otherwise, with fewer processes to start
     controllers: int = 1
     min_isr: int = 2
-    #: over QUICK, for every node
+    #: settings of every node, on top of QUICK
     properties: Mapping[str, str] = field(default_factory=dict)
-    #: brokers that flush every write, when the others never do
+    #: brokers that flush every write; the others never flush
     flushing: tuple[int, ...] = ()
     #: configuration of the topic
     topic_configs: Mapping[str, str] = field(default_factory=dict)
-    #: classes of the verdict of which there must be some, else the story did not take place
+    #: classes of the verdict that must occur, else the failure did not happen as described
     shows: tuple[str, ...] = ()
-    #: False: nothing but kill -9
+    #: False: processes are only killed (kill -9)
     cuts_power: bool = True
 
 
-#: For every drill: silent brokers are fenced soon, and followers that are only slow stay in the ISR, so that
-#: it is the story that decides who leaves it and when.
+#: For every drill: silent brokers are fenced soon, and slow followers stay in the ISR, so that only the drill
+#: decides which replica leaves it and when.
 QUICK: Mapping[str, str] = {
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "250",

@@ -1,6 +1,6 @@
-"""Load for a story: a producer in the background that writes its ledger and knows what was acknowledged.
+"""Load for a drill: a background producer with a ledger, which knows what was acknowledged.
 
-Owns the thread with its own loop and runtime. Use as a context manager; leaving it waits for every answer.
+Owns a thread with an event loop and a runtime. Use as a context manager; leaving it waits for every answer.
 """
 
 import threading
@@ -19,7 +19,7 @@ from holdfast.runtime.real.machine import run
 RUN = "drill"
 VALUE_BYTES = 128
 PACE_MS = 10
-#: records without an answer, at most; more would only wait for the partition to come back
+#: most records without an answer; more would only wait for the partition to come back
 _BACKLOG_BYTES = 128 << 10
 _DELIVERY_TIMEOUT_MS = 60_000
 
@@ -52,7 +52,7 @@ class DrillLoad:
         self._held = threading.Event()
         self._patience_ms = _DELIVERY_TIMEOUT_MS
         self._error: BaseException | None = None
-        #: acknowledged records, and the offset behind the last of them
+        #: number of acknowledged records, and the offset after the last of them
         self.acked = 0
         self.acked_end = 0
         #: a record is on its way, or may be soon
@@ -71,7 +71,7 @@ class DrillLoad:
         self._held.set()
         deadline = time.monotonic() + 30.0
         while self._outstanding:
-            self._check(deadline, "goes on writing")
+            self._check(deadline, "still writes")
             time.sleep(0.01)
 
     def go_on(self) -> None:
@@ -80,7 +80,7 @@ class DrillLoad:
         self._held.clear()
 
     def stop(self) -> None:
-        """Write no more and wait until every record has an outcome. Raises: ClusterError."""
+        """Stop writing and wait until every record has an outcome. Raises: ClusterError."""
         self._stop.set()
         if self._thread.ident is None:
             return
@@ -91,7 +91,7 @@ class DrillLoad:
             raise ClusterError(f"producer {self.name} failed: {self._error}") from self._error
 
     def abandon(self) -> None:
-        """End at once, after a failure that is told elsewhere; what has no answer gets none."""
+        """End at once, after a failure that is reported elsewhere; do not wait for answers."""
         self._patience_ms = 0
         with suppress(ClusterError):
             self.stop()

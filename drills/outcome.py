@@ -1,6 +1,6 @@
-"""What became of a run: the verdict held against the expectation, and the exit codes.
+"""The result of a run: the verdict compared with the expectation, and the exit codes.
 
-Pure. Owns the order of the checks and the meaning of the codes (docs/drills.md); knows nothing of Spark.
+Pure. Owns the order of the checks and the meaning of the codes (docs/drills.md); never imports Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from holdfast.durability.verdict import EXIT_INCONCLUSIVE, FORBIDDEN
 class DrillResult(Enum):
     """How a run ended; the worst of several runs comes first here."""
 
-    LOST = "acknowledged records are gone where none may be"
-    ANOMALY = "nothing is gone that may not, but the log is not what was sent"
-    UNTOLD = "more records are gone than the election told of"
+    LOST = "acknowledged records are lost where none may be"
+    ANOMALY = "nothing is lost that may not be, but the log is not what was sent"
+    UNTOLD = "more records are lost than the elections reported"
     NOT_LOST = "a loss was expected and there is none: the run shows nothing"
-    BROKEN = "the story did not take place"
+    BROKEN = "the failure did not happen as described"
     INCONCLUSIVE = "the verdict proves nothing"
-    VOID = "the power cut did not take what the story needs gone: the run says nothing"
+    VOID = "the power cut did not take what the drill needs lost: the run shows nothing"
     PASSED = "as expected"
 
     @property
@@ -39,31 +39,31 @@ _EXIT_CODES = {
     DrillResult.VOID: 8,
     DrillResult.UNTOLD: 9,
 }
-#: Classes that a loss brings about by itself: whoever goes on where records were lost gets offsets again.
+#: Classes that a loss causes by itself: after a loss, the producer gets the same offsets again.
 _OF_A_LOSS = ("lost", "reordered")
 
 
 @dataclass(frozen=True, slots=True)
 class LostRecord:
-    """A record that was acknowledged with acks=all and is gone."""
+    """A record that was acknowledged with acks=all and is lost."""
 
     topic: str
     partition: int
     offset: int
-    #: as far as it tells records apart: checksum, producer, number
+    #: the part that identifies a record: checksum, producer, number
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """An unclean election of the run, as the metadata log tells it."""
+    """An unclean election of the run, from the metadata log."""
 
     leader: int
     #: by which rule
     reason: str
     #: at least; None when the controller could not know, or did not compare logs
     predicted_loss: int | None
-    #: at most; None when nobody knows
+    #: at most; None when unknown
     most_lost: int | None = None
 
 
@@ -79,34 +79,34 @@ class DrillEvidence:
     facts: Mapping[str, object]
     lost: tuple[LostRecord, ...] = ()
     elections: tuple[Election, ...] = ()
-    #: what is not as the story says, found by the drill itself
+    #: deviations that the drill itself found
     complaints: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One story, played once."""
+    """One run of a drill."""
 
     drill: str
     settings: Settings
     expectation: Expectation
     result: DrillResult
-    #: why, where the result alone does not say it
+    #: the reason, where the result alone does not say it
     reason: str = ""
     evidence: DrillEvidence | None = None
     seconds: float = 0.0
 
     @property
     def lost_count(self) -> int:
-        """Acknowledged records that are gone."""
+        """Acknowledged records that are lost."""
         return 0 if self.evidence is None else self.evidence.counts.get("lost", 0)
 
 
 def judge(
     expectation: Expectation, evidence: DrillEvidence, shows: Sequence[str] = ()
 ) -> tuple[DrillResult, str]:
-    """The result and its reason. `shows`: classes of the verdict of which there must be some."""
+    """The result and its reason. `shows`: classes of the verdict that must occur."""
     lost = evidence.counts.get("lost", 0)
     if evidence.verdict_code == EXIT_INCONCLUSIVE:
         return DrillResult.INCONCLUSIVE, "; ".join(evidence.notes)
@@ -119,12 +119,12 @@ def judge(
         return DrillResult.BROKEN, "; ".join(evidence.complaints)
     for name in shows:
         if not evidence.counts.get(name, 0):
-            return DrillResult.BROKEN, f"nothing is {name.replace('_', ' ')}: the story shows nothing"
+            return DrillResult.BROKEN, f"nothing is {name.replace('_', ' ')}: the run shows nothing"
     if expectation.is_told and lost:
         least, most = predicted_loss(evidence.elections), most_lost(evidence.elections)
         bound = least if most is None else most
         if bound is None:
-            return DrillResult.UNTOLD, f"{lost} lost, no election told how many"
+            return DrillResult.UNTOLD, f"{lost} lost, no election reported how many"
         if bound < lost:
             return DrillResult.UNTOLD, f"{lost} lost, {bound} predicted"
     if expectation.loss is ExpectedLoss.CERTAIN and not lost:
@@ -133,14 +133,13 @@ def judge(
 
 
 def predicted_loss(elections: Sequence[Election]) -> int | None:
-    """Records that the unclean elections of a run told of as lost, all together; None when none could say."""
+    """Sum of the losses that the unclean elections of a run reported; None when none was known."""
     known = [election.predicted_loss for election in elections if election.predicted_loss is not None]
     return sum(known) if known else None
 
 
 def most_lost(elections: Sequence[Election]) -> int | None:
-    """Records that the unclean elections of a run may have lost at most; None when one of them could not
-    say."""
+    """Most records that the unclean elections of a run may have lost; None when it is unknown of one."""
     if not elections or any(election.most_lost is None for election in elections):
         return None
     return sum(election.most_lost or 0 for election in elections)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 #: no leader, in requests and answers
-NOBODY = -1
+NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,13 @@ class Sets:
     known: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        leader = "NoLeader" if self.leader == NOBODY else str(self.leader)
+        leader = "NoLeader" if self.leader == NO_LEADER else str(self.leader)
         return f"Leader={leader}, ISR={_ids(self.isr)}, ELR={_ids(self.elr)}, LastKnownELR={_ids(self.known)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a story waits for; None: whatever it is."""
+    """What a drill waits for; None matches anything."""
 
     leader: int | None = None
     isr: Collection[int] | None = None
@@ -32,7 +32,7 @@ class Wanted:
     known: Collection[int] | None = None
 
     def is_met(self, seen: Sets) -> bool:
-        """True when the sets look so."""
+        """True when the sets match."""
         return (
             self.leader in (None, seen.leader)
             and (self.isr is None or tuple(sorted(self.isr)) == seen.isr)
@@ -43,7 +43,7 @@ class Wanted:
     def __str__(self) -> str:
         parts = []
         if self.leader is not None:
-            parts.append(f"Leader={'NoLeader' if self.leader == NOBODY else self.leader}")
+            parts.append(f"Leader={'NoLeader' if self.leader == NO_LEADER else self.leader}")
         for name, ids in (("ISR", self.isr), ("ELR", self.elr), ("LastKnownELR", self.known)):
             if ids is not None:
                 parts.append(f"{name}={_ids(sorted(ids))}")

@@ -1,4 +1,4 @@
-"""What is printed of runs: one, two side by side, or a table of many seeds; and the same as JSON.
+"""The output about runs: one, two side by side, or a table of many seeds; and the same as JSON.
 
 Pure: runs in, lines and plain values out.
 """
@@ -13,9 +13,9 @@ from holdfast.drills.drill import Drill
 from holdfast.drills.outcome import DrillResult, LostRecord, Run, most_lost, predicted_loss
 from holdfast.drills.settings import Axis
 
-#: lost records that are named with offset and value
+#: most lost records that are printed with offset and value
 SHOWN_MAX = 10
-#: classes of the verdict in the comparison, besides those that were found
+#: classes of the verdict that are always printed
 _ALWAYS = ("lost",)
 _CLASSES = (
     "lost",
@@ -47,7 +47,7 @@ def compare_lines(runs: Sequence[Run], axis: Axis) -> list[str]:
 
 
 def seeds_lines(runs: Sequence[Run]) -> list[str]:
-    """A row a run, then the totals by settings."""
+    """A row for each run, then the totals by settings."""
     rows = [
         (
             run.drill,
@@ -159,7 +159,7 @@ def list_lines(drills: Sequence[Drill]) -> list[str]:
 
 
 def _columns(runs: Sequence[Run], titles: Sequence[str]) -> list[str]:
-    """A table with a column a run."""
+    """A table with a column for each run."""
     found = [name for name in _CLASSES if any(_count(run, name) for run in runs)]
     rows: list[tuple[str, ...]] = [
         ("sent", *(_fact(run, "sent") for run in runs)),
@@ -190,7 +190,7 @@ def _lost_lines(run: Run) -> list[str]:
 
 
 def _ranges(lost: Sequence[LostRecord]) -> Iterator[str]:
-    """Offsets that follow upon each other as `first to last`, of the records that are named."""
+    """Offsets of the named records; consecutive ones as `first to last`."""
     for _, group in groupby(enumerate(lost), key=lambda pair: pair[1].offset - pair[0]):
         members = [record.offset for _, record in group]
         yield str(members[0]) if len(members) == 1 else f"{members[0]} to {members[-1]}"

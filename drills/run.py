@@ -1,6 +1,6 @@
-"""Plays a drill once: cluster up, story, snapshot of what is served, cluster gone. Then judges all runs.
+"""Runs a drill once: cluster up, failure, snapshot of what is served, cluster gone. Then judges all runs.
 
-Owns the order of these and what becomes of failures; the story itself is the drill's.
+Owns the order of these steps and how failures are reported; the steps of the failure belong to the drill.
 """
 
 import time
@@ -22,30 +22,30 @@ from holdfast.runtime.api import NetworkError
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A story that is over; Spark has not seen its snapshot yet."""
+    """A finished run whose snapshot Spark has not compared yet."""
 
     drill: Drill
     settings: Settings
     topic: str
     seconds: float
-    #: None when the story itself failed or is void
+    #: None when the run failed or is void
     snapshot: Path | None
     elections: tuple[Election, ...] = ()
     complaints: tuple[str, ...] = ()
-    #: without a snapshot
+    #: set when there is no snapshot
     result: DrillResult = DrillResult.BROKEN
     reason: str = ""
 
     @property
     def expectation(self) -> Expectation:
-        """What these settings must lead to."""
+        """What is expected under these settings."""
         found = expectation_of(self.drill.expectations, self.settings)
-        assert found is not None, f"{self.drill.name} cannot be played with {self.settings.text}"
+        assert found is not None, f"{self.drill.name} cannot be run with {self.settings.text}"
         return found
 
 
 def play(drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path, say: Said) -> Played:
-    """One run in a new folder `home`. The settings must be ones that the drill can be played with."""
+    """One run in a new folder `home`. The drill must have an expectation for the settings."""
     began = time.monotonic()
 
     def ended(**found: object) -> Played:
@@ -81,7 +81,7 @@ def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> lis
     for one in played:
         result, reason, evidence = one.result, one.reason, None
         if one.snapshot is not None:
-            # a ledger that cannot be read has one verdict for all
+            # an unreadable ledger gives one verdict for all
             verdict = found.get(one.topic) or found[""]
             evidence = DrillEvidence(
                 verdict_code=verdict.exit_code,
@@ -101,7 +101,7 @@ def verdicts(played: Sequence[Played], ledger: Path, judging: SparkJudge) -> lis
 def _stage(
     drill: Drill, settings: Settings, topic: str, home: Path, ledger: Path, say: Said
 ) -> Iterator[Stage]:
-    """A cluster that is up, and that is gone afterwards, whatever state it is in."""
+    """A cluster that is up, and is removed afterwards in any state."""
     home.mkdir(parents=True, exist_ok=True)
     cluster = _cluster(drill, settings, home / "cluster")
     try:

@@ -1,7 +1,7 @@
-"""What a drill is played with, and what is expected of it then: data, no story and no cluster.
+"""The settings of a run and what to expect under them: plain data.
 
 Owns the words of the options (`--manager`, `--elr`, `--strategy`) and the table rows that say which settings
-lose records and by which rule. A combination without a row cannot be played.
+lose records and by which rule. A combination without a row cannot be run.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from enum import Enum
 class ExpectedLoss(Enum):
     """What is expected of the acknowledged (acks=all) records."""
 
-    #: not one may be gone
+    #: none may be lost
     NONE = "none"
-    #: some must be gone, else the drill shows nothing
+    #: some must be lost, else the drill shows nothing
     CERTAIN = "loss"
-    #: more brokers lost their tails than the settings survive: some may be gone
+    #: more brokers lost their tails than the settings survive: some may be lost
     POSSIBLE = "loss possible"
 
 
 class Axis(Enum):
-    """The one setting that `--compare` plays both ways."""
+    """The one setting that `--compare` runs off and on."""
 
     MANAGER = "manager"
     ELR = "elr"
@@ -29,7 +29,7 @@ class Axis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How one run is played."""
+    """The settings of one run."""
 
     #: unclean.recovery.manager.enabled; off is what Apache Kafka ships (D8.8)
     manager: bool = True
@@ -53,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One row: under these settings this becomes of the acknowledged records, by this rule."""
+    """One row: what happens to the acknowledged records under these settings, and by which rule."""
 
     loss: ExpectedLoss
     #: rule numbers, and why in one sentence
@@ -62,11 +62,11 @@ class Expectation:
     manager: bool | None = None
     elr: bool | None = None
     strategies: tuple[str, ...] | None = None
-    #: the election must tell of a loss at least as large as it is (R68)
+    #: the elections must report at least as large a loss as there is (R68)
     is_told: bool = False
 
     def holds_for(self, settings: Settings) -> bool:
-        """True when the row speaks of these settings."""
+        """True when the row is about these settings."""
         return (
             self.manager in (None, settings.manager)
             and self.elr in (None, settings.elr)
@@ -75,7 +75,7 @@ class Expectation:
 
 
 def expectation_of(rows: Sequence[Expectation], settings: Settings) -> Expectation | None:
-    """The first row that speaks of the settings; None: the story cannot be played so."""
+    """The first row about these settings; None: the drill cannot be run with them."""
     return next((row for row in rows if row.holds_for(settings)), None)
 
 

@@ -1,6 +1,6 @@
-"""Spark's verdict on runs: one session and one comparison for all of them, after the last story.
+"""Spark's verdict on runs: one session and one comparison for all of them, after the last run.
 
-Owns the session and which lost records are named. What is an anomaly is `durability.rules`' business.
+Owns the session and which lost records are named. `durability.rules` defines what an anomaly is.
 """
 
 import threading
@@ -31,7 +31,7 @@ class SparkJudge:
     """One Spark session; `close` ends it."""
 
     def __init__(self, *, starts_now: bool) -> None:
-        """`starts_now`: in the background; what is written to stderr meanwhile is lost. Else when needed."""
+        """`starts_now`: start in the background (stderr is lost meanwhile); else when needed."""
         self._spark: Any = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
@@ -45,7 +45,7 @@ class SparkJudge:
             self._spark = start_session("local[*]", "holdfast drill", is_short=True)
             for key, value in _SMALL_DATA.items():
                 self._spark.conf.set(key, value)
-        except Exception as error:  # noqa: BLE001 - handed to whoever wants a verdict
+        except Exception as error:  # noqa: BLE001 - raised again when the verdict is asked for
             self._error = error
 
     def verdicts(

@@ -1,7 +1,7 @@
-"""The stage of a drill: a real cluster, one partition, its load, and what may be done to them.
+"""The stage of a drill: a real cluster, one partition, its load, and what can be done to them.
 
-Owns the words in which stories are told: cut, pause, kill, start, wait. Every wait is for an observed state;
-there is no sleep of a fixed length. Which states follow upon each other is the story's.
+Owns the steps that drills are made of: cut, pause, kill, start, wait. Every wait is for an observed state;
+there is no sleep of a fixed length. The drill decides which states follow each other.
 """
 
 import random
@@ -13,7 +13,7 @@ from holdfast.client.admin_configs import FeatureUpdate, Resource
 from holdfast.drills.drill import Drill
 from holdfast.drills.load import DrillLoad
 from holdfast.drills.log_ends import log_end
-from holdfast.drills.partition_sets import NOBODY, Sets, Wanted
+from holdfast.drills.partition_sets import NO_LEADER, Sets, Wanted
 from holdfast.drills.settings import Settings
 from holdfast.drills.view import View
 from holdfast.durability.segments import high_watermarks
@@ -25,16 +25,16 @@ STRATEGY = "unclean.recovery.strategy"
 ELR_FEATURE = "eligible.leader.replicas.version"
 _POLL_S = 0.03
 
-#: takes the lines of a story
+#: receives the lines that a run prints
 Said = Callable[[str], None]
 
 
 class Void(Exception):
-    """The power cut did not take what the story needs gone. The text says what is still there."""
+    """The power cut did not take what the drill needs lost. The text says what is still there."""
 
 
 class Stage:
-    """One run's cluster and load. The story's verbs."""
+    """The cluster and load of one run, and the steps of drills."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class Stage:
         self.drill = drill
         self.say = say
         self.topic = topic
-        #: the seed's chances: where to cut, how long to write before
+        #: random choices from the seed: where to cut, how much to write before
         self.chance = random.Random(f"{settings.seed}:{drill.name}")
         self.view = View(cluster, topic)
         self.load = DrillLoad(cluster.bootstrap_servers, ledger, topic, name=f"all-{topic}")
         self.ledger = ledger
-        #: what the drill itself found to be not as the story says
+        #: deviations that the drill itself found
         self.complaints: list[str] = []
         self._others: list[DrillLoad] = []
         self._silent: list[int] = []
-        #: {broker id: its epoch when it was taken down last}
+        #: {broker id: its broker epoch when it was last taken down}
         self._former_epochs: dict[int, int] = {}
         self._cuts = 0
 
@@ -84,19 +84,19 @@ class Stage:
         self.load.start()
 
     def write(self, low: int = 100, high: int = 400) -> None:
-        """Let so many further records be acknowledged, as many as the seed says."""
+        """Wait until further records are acknowledged, as many as the seed draws."""
         self.load.wait_acked(self.chance.randint(low, high))
         self.say(
             f"{self.load.acked:,} records are acknowledged (acks=all), below offset {self.load.acked_end}"
         )
 
     def hold(self) -> None:
-        """The load rests until `end`: every record has its answer, and all in-sync logs end where it does."""
+        """Pause the load until `end`: every record has its answer, and all in-sync logs have the same end."""
         self.load.hold()
-        self.say(f"the load rests: {self.load.acked:,} records are acknowledged")
+        self.say(f"the load pauses: {self.load.acked:,} records are acknowledged")
 
     def rest(self) -> None:
-        """The load rests, and every broker has stored how far is committed: what is told of a loss (R68)."""
+        """Pause the load until every broker has stored the high watermark, which bounds a loss (R68)."""
         self.hold()
         end = self.load.acked_end
         folders = [str(self.cluster.data_folder(node)) for node in self.cluster.brokers]
@@ -107,14 +107,14 @@ class Stage:
         self.say(f"every broker has stored the high watermark {end}")
 
     def end(self) -> None:
-        """Until everybody who runs is in sync and the load has gone on; then every answer is awaited."""
+        """Wait until all running brokers are in sync and the load has continued, then for every answer."""
         self.wait_readmitted()
         self.load.go_on()
         self.load.wait_acked(50)
         self.stop_loads()
 
     def abandon_loads(self) -> None:
-        """The story has failed: end all producers at once."""
+        """End all producers at once, after the run has failed."""
         for load in (*self._others, self.load):
             load.abandon()
 
@@ -144,7 +144,7 @@ class Stage:
         never: Callable[[Sets], bool] = lambda seen: False,
         timeout_s: float = 40.0,
     ) -> Sets:
-        """Until the partition looks so; what `never` names must not be seen on the way.
+        """Wait until the sets match; a state for which `never` is true must not occur on the way.
 
         The ELR counts only where it is on. Raises: ClusterError.
         """
@@ -160,7 +160,7 @@ class Stage:
         return seen
 
     def wait_readmitted(self, timeout_s: float = 60.0) -> Sets:
-        """Until every broker that runs is in the ISR, in the incarnation that it was started as."""
+        """Wait until every running broker is in the ISR, in its present incarnation."""
         running = tuple(n.node_id for n in self.cluster.brokers if self.cluster.pid(n) is not None)
         seen: list[Sets] = []
 
@@ -170,21 +170,21 @@ class Stage:
             is_new = all(
                 now.epochs.get(broker, -1) > self._former_epochs.get(broker, -1) for broker in running
             )
-            return is_new and now.sets.leader != NOBODY and now.sets.isr == running
+            return is_new and now.sets.leader != NO_LEADER and now.sets.isr == running
 
         self.wait_until(is_full, f"not all of {_ids(running)} are in the ISR", timeout_s)
         self.say(f"  {seen[-1]}")
         return seen[-1]
 
     def wait_led(self, *, timeout_s: float = 40.0) -> Sets:
-        """Until the partition has a leader, whoever that is."""
-        self.wait_until(lambda: self.view.sets().leader != NOBODY, "there is no leader", timeout_s)
+        """Wait until the partition has a leader."""
+        self.wait_until(lambda: self.view.sets().leader != NO_LEADER, "there is no leader", timeout_s)
         seen = self.view.sets()
         self.say(f"  {seen}")
         return seen
 
     def wait_until(self, condition: Callable[[], bool], otherwise: str, timeout_s: float = 40.0) -> None:
-        """Until the condition holds. Raises: ClusterError that says `otherwise`."""
+        """Wait until the condition holds. Raises: ClusterError with the text `otherwise`."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline:
@@ -192,15 +192,15 @@ class Stage:
             time.sleep(_POLL_S)
 
     def wait_unfenced(self, *broker_ids: int) -> None:
-        """Until the controller counts on these brokers."""
+        """Wait until these brokers are unfenced."""
         self.cluster.wait_ready(self._brokers(broker_ids))
 
     def wait_fenced(self, broker_id: int) -> None:
-        """Until the controller counts on this broker no more."""
+        """Wait until this broker is fenced."""
         self.wait_until(lambda: broker_id in self.view.fenced(), f"broker {broker_id} is not fenced")
 
     def log_end(self, broker_id: int) -> int:
-        """Where the log of a broker that does not run ends on its disk, as recovery will find it."""
+        """Where the log of a stopped broker ends on its disk, as recovery will find it."""
         return log_end(self.cluster.data_folder(self.cluster.broker(broker_id)) / f"{self.topic}-0")
 
     # --- acting ----------------------------------------------------------------------------------------
@@ -213,37 +213,37 @@ class Stage:
             raise ClusterError(f"{key}={value}: {refusal}")
 
     def pause(self, *broker_ids: int) -> None:
-        """The network of these brokers is gone: SIGSTOP, nothing is lost."""
+        """Cut these brokers off from the network: SIGSTOP, nothing is lost."""
         self.say(f"cut off from the network: broker {_ids(broker_ids)}")
         for node in self._brokers(broker_ids):
             self.cluster.pause(node)
         self._silent += broker_ids
 
     def resume(self, *broker_ids: int) -> None:
-        """Their network is back."""
+        """Reconnect them."""
         self.say(f"reachable again: broker {_ids(broker_ids)}")
         for node in self._brokers(broker_ids):
             self.cluster.resume(node)
         self._silent = [broker for broker in self._silent if broker not in broker_ids]
 
     def kill(self, *broker_ids: int) -> None:
-        """kill -9: the page cache lives on."""
+        """Kill them (kill -9): the page cache survives."""
         self.say(f"kill -9: broker {_ids(broker_ids)}")
         self._remember(self._brokers(broker_ids))
         self.cluster.kill(self._brokers(broker_ids))
 
     def stop(self, *broker_ids: int) -> None:
-        """A clean stop."""
+        """Stop them cleanly."""
         self.say(f"clean stop: broker {_ids(broker_ids)}")
         self._remember(self._brokers(broker_ids))
         self.cluster.stop(self._brokers(broker_ids))
 
     def cut_power(self, *broker_ids: int) -> None:
-        """Power loss: what was not synced is gone."""
+        """Cut their power: what was not synced is lost."""
         self.cut_power_of(self._brokers(broker_ids))
 
     def cut_power_of(self, nodes: Sequence[Node]) -> None:
-        """Power loss of any nodes, at once."""
+        """Cut the power of these nodes at once."""
         self.say(f"power cut: {', '.join(node.name for node in nodes)}")
         self._remember([node for node in nodes if node.role == "broker"])
         self._cuts += 1
@@ -264,16 +264,16 @@ class Stage:
             self.cluster.start(node)
 
     def resume_all(self) -> None:
-        """Whoever is still cut off from the network is reachable again."""
+        """Reconnect every broker that is still cut off from the network."""
         if self._silent:
             self.resume(*self._silent)
 
     def tell_log_end(self, broker_id: int) -> None:
-        """Say what is left of a log."""
+        """Print where a log ends."""
         self.say(f"  the log of broker {broker_id} ends at {self.log_end(broker_id)}")
 
     def need_gone(self, *broker_ids: int) -> None:
-        """Acknowledged records must be missing on these brokers, which do not run. Raises: Void."""
+        """Check that acknowledged records are missing on these stopped brokers. Raises: Void."""
         for broker_id in broker_ids:
             end = self.log_end(broker_id)
             if end >= self.load.acked_end:
@@ -283,7 +283,7 @@ class Stage:
             self.say(f"  the log of broker {broker_id} ends at {end}: the tail is gone")
 
     def need_kept(self, broker_id: int) -> None:
-        """A broker that flushes every write must have all that was acknowledged. Raises: ClusterError."""
+        """Check that a broker that flushes every write has all acknowledged records. Raises: ClusterError."""
         end = self.log_end(broker_id)
         if end < self.load.acked_end:
             raise ClusterError(

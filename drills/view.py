@@ -1,6 +1,6 @@
-"""What the controllers say of the cluster and of the drill's partition, for stories that wait for it.
+"""What the controllers say about the cluster and the drill's partition.
 
-Owns the questions; each is asked again until somebody answers. Decides nothing and changes nothing.
+Owns the requests; each is repeated until a node answers. Decides nothing and changes nothing.
 """
 
 import re
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Registrations and then the partition, in the words of one and the same node."""
+    """Registrations and then the partition, as one node knows them."""
 
     #: {broker id: broker epoch}
     epochs: dict[int, int]
@@ -52,11 +52,11 @@ class View:
         self._controllers = ClusterWatch(cluster.bootstrap_controllers)
 
     def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
-        """Ask the controllers, who answer also while no broker does."""
+        """Ask the controllers, which answer even when no broker does."""
         return self._controllers.ask(question)
 
     def moment(self) -> Moment:
-        """The partition and the registrations before it."""
+        """The partition, and the registrations, read before it."""
 
         async def look(admin: Admin) -> Moment | None:
             found = await admin.describe_cluster()
@@ -76,7 +76,7 @@ class View:
         return self.moment().sets
 
     def fenced(self) -> tuple[int, ...]:
-        """Ids of brokers that the controllers do not count on."""
+        """Ids of fenced brokers."""
         return self.moment().fenced
 
     def min_isr(self) -> int:
@@ -88,13 +88,13 @@ class View:
         return self._cluster.node(f"controller-{self._controllers.active_controller()}")
 
     def high_watermark(self) -> int:
-        """The end of what consumers may see; waits for a leader that knows."""
+        """The high watermark (exclusive); waits for a leader that knows it."""
         watch = ClusterWatch(self._cluster.bootstrap_servers)
         found = watch.ask(lambda admin: admin.list_offsets({(self._topic, 0): -1}))
         return next(iter(found.values())).offset
 
     def replies(self, broker_id: int) -> int:
-        """Answers about logs that the active controller has had of this broker, whatever they were worth."""
+        """Number of answers about logs that the active controller has got from this broker, valid or not."""
         port = self.active_controller().http_port
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:

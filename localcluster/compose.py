@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml behind the same methods as `localcluster.processes.LocalCluster`."""
+"""The cluster of docker-compose.yml, with the methods of `localcluster.processes.LocalCluster`."""
 
 import json
 import os
@@ -24,7 +24,7 @@ PROJECT = "holdfast-demo"
 
 
 class ComposeCluster(Nodes):
-    """Containers of a Compose project of our own; kills are `docker kill`."""
+    """Containers of a separate Compose project; a kill is `docker kill`."""
 
     def __init__(self, project_folder: Path) -> None:
         super().__init__([Node(role, node_id, port, http) for _, role, node_id, port, http in SERVICES])
@@ -34,7 +34,7 @@ class ComposeCluster(Nodes):
 
     @classmethod
     def create(cls, project_folder: Path) -> "ComposeCluster":
-        """A cluster that is not there yet. Raises: ClusterError when it is; `down` would delete its data."""
+        """A new cluster. Raises: ClusterError when it exists: `down` would delete its data."""
         cluster = cls(project_folder)
         ours = ("-q", "--filter", f"label=com.docker.compose.project={PROJECT}")
         if cluster._docker("ps", "-a", *ours) or cluster._docker("volume", "ls", *ours):
@@ -62,7 +62,7 @@ class ComposeCluster(Nodes):
             self._docker("kill", "-s", "KILL", self._container(node))
 
     def is_ready(self, node: Node) -> bool:
-        """True when /readyz says yes: asked from the host if published, else by the healthcheck."""
+        """True when /readyz answers 200, asked from the host if published, else by the healthcheck."""
         if node.http_port:
             return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
         try:

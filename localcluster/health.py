@@ -1,14 +1,14 @@
-"""Asks a node's HTTP endpoint whether it is alive, ready, or takes the cluster for healthy."""
+"""Asks a node's HTTP endpoint whether the node is alive or ready, and whether the cluster is healthy."""
 
 import http.client
 import json
 
-#: Names of thousands of partitions fit.
+#: enough for the names of thousands of partitions
 BODY_BYTES_MAX = 4 << 20
 
 
 def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]:
-    """Whether GET `path` answers 200, and the body or the reason why there is none."""
+    """Whether GET `path` answers 200, and the body or why there is none."""
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", path)
@@ -21,7 +21,7 @@ def probe(host: str, port: int, path: str, timeout_s: float) -> tuple[bool, str]
 
 
 def cluster_health(host: str, port: int, timeout_s: float) -> tuple[bool, list[str]]:
-    """Whether the node takes the cluster for healthy, and why not."""
+    """Whether the node reports a healthy cluster, and why not."""
     answered, text = probe(host, port, "/v1/health", timeout_s)
     if not answered:
         return False, [text]

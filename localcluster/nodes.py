@@ -1,11 +1,11 @@
-"""The nodes of a cluster, whichever way they run."""
+"""The nodes of a cluster, as processes or containers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class ClusterError(Exception):
-    """The cluster could not do what was asked. The text says what to look at."""
+    """An operation on the cluster failed. The text says what to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Node:
 
 
 class Nodes:
-    """Who is there and where."""
+    """The nodes of a cluster and their addresses."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)

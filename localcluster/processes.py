@@ -1,9 +1,9 @@
 """A cluster of local processes in one folder: start, stop, kill, pause, cut the power, look.
 
 Owns the processes and the files `cluster.json`, `<node>/server.properties`, `node.log` and `node.pid`; knows
-nothing of records or partitions. State is in the folder, so a later process finds the cluster again.
-Three kinds of stop are kept apart (D10): `stop` (SIGTERM, clean), `kill` (SIGKILL: the page cache
-lives), `power_loss` (what was not synced is gone). `pause` (SIGSTOP) makes a node silent.
+nothing of records or partitions. The state is in the folder, so a later process finds the cluster again.
+There are three kinds of stop (D10): `stop` (SIGTERM, clean), `kill` (SIGKILL: the page cache survives),
+`power_loss` (what was not synced is lost). `pause` (SIGSTOP) makes a node silent.
 """
 
 import contextlib
@@ -27,32 +27,31 @@ from holdfast.localcluster.nodes import ClusterError, Node, Nodes
 from holdfast.localcluster.power import drivers
 from holdfast.localcluster.power.disks import PowerLoss
 
-#: Below the ports that kernels give to outgoing connections, so that a stopped node's port stays free.
+#: Below the ports of outgoing connections, so that a stopped node's port stays free.
 PORTS = range(20_000, 31_000)
 STATE_FILE = "cluster.json"
-#: A power loss that has begun: whoever finds it ends what an interrupted command left half done.
+#: A power loss that has begun: the next command finishes it if this one is interrupted.
 POWER_LOSS_FILE = "power-loss.json"
 #: Ids of controllers start here, those of brokers at 1.
 FIRST_CONTROLLER_ID = 101
 
 
 class LocalCluster(Nodes):
-    """The nodes of one folder. Processes are found by their pid files, whoever started them."""
+    """The nodes of one folder. Pid files identify the processes, also those started by other commands."""
 
     def __init__(
         self, folder: Path, cluster_id: str, nodes: Sequence[Node], power_loss: str | None = None
     ) -> None:
-        """`power_loss`: driver of `localcluster.power.drivers`; None: the nodes keep their data in plain
-        folders."""
+        """`power_loss`: a driver of `localcluster.power.drivers`; None: data is in plain folders."""
         super().__init__(nodes)
-        #: without links and `..`: nodes are known by it, and live on when a link or a working directory goes
+        #: absolute, without links: it identifies the nodes, which outlive a link or a working directory
         self.folder = Path(os.path.realpath(folder))
         self.cluster_id = cluster_id
         self.power_loss_driver = power_loss
         self._disks = drivers.disks(power_loss)
-        #: what a role does not understand of the properties that `create` was given
+        #: properties given to `create` that a role does not know
         self.warnings: dict[str, list[str]] = {}
-        #: children of this very process: they must be reaped, or a dead one looks alive
+        #: children of this process: they must be reaped, else a dead one looks alive
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     # --- making and finding ---------------------------------------------------------------------------
@@ -113,7 +112,7 @@ class LocalCluster(Nodes):
 
     @classmethod
     def load(cls, folder: Path) -> "LocalCluster":
-        """The cluster that an earlier `create` left in the folder."""
+        """The cluster that an earlier `create` made in the folder."""
         try:
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
             nodes = [Node(**node) for node in state["nodes"]]
@@ -179,7 +178,7 @@ class LocalCluster(Nodes):
         """Pid of the running process of a node, None when it does not run."""
         child = self._children.get(node.name)
         if child is not None and child.poll() is None:
-            return child.pid  # its command line is not to be seen yet while it is being started
+            return child.pid  # while it starts, its command line is not visible yet
         self._children.pop(node.name, None)
         try:
             pid = int((self.home(node) / "node.pid").read_text())
@@ -196,13 +195,13 @@ class LocalCluster(Nodes):
         return status.rpartition(") ")[2].startswith("T")
 
     def is_ready(self, node: Node) -> bool:
-        """True when the node answers /readyz with yes."""
+        """True when the node answers /readyz with 200."""
         return probe("127.0.0.1", node.http_port, "/readyz", 2.0)[0]
 
     # --- acting ---------------------------------------------------------------------------------------
 
     def start(self, node: Node) -> None:
-        """Start the process of one node; fine when it runs already."""
+        """Start the process of one node, unless it runs already."""
         with self._alone():
             self._end_power_loss(node)
             if self.pid(node) is not None:
@@ -228,7 +227,7 @@ class LocalCluster(Nodes):
             (self.home(node) / "node.pid").write_text(f"{child.pid}\n")
 
     def up(self, timeout_s: float = 60.0) -> None:
-        """Start what does not run, wake what is paused and wait until every node is ready."""
+        """Start stopped nodes, resume paused ones and wait until every node is ready."""
         for node in self.nodes:
             self.resume(node)
             self.start(node)
@@ -252,13 +251,13 @@ class LocalCluster(Nodes):
                 time.sleep(0.05)
 
     def stop(self, nodes: Sequence[Node], timeout_s: float = 60.0) -> None:
-        """Ask for a clean stop and wait for it. Raises: ClusterError when one does not end in time."""
+        """Stop cleanly and wait. Raises: ClusterError when a node does not end in time."""
         for node in nodes:
             self.signal(node, signal.SIGTERM)
         self._wait_gone(nodes, timeout_s)
 
     def kill(self, nodes: Sequence[Node]) -> None:
-        """SIGKILL all of `nodes` at once and wait until they are gone. The page cache lives on."""
+        """SIGKILL all of `nodes` at once and wait until they have ended. The page cache survives."""
         for node in nodes:
             self.signal(node, signal.SIGKILL)
         self._wait_gone(nodes, 10.0)
@@ -267,13 +266,13 @@ class LocalCluster(Nodes):
         self.signal(node, signal.SIGSTOP)
 
     def resume(self, node: Node) -> None:
-        """Let a paused node go on; one whose power loss was interrupted halfway loses it now."""
+        """Resume a paused node; if its power loss was interrupted, finish the loss instead."""
         with self._alone():
             self._end_power_loss(node)
             self.signal(node, signal.SIGCONT)
 
     def signal(self, node: Node, number: signal.Signals) -> None:
-        """Send a signal to a node; nothing happens when it does not run."""
+        """Send a signal to a node, if it runs."""
         pid = self.pid(node)
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -288,20 +287,20 @@ class LocalCluster(Nodes):
         self._detach()
 
     def destroy(self) -> None:
-        """SIGKILL every node and leave nothing behind in the machine; the folder stays."""
+        """SIGKILL every node and remove mounts and loop devices; the folder stays."""
         for node in self.nodes:
             self.signal(node, signal.SIGCONT)
         self.kill(self.nodes)
         self._detach()
 
     def delete(self) -> None:
-        """Remove the folders of the nodes, which are down, and the cluster's when nothing else is in it."""
+        """Remove the folders of the stopped nodes, and the cluster's folder when nothing else is in it."""
         for node in self.nodes:
             if self.home(node).is_symlink():
                 self.home(node).unlink()
             elif self.home(node).exists():
                 shutil.rmtree(self.home(node))
-        (self.folder / STATE_FILE).unlink()  # last: who was interrupted can do it again
+        (self.folder / STATE_FILE).unlink()  # last, so that an interrupted command can be repeated
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
 
@@ -314,14 +313,14 @@ class LocalCluster(Nodes):
 
     @staticmethod
     def power_losses_available() -> tuple[str, ...]:
-        """The drivers that this machine can run, preferred one first; finds out by trying (0.1 s)."""
+        """The drivers that work on this machine, preferred one first; found by trying (0.1 s)."""
         return drivers.available()
 
     def power_loss(self, nodes: Sequence[Node], *, seed: int | None = None) -> list[PowerLoss]:
-        """Cut the power of all of `nodes` at the same moment; running or dead, they are down afterwards.
+        """Cut the power of all of `nodes`, running or dead, at the same moment; they are down afterwards.
 
-        Their disks are usable again: start them with `start` or `up`. The driver `tracked` draws what is lost
-        of what was not synced from `seed`. Raises: ClusterError when the cluster was made without a driver.
+        Their disks are usable again: start them with `start` or `up`. The driver `tracked` draws from `seed`
+        which unsynced bytes are lost. Raises: ClusterError when the cluster was made without a driver.
         """
         seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         with self._alone():
@@ -349,7 +348,7 @@ class LocalCluster(Nodes):
         return losses
 
     def _end_power_loss(self, node: Node) -> None:
-        """End the power loss of a node that an interrupted command has begun."""
+        """Finish a power loss of the node that an interrupted command has begun."""
         try:
             seed = json.loads(self._power_loss_file(node).read_text(encoding="utf-8"))["seed"]
         except FileNotFoundError:
@@ -372,7 +371,7 @@ class LocalCluster(Nodes):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nobody else starts nodes of this cluster or cuts their power meanwhile, whoever it is."""
+        """Lock out other commands that start nodes of this cluster or cut their power."""
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -396,9 +395,9 @@ class LocalCluster(Nodes):
 
 
 def _runs(pid: int, properties_file: Path) -> bool:
-    """True when the pid is a live process started with this configuration (pids are used again).
+    """True when the pid is a live process started with this configuration (pids are reused).
 
-    Whoever started it may have spelled the folder in another way.
+    The command that started it may have spelled the folder in another way.
     """
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -410,7 +409,7 @@ def _runs(pid: int, properties_file: Path) -> bool:
 
 
 def _answers(pid: int) -> bool:
-    # without /proc (macOS) a pid that takes signal 0 has to do
+    # without /proc (macOS), a pid that accepts signal 0 must be enough
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -419,7 +418,7 @@ def _answers(pid: int) -> bool:
 
 
 def _free_ports(count: int, base_port: int | None) -> list[int]:
-    """`count` ports that nobody listens on: consecutive from `base_port`, else anywhere in PORTS."""
+    """`count` free ports: consecutive from `base_port`, else anywhere in PORTS."""
     candidates = (
         range(base_port, base_port + count) if base_port is not None else random.sample(PORTS, len(PORTS))
     )

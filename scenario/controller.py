@@ -1,4 +1,4 @@
-"""The controller core alone: a quorum of one that commits at once, brokers played by hand, our own clock.
+"""The controller core alone: a quorum of one that commits at once, brokers played by hand, a manual clock.
 
 `Quorum` drives the real `QuorumController`, for scenario files and for tests. No rule of the controller is
 repeated here.
@@ -59,7 +59,7 @@ HEARTBEAT_MS = 2000
 
 
 class CountingRandom:
-    """Ids that count up: nothing under test may depend on their values."""
+    """Ids that count up; no decision depends on their values."""
 
     def __init__(self) -> None:
         self._uuids = 1 << 64
@@ -77,7 +77,7 @@ class CountingRandom:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One committed record of the stand-in's log; control records have none."""
+    """One committed record of the log; control records have no value."""
 
     offset: int
     raft_epoch: int
@@ -115,7 +115,7 @@ class Quorum:
         self.is_held = False
         self.notes: list[LogLine] = []
         self.probes: list[Probe] = []
-        #: what was stated about recoveries, in order
+        #: statements about recoveries, in order
         self.stated: list[RecoveryStated] = []
         #: questions to brokers for their logs
         self.asked: list[AskBroker] = []
@@ -127,7 +127,7 @@ class Quorum:
         self.elect()
 
     def handle(self, event: Event, at_ms: int | None = None) -> None:
-        """Hand an event in and carry its effects out; `at_ms` is when it happened, else now."""
+        """Handle an event and carry its effects out; `at_ms` is when it happened, by default now."""
         self._carry_out(self.core.handle(event, self.now_ms if at_ms is None else at_ms))
 
     def _carry_out(self, effects: list[Effect]) -> None:
@@ -173,14 +173,14 @@ class Quorum:
         self.handle(LeaderChanged(NODE_ID, self.raft_epoch, self.end_offset))
 
     def lose(self, leader_id: int | None = None) -> None:
-        """Somebody else leads, or nobody; what was not committed is gone."""
+        """Another controller becomes active, or none; what was not committed is lost."""
         self.raft_epoch += 1
         self.entries = [entry for entry in self.entries if entry.offset < self.committed_offset]
         self.end_offset = self.committed_offset
         self.handle(LeaderChanged(leader_id, self.raft_epoch, self.end_offset))
 
     def fail_over(self) -> None:
-        """Another process: hard state from the log, soft state gone."""
+        """Replace the controller: hard state comes from the log, soft state is lost."""
         self.core = QuorumController(self.config, self.random)
         self.handle(EntriesCommitted(tuple(self.entries), self.committed_offset))
         self.elect()
@@ -193,7 +193,7 @@ class Quorum:
         self.elect()
 
     def put(self, *records: MetadataRecord) -> None:
-        """Have the active controller write records that it did not decide: its soft state stays.
+        """Let the active controller write records that it did not decide; its soft state stays.
 
         Raises: InvariantBroken when replay would complain about them; then nothing was written.
         """
@@ -226,7 +226,7 @@ class Quorum:
         return self.core.committed
 
     def replayed(self) -> MetadataImage:
-        """The image that a newcomer would build from the log."""
+        """The image that a new node would build from the log."""
         delta = MetadataDelta(MetadataImage())
         for entry in self.entries:
             delta.replay(decode_record(entry.value), entry.offset, entry.raft_epoch)
@@ -284,7 +284,7 @@ class Quorum:
             assert not self.heartbeat(broker_id).is_fenced
 
     def vanish(self, broker_id: int, is_refused: bool = True) -> None:
-        """The broker's connection closes; the probe of its listener is refused, or says nothing."""
+        """Close the broker's connection; the probe of its listener is refused, or times out."""
         self.probes.clear()
         self.handle(ConnectionClosed(broker_id))
         for probe in self.probes:  # grows while it is walked: further probes follow those without evidence
@@ -308,7 +308,7 @@ class Quorum:
         topic = self.image.topic(name)
         partition = None if topic is None else topic.partitions.get(index)
         sender = changes.pop("sender", partition.leader if partition else None)
-        assert isinstance(sender, int), "without a leader somebody must be named"
+        assert isinstance(sender, int), "without a leader the sender must be given"
         brokers = self.image.brokers
         stale = changes.pop("stale", ())
         members = tuple(

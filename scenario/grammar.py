@@ -14,7 +14,7 @@ from pathlib import Path
 
 SEPARATOR = "----"
 
-#: `key=(1, 2)` is one argument, whatever is in the parentheses; all else ends at a space
+#: `key=(1, 2)` is one argument, with anything in the parentheses; all else ends at a space
 _PART = re.compile(r"[^\s=()]+=\([^()]*\)(?!\S)|\S+")
 
 
@@ -24,14 +24,14 @@ class ParseError(ValueError):
 
 @dataclass(slots=True)
 class Command:
-    """One line: a name, its words and its `key=value` arguments, which are ticked off as they are used."""
+    """One line: a name, its words and its `key=value` arguments. Reading one marks it as used."""
 
     line: str
     where: str
     name: str = ""
     words: list[str] = field(default_factory=list)
     arguments: dict[str, str] = field(default_factory=dict)
-    #: positions of words that were asked for
+    #: positions of words that were read
     _used: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class Command:
         return value
 
     def finish(self) -> None:
-        """Complain about words and arguments that nobody took. Raises: ParseError."""
+        """Refuse words and arguments that were not read. Raises: ParseError."""
         if self.arguments:
             raise ParseError(f"{self.where}: {self.name} knows no {sorted(self.arguments)[0]}=")
         left = [word for index, word in enumerate(self.words) if index not in self._used]
@@ -107,12 +107,12 @@ class Command:
             raise ParseError(f"{self.where}: {self.name} does not know what to do with {left[0]}")
 
 
-#: what a command prints, by its name
+#: functions that run a command and return its output, by its name
 CommandTable = Mapping[str, Callable[[Command], list[str]]]
 
 
 def run_command(table: CommandTable, command: Command) -> list[str]:
-    """Run one command of a table; returns what it prints. Raises: ParseError if it does not fit the table."""
+    """Run one command of a table; returns its output. Raises: ParseError for an unknown command."""
     run = table.get(command.name)
     if run is None:
         raise ParseError(f"{command.where}: unknown command {command.name}")
@@ -139,7 +139,7 @@ def parse_id(text: str, where: str = "") -> int:
 
 @dataclass(slots=True)
 class Block:
-    """Commands and what they should print together."""
+    """Commands and their expected output."""
 
     head: list[str]
     commands: list[Command]
@@ -176,9 +176,9 @@ def _blocks(path: Path) -> Iterator[Block]:
 
 
 def run_file(path: Path, execute: Callable[[Command], list[str]], *, rewrite: bool = False) -> str:
-    """Run every block through `execute`; returns a diff per block, empty when all answers match.
+    """Run every block through `execute`; returns a diff for each block that differs, empty when all match.
 
-    With `rewrite` the file gets the answers instead, to be reviewed as a diff.
+    With `rewrite` the output is written into the file instead; review the diff.
     """
     written: list[str] = []
     differences: list[str] = []

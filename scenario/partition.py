@@ -104,7 +104,7 @@ class LonePartition:
         self.proposal: Proposal | None = None
 
     def register(self, value: PartitionRegistration, *, start: bool = True) -> None:
-        """Apply a registration; a new leader's log takes the epoch at once."""
+        """Apply a registration; a new leader starts its epoch in the log at once."""
         self.partition.apply_registration(value, self.now_ms)
         leadership = self.partition.leadership
         if start and leadership is not None and leadership.start_offset is None:
@@ -133,7 +133,7 @@ class LonePartition:
         flushed: int | None = None,
         broker_epoch: int | None = None,
     ) -> ErrorCode | tuple[int, int]:
-        """A follower's fetch; its error code, or where the logs part."""
+        """A follower's fetch; returns its error code, or the diverging epoch."""
         leader_epoch = self.partition.leader_epoch if leader_epoch is None else leader_epoch
         broker_epoch = 10 * replica_id if broker_epoch is None else broker_epoch
         if last_epoch is None:

@@ -1,8 +1,8 @@
 """The commands of the scenario files about the broker's partition: one table, an example above each command.
 
-We are broker 1 of `scenario.partition`; the file plays followers, clients, metadata and the clock. Every
-command that may change something prints the partition's state, then the ISR that it proposes, if any. Nothing
-is decided here.
+The core under test is broker 1 of `scenario.partition`; the file plays followers, clients, metadata and the
+clock. Every command that may change the partition prints its state, then the ISR that it proposes, if any.
+Decides nothing.
 """
 
 from holdfast.broker.core.replicas.partition import Role
@@ -62,7 +62,7 @@ class PartitionScenario:
         }
 
     def execute(self, command: Command) -> list[str]:
-        """Run one command; returns what it prints."""
+        """Run one command; returns its output."""
         before = self._alone.proposal
         lines = run_command(self.commands, command)
         proposal = self._alone.proposal

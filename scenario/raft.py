@@ -1,4 +1,4 @@
-"""What surrounds one raft node: configurations, shapes of logs, the requests and answers of its peers.
+"""The surroundings of one raft node: configurations, log shapes, requests and answers of its peers.
 
 For scenario files and for tests; no rule of raft is repeated here.
 """

@@ -2,7 +2,7 @@
 
 The file plays the node's disk, peers and clock. Output is every effect in order, one a line. Random delays
 are drawn at their lower bound, persisted states are confirmed at once. Times are milliseconds since the
-start. Nothing is decided here.
+start. Decides nothing.
 """
 
 from holdfast.protocol.errors import ErrorCode
@@ -112,7 +112,7 @@ class RaftScenario:
         return self._running
 
     def execute(self, command: Command) -> list[str]:
-        """Run one command; returns what it prints."""
+        """Run one command; returns its output."""
         return run_command(self.commands, command) or ["ok"]
 
     def _start(self, command: Command) -> list[str]:

@@ -1,1 +1,1 @@
-"""The stories, a module each, told in the words of their sources."""
+"""The drills, a module each; comments quote the texts that describe them."""

@@ -1,11 +1,11 @@
-"""Records of acks=1 producers that the ISR was too small for: acknowledged, and no consumer sees them.
+"""Records of acks=1 producers while the ISR is below min ISR: acknowledged, but invisible to consumers.
 
 "High Watermark can only advance if the ISR size is larger or equal to min.insync.replicas": so the leader's
-power cut may take them, and yet no consumer has read what is gone.
+power cut may lose them, but no consumer has read what is lost.
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
@@ -36,7 +36,7 @@ def _play(stage: Stage) -> None:
         if now < before:
             stage.complaints.append(f"A-6: the high watermark moved back from {before} to {now}")
     else:
-        stage.wait(leader=NOBODY, isr=(1,))
+        stage.wait(leader=NO_LEADER, isr=(1,))
     stage.start(1)
     stage.end()
 

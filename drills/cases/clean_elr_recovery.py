@@ -1,10 +1,10 @@
 """Chapter 5.2.2: the ISR shrinks to the leader, which then suffers a lossy unclean shutdown.
 
-A degraded network makes followers lag; their sessions live on, so that the eligible one leads at once.
+A degraded network makes followers lag; their sessions survive, so that the eligible one leads at once.
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
@@ -28,7 +28,7 @@ def _play(stage: Stage) -> None:
     if stage.settings.elr:
         stage.wait(leader=3, isr=(3,))
     else:
-        stage.wait(leader=NOBODY, isr=(1,))
+        stage.wait(leader=NO_LEADER, isr=(1,))
     stage.resume(2, 3)
     # 4. "Replica 1 reregisters, catches up to the leader and gets readded to the ISR."
     stage.start(1)

@@ -7,7 +7,7 @@ from holdfast.drills.drill import Drill
 from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
-_RULE = "G-3, D6: acknowledged is durable on the whole ISR, whoever leads has it"
+_RULE = "G-3, D6: what is acknowledged is durable on the whole ISR, so every leader has it"
 
 
 def _play(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """The KIP's picture, T0 to T7: four brokers, min ISR 3. The unclean shutdowns in it are power cuts here."""
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
@@ -29,17 +29,19 @@ def _play(stage: Stage) -> None:
     stage.cut_power(1)
     stage.wait(leader=4, isr=(4,), elr=(1, 2, 3))
     stage.kill(4)
-    stage.wait(leader=NOBODY, isr=(), elr=(1, 2, 3, 4))
+    stage.wait(leader=NO_LEADER, isr=(), elr=(1, 2, 3, 4))
     # "b3 comes back with an unclean shutdown. The controller remove b3 from ELR."
     stage.start(3)
-    stage.wait(leader=NOBODY, isr=(), elr=(1, 2, 4), known=(3,))
+    stage.wait(leader=NO_LEADER, isr=(), elr=(1, 2, 4), known=(3,))
     # "T6. b1, comes back with unclean shutdown. The controller remove b1 from ELR."
     stage.start(1)
-    stage.wait(leader=NOBODY, isr=(), elr=(2, 4), known=(1, 3))
+    stage.wait(leader=NO_LEADER, isr=(), elr=(2, 4), known=(1, 3))
     # "b2 comes back after partitioning. The controller elects b2 as leader and remove it from ELR"
     stage.resume(2)
     # "T7. b1 b3 catch up on replication. b2 proposes ISR{b2, b1, b3}. ELR is cleaned."
-    stage.wait(leader=2, isr=(1, 2, 3), elr=(), known=(), never=lambda seen: seen.leader not in (NOBODY, 2))
+    stage.wait(
+        leader=2, isr=(1, 2, 3), elr=(), known=(), never=lambda seen: seen.leader not in (NO_LEADER, 2)
+    )
     stage.end()
 
 

@@ -1,11 +1,11 @@
 """min.insync.replicas is raised from 2 to 3 under load, and from then on two brokers may lose their tails.
 
-f = min ISR - 1: what was acknowledged with 3 in sync survives two power cuts, for the third replica stays
-eligible. Lowered again, the ELR is cleaned and writes go on.
+What was acknowledged with 3 in sync survives min ISR - 1 = 2 power cuts, because the third replica stays
+eligible. When min ISR is lowered again, the ELR is cleared and writes continue.
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
@@ -24,14 +24,14 @@ def _play(stage: Stage) -> None:
     stage.cut_power(2)
     stage.need_gone(1, 2)
     if stage.settings.elr:
-        stage.wait(leader=NOBODY, isr=(), elr=(1, 2, 3))
+        stage.wait(leader=NO_LEADER, isr=(), elr=(1, 2, 3))
         stage.start(1, 2)
-        # their seats are lost with their tails, 3 was only silent
-        stage.wait(leader=NOBODY, isr=(), elr=(3,), known=(1, 2))
+        # 1 and 2 lost their tails and leave the ELR, 3 was only silent
+        stage.wait(leader=NO_LEADER, isr=(), elr=(3,), known=(1, 2))
         stage.resume(3)
         stage.wait(leader=3)
     else:
-        stage.wait(leader=NOBODY, isr=(2,))
+        stage.wait(leader=NO_LEADER, isr=(2,))
         stage.resume(3)
         stage.start(1, 2)
     stage.wait_led()

@@ -1,4 +1,4 @@
-"""f = min ISR - 1: one lossy broker at any moment, and unclean shutdowns without loss as many as there be.
+"""At most min ISR - 1 = 1 lossy broker at any moment, and any number of unclean shutdowns without loss.
 
 A random schedule of power cuts, kills, silent brokers and dead controllers. A broker whose power was cut
 counts as lossy until it is back in the ISR; the schedule waits for that before the next cut.
@@ -50,7 +50,7 @@ def _one_cut(stage: Stage) -> None:
 
 
 def _maybe_wait(stage: Stage, gone: int) -> None:
-    """Let the controller notice, or not."""
+    """Maybe wait until the controller has noticed."""
     if stage.chance.random() < 0.5 and stage.cluster.pid(stage.cluster.broker(gone)) is None:
         stage.wait_fenced(gone)
 

@@ -1,7 +1,7 @@
-"""More lossy brokers at once than min ISR - 1: what is gone is gone, and the recovery says so.
+"""More lossy brokers at once than min ISR - 1: records are lost, and the recovery reports it.
 
-"The controller must report all unclean recoveries as potential data loss events": how many records may be
-gone at most is told too, and no more are.
+"The controller must report all unclean recoveries as potential data loss events": the recovery also reports
+how many records may be lost at most, and no more are.
 """
 
 from holdfast.drills.drill import Drill
@@ -23,7 +23,7 @@ def _play(stage: Stage) -> None:
                 stage.wait_fenced(broker_id)
             stage.kill(brokers[2])
         case _:
-            # who left a full ISR has no seat, though its log is the best: it is not waited for
+            # a replica that left a full ISR is not in the ELR: the recovery does not wait for its better log
             stage.kill(brokers[2])
             stage.wait_fenced(brokers[2])
             stage.cut_power(*brokers[:2])
@@ -35,13 +35,13 @@ def _play(stage: Stage) -> None:
 
 DRILL = Drill(
     name="over-budget",
-    title="two or three lossy brokers at once: no more is gone than was told",
+    title="two or three lossy brokers at once: no more is lost than was reported",
     source="replication text, chapter 5.3.2",
     play=_play,
     expectations=(
         Expectation(
             ExpectedLoss.POSSIBLE,
-            "G-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
+            "G-4, R68: beyond min ISR - 1 lossy brokers, but never without a report",
             manager=True,
             elr=True,
             strategies=("Balanced",),

@@ -5,17 +5,17 @@ Broker 2 flushes every write, 1 and 3 never do: 2 alone has everything afterward
 """
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Axis, Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
 
 def lights_out(stage: Stage) -> None:
-    """Steps 1 to 5: everybody is off, what is left of the logs was looked at, the lesson is learnt."""
+    """Steps 1 to 5: all brokers are off, the remaining logs are checked, and flushing is switched on."""
     # 1. "Leader=1, ISR=[1, 2, 3], ELR=[], LastKnownELR=[]"
     stage.begin(replicas=(1, 2, 3))
     stage.write()
-    # 3 may be ahead of 2, which flushes before it fetches on: it would truncate, and a truncation is flushed
+    # 3 may be ahead of 2, which flushes before its next fetch: 3 would truncate, and a truncation is flushed
     stage.hold()
     # 3. "The controller fences broker 1 first and elects replica 2 as leader."
     stage.cut_power(1)
@@ -26,9 +26,9 @@ def lights_out(stage: Stage) -> None:
     # 5. "The controller fences broker 3 and sets NoLeader."
     stage.cut_power(3)
     if stage.settings.elr:
-        stage.wait(leader=NOBODY, isr=(), elr=(2, 3), known=())
+        stage.wait(leader=NO_LEADER, isr=(), elr=(2, 3), known=())
     else:
-        stage.wait(leader=NOBODY, isr=(3,))
+        stage.wait(leader=NO_LEADER, isr=(3,))
     stage.need_gone(1, 3)
     stage.need_kept(2)
     # A leader that flushes every write counts what its followers have flushed (D6): those that never flush
@@ -59,17 +59,17 @@ DRILL = Drill(
         Expectation(ExpectedLoss.CERTAIN, "F7: without ELR the last ISR member is elected again", elr=False),
         Expectation(
             ExpectedLoss.CERTAIN,
-            "R12, B1: the last known leader is elected, whatever its log lacks",
+            "R12, B1: the last known leader is elected, even if its log lacks records",
             manager=False,
         ),
         Expectation(
             ExpectedLoss.NONE,
-            "R64, R66: all of the LastKnownELR show their logs, the best one leads",
+            "R64, R66: the logs of the whole LastKnownELR are compared, the best one leads",
             strategies=("Balanced",),
         ),
         Expectation(
             ExpectedLoss.POSSIBLE,
-            "R65: Aggressive takes the best log of whoever is there in time",
+            "R65: Aggressive takes the best log of the brokers that answer in time",
             strategies=("Aggressive",),
         ),
     ),

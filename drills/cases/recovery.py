@@ -1,17 +1,17 @@
-"""The first act that several stories share: a recovery under way that cannot be decided yet."""
+"""The beginning that several drills share: a recovery that cannot be decided yet."""
 
 from holdfast.drills.cases.power_outage import lights_out
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.stage import STRATEGY, Stage
 
 
 def two_are_asked(stage: Stage) -> None:
     """After the outage 1, 2 and 3 are back, 3 is silent, and the recovery has just begun."""
     lights_out(stage)
-    # nobody is asked before everything is in place
+    # no broker is asked before everything is in place
     stage.configure(STRATEGY, "None")
     stage.start(1, 2, 3)
-    stage.wait(leader=NOBODY, isr=(), elr=(), known=(2, 3))
+    stage.wait(leader=NO_LEADER, isr=(), elr=(), known=(2, 3))
     stage.wait_unfenced(1, 2, 3)
     stage.pause(3)
     stage.say(f"{STRATEGY}={stage.settings.strategy}: the recovery begins")
@@ -19,7 +19,7 @@ def two_are_asked(stage: Stage) -> None:
 
 
 def two_have_answered(stage: Stage) -> None:
-    """As above, and 1 and 2 have told of their logs."""
+    """As above, and 1 and 2 have answered about their logs."""
     before = {broker_id: stage.view.replies(broker_id) for broker_id in (1, 2)}
     two_are_asked(stage)
     stage.wait_until(

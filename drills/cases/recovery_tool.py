@@ -1,14 +1,14 @@
-"""The test plan of the recovery tool's proposal (KIP-1275): an operator takes what is left.
+"""The test plan of the recovery tool's proposal (KIP-1275): an operator elects what is left.
 
-Every in-sync replica is killed and stays away; the tool elects a replica that was not in sync. That costs
-what was acknowledged without it, which the operator accepts.
+Every in-sync replica is killed and stays away; the tool elects a replica that was not in sync. Records that
+were acknowledged without it are lost, which the operator accepts.
 """
 
 import subprocess
 import sys
 
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import STRATEGY, Stage
 from holdfast.localcluster.nodes import ClusterError
@@ -29,7 +29,7 @@ def _play(stage: Stage) -> None:
     # offline." "Assert that the test partition is offline." "Record the replica set."
     stage.kill(1, 2)
     in_sync = {1, 2}
-    stage.wait(leader=NOBODY)
+    stage.wait(leader=NO_LEADER)
     stage.start(3)
     stage.wait_unfenced(3)
     # "Get kafka-unclean-recovery.sh to perform a designated leadership election using --automated-recovery"

@@ -1,6 +1,6 @@
-"""Machine after machine loses its power, each a broker and a controller; the next goes when the ISR is full.
+"""Machine after machine loses power, each with a broker and a controller; the next when the ISR is full.
 
-One lossy broker at a time is within f = min ISR - 1 at any setting: whoever is in the ISR is complete.
+One lossy broker at a time is within min ISR - 1 at any setting: every ISR member is complete.
 """
 
 from holdfast.drills.drill import Drill
@@ -25,7 +25,7 @@ def _play(stage: Stage) -> None:
 
 DRILL = Drill(
     name="rolling-power-cut",
-    title="one machine after the other loses its power, each is awaited in the ISR",
+    title="one machine after the other loses power, the next when the last one is back in the ISR",
     source="KIP-966, Motivation: MinISR-1 lossy shutdowns are survived",
     play=_play,
     controllers=3,

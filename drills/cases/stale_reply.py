@@ -1,12 +1,12 @@
-"""The power outage of chapter 5.3.3, and the broker with the best log reboots after it has answered.
+"""The power outage of chapter 5.3.3, in which the broker with the best log reboots after it has answered.
 
-"Replica's broker epoch. This can avoid electing a broker that has rebooted after it made the response": nor
-may the others' answers be enough now, for 3 alone has lost its tail.
+"Replica's broker epoch. This can avoid electing a broker that has rebooted after it made the response": and
+the other answers must not be enough, because 3 has lost its tail.
 """
 
 from holdfast.drills.cases.recovery import two_have_answered
 from holdfast.drills.drill import Drill
-from holdfast.drills.partition_sets import NOBODY
+from holdfast.drills.partition_sets import NO_LEADER
 from holdfast.drills.settings import Expectation, ExpectedLoss
 from holdfast.drills.stage import Stage
 
@@ -17,17 +17,17 @@ def _play(stage: Stage) -> None:
     stage.kill(2)
     stage.wait_fenced(2)
     stage.resume(3)
-    # now 3 may answer whenever it is asked, and until 2 is back nobody may be elected
+    # now 3 may answer at any time, and until 2 is back no leader may be elected
     stage.wait_unfenced(1, 3)
     stage.say(f"  {stage.view.sets()}")
     stage.start(2)
-    stage.wait(leader=2, never=lambda seen: seen.leader not in (NOBODY, 2))
+    stage.wait(leader=2, never=lambda seen: seen.leader not in (NO_LEADER, 2))
     stage.end()
 
 
 DRILL = Drill(
     name="stale-reply",
-    title="the broker with the best log reboots after it answered: its answer is stale, it is awaited",
+    title="the broker with the best log reboots after it answered: its answer no longer counts",
     source="KIP-966, Unclean recovery, broker failover",
     play=_play,
     flushing=(2,),

@@ -1,6 +1,6 @@
-"""The power of the whole cluster goes at one moment, controllers included, and nobody had flushed.
+"""The whole cluster loses power at one moment, controllers included, and no broker has flushed.
 
-Nothing can bring back what was on no disk. What can be asked for: the best log leads, and the loss is told.
+What was on no disk is lost. The best log must lead, and the loss must be reported.
 """
 
 from holdfast.drills.drill import Drill
@@ -21,23 +21,25 @@ def _play(stage: Stage) -> None:
 
 DRILL = Drill(
     name="whole-cluster-power-cut",
-    title="everything loses its power at once, nothing was flushed: the best log leads, the loss is told",
+    title="everything loses power at once, nothing was flushed: the best log leads, the loss is reported",
     source="KIP-966, Unclean recovery",
     play=_play,
-    # what is known of a loss that nobody's log tells of; its fsyncs may save what else is on the disk
+    # bounds a loss that no log shows; its fsyncs may save other bytes on the disk
     properties={"replica.high.watermark.checkpoint.interval.ms": "250"},
     controllers=3,
     compares=Axis.MANAGER,
     expectations=(
         Expectation(
-            ExpectedLoss.POSSIBLE, "F7: without ELR the last ISR member leads, and tells nothing", elr=False
+            ExpectedLoss.POSSIBLE,
+            "F7: without ELR the last ISR member leads, and nothing is reported",
+            elr=False,
         ),
         Expectation(
-            ExpectedLoss.POSSIBLE, "R12: the last known leader leads, and tells nothing", manager=False
+            ExpectedLoss.POSSIBLE, "R12: the last known leader leads, and nothing is reported", manager=False
         ),
         Expectation(
             ExpectedLoss.POSSIBLE,
-            "G-4, R68: beyond min ISR - 1 lossy brokers, but never in silence",
+            "G-4, R68: beyond min ISR - 1 lossy brokers, but never without a report",
             strategies=("Balanced", "Aggressive"),
             is_told=True,
         ),

@@ -26,14 +26,14 @@ from holdfast.localcluster.processes import LocalCluster
 
 TOPIC = "demo"
 PRODUCERS = 4
-#: The records are spread over so long, because a container takes longer to be healthy again than a process.
+#: Seconds over which the records are spread; a container takes longer to be healthy again than a process.
 SECONDS = {"local": 40, "compose": 60}
-#: What is killed, in this order: a leader is the broker that leads most, a follower the one that leads least.
+#: What is killed, in this order; leader: the broker that leads most, follower: the one that leads least.
 KILLS = ("leader", "follower", "controller", "leader")
 
 
 class DemoCluster(Protocol):
-    """What the demo needs of a cluster, whichever way its nodes run."""
+    """What the demo needs of a cluster of processes or containers."""
 
     @property
     def brokers(self) -> tuple[Node, ...]: ...
@@ -62,7 +62,11 @@ class DemoLoad:
 
 @click.command()
 @click.option(
-    "--records", type=click.IntRange(PRODUCERS), default=200_000, show_default=True, help="Records at least."
+    "--records",
+    type=click.IntRange(PRODUCERS),
+    default=200_000,
+    show_default=True,
+    help="Least number of records.",
 )
 @click.option(
     "--record-size", type=click.IntRange(64, 900_000), default=1024, show_default=True, help="Bytes each."
@@ -71,9 +75,9 @@ class DemoLoad:
 @click.option(
     "--seconds",
     type=click.IntRange(1),
-    help="Spread the records over so long; default 40, with containers 60.",
+    help="Seconds over which the records are spread; default 40, with containers 60.",
 )
-@click.option("--no-kill", is_flag=True, help="Only produce, as fast as it goes, and validate.")
+@click.option("--no-kill", is_flag=True, help="Only produce, as fast as possible, and validate.")
 @click.option("--seed", type=int, help="Fixes the times of the kills; printed at the start.")
 @click.option("--driver", type=click.Choice(["local", "compose"]), default="local", show_default=True)
 @click.option(
@@ -112,7 +116,7 @@ def command(
                 kills=() if no_kill else KILLS,
             )
             verdict = demo.verdict()
-        code = verdict  # only now: a cluster that could not be stopped still needs its folder
+        code = verdict  # not earlier: a cluster that could not be stopped still needs its folder
     except ClusterError as error:
         report.say(f"FAILED: {error}")
     finally:
@@ -222,7 +226,7 @@ class Demo:
         return node
 
     def verdict(self) -> int:
-        """Print what Spark says; the exit code of `holdfast validate`."""
+        """Print Spark's verdict; returns the exit code of `holdfast validate`."""
         from holdfast.durability.validate import ValidateOptions, run
 
         self._say("Spark compares the ledgers with what the cluster serves")

@@ -14,7 +14,7 @@ from holdfast.localcluster.nodes import ClusterError
 
 @dataclass
 class _Heard:
-    """What one producer has said so far."""
+    """What one producer has reported so far."""
 
     process: subprocess.Popen[str]
     sent: int = 0
@@ -27,7 +27,7 @@ class _Heard:
 
 
 class Producers:
-    """`count` producer processes that write at least `records` in all, and go on until they are released."""
+    """`count` producer processes that write at least `records` in all, until they are released."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Producers:
             self._threads.append(thread)
 
     def release(self) -> None:
-        """Nothing is killed any more: let each end once it has written its share."""
+        """After the last kill: let each end when it has written its share."""
         for heard in self._heard:
             assert heard.process.stdin is not None
             heard.process.stdin.close()
@@ -104,7 +104,7 @@ class Producers:
             return sum(heard.acked for heard in self._heard)
 
     def progress(self) -> str:
-        """One line: how many, how fast."""
+        """One line with count and rate."""
         acked = self.acked
         rate = acked / max(0.001, time.monotonic() - self._started)
         return f"acked {acked} records, {rate:,.0f} records/s"
@@ -117,7 +117,7 @@ class Producers:
             )
 
     def failures(self) -> list[str]:
-        """Producers that did not end well."""
+        """Producers that failed."""
         return [
             f"producer {index} ended with {heard.process.returncode}, {heard.failed} records failed;"
             f" see {self._ledger.parent / f'producer-{index}.log'}"
@@ -128,7 +128,7 @@ class Producers:
     # --- waiting --------------------------------------------------------------------------------------
 
     def wait_acked(self, count: int, timeout_s: float = 30.0) -> None:
-        """Until `count` records are acknowledged. Raises: ClusterError."""
+        """Wait until `count` records are acknowledged. Raises: ClusterError."""
         deadline = time.monotonic() + timeout_s
         while self.acked < count:
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What the demo asks the cluster while it is being hurt: leaders, ISR, the active controller."""
+"""What the demo asks the cluster while nodes are killed: leaders, ISR, the active controller."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ClusterWatch:
-    """Synchronous questions, each asked again until the cluster answers or the patience ends."""
+    """Synchronous requests, each repeated until the cluster answers or the timeout passes."""
 
     def __init__(self, bootstrap_servers: str, patience_s: float = 30.0) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -42,7 +42,7 @@ class ClusterWatch:
         return (time.monotonic_ns() - since_ns) / 1e9
 
     def led_by_broker(self, topic: str) -> dict[int, dict[int, int]]:
-        """`{broker: {partition: leader epoch}}` of the brokers that lead something."""
+        """`{broker: {partition: leader epoch}}` of the brokers that lead a partition."""
         led: dict[int, dict[int, int]] = {}
         for partition in self.describe(topic).partitions:
             if partition.leader_id >= 0:
@@ -63,7 +63,7 @@ class ClusterWatch:
         return found[0]
 
     def ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
-        """The answer to any question, asked again while the cluster does not answer. Raises: ClusterError."""
+        """The answer to a request, repeated while the cluster does not answer. Raises: ClusterError."""
         answers: list[T] = []
 
         async def work(runtime: Runtime) -> int:

@@ -1,1 +1,1 @@
-"""Ways to take the power from a node's disk."""
+"""Drivers that cut the power of a node's disk."""

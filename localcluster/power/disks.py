@@ -1,8 +1,8 @@
 """The disks of a cluster's nodes, whose power can be cut: one interface, several drivers (D10).
 
-Owns what a driver does and how a loss is told. A power loss of stopped or dead processes is `cut` (nothing
-reaches the disk any more) and, once they are gone, `restore` (what survived is there again); both may be
-repeated after an interruption. `localcluster.power.drivers` knows the drivers by name.
+Owns what a driver does and how a loss is reported. A power loss of stopped or dead processes is `cut`
+(nothing reaches the disk any more) and, when they have ended, `restore` (what survived is there again); both
+may be repeated after an interruption. `localcluster.power.drivers` finds the drivers by name.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ class FileLoss:
     #: below the node's folder
     path: str
     size_before: int
-    #: -1: the name is gone
+    #: -1: the name is lost
     size_after: int
-    #: the bytes below are what they were; it may be told too low, by less than a page
+    #: the bytes below are unchanged; may be too low by less than a page
     good_until: int
 
     @property
@@ -37,17 +37,17 @@ class PowerLoss:
     seed: int
     #: sorted by path; files that lost bytes or their name
     files: tuple[FileLoss, ...]
-    #: names that are there again though they were unlinked or renamed, sorted
+    #: names that are back although they were unlinked or renamed, sorted
     names_back: tuple[str, ...] = ()
 
     @property
     def log_bytes_lost(self) -> int:
-        """Of segment files of partitions and of the metadata log."""
+        """Bytes lost from segment files of partitions and of the metadata log."""
         return sum(file.bytes_lost for file in self.files if file.path.endswith(".log"))
 
 
 class Disks:
-    """The disks of the nodes of one cluster: plain folders, whose power nobody can cut."""
+    """The disks of the nodes of one cluster: here plain folders, whose power cannot be cut."""
 
     name = "none"
 
@@ -59,22 +59,22 @@ class Disks:
         """Make the disk of a new node."""
 
     def attach(self, home: Path) -> None:
-        """Make the disk usable, before each start; fine when it is. Raises: ClusterError."""
+        """Make the disk usable, before each start; may be repeated. Raises: ClusterError."""
 
     def detach(self, home: Path) -> None:
-        """Leave nothing behind in the machine; the data stays. Raises: ClusterError while it is in use."""
+        """Release mounts and devices; the data stays. Raises: ClusterError while it is in use."""
 
     def options(self, home: Path) -> Sequence[str]:
-        """What the node's command line needs in addition."""
+        """Further arguments of the node's command line."""
         return ()
 
     def look(self, home: Path) -> None:
-        """Remember what is there, for what `restore` tells; the process is stopped or dead."""
+        """Note the present files, for the report of `restore`; the process is stopped or dead."""
 
     def cut(self, home: Path) -> None:
-        """Nothing reaches the disk any more; the process is stopped or dead. Raises: ClusterError."""
-        raise ClusterError(f"{home.name} has a plain folder, whose power nobody can cut")
+        """Let nothing reach the disk any more; the process is stopped or dead. Raises: ClusterError."""
+        raise ClusterError(f"{home.name} has a plain folder, whose power cannot be cut")
 
     def restore(self, home: Path, seed: int) -> PowerLoss:
-        """Bring back what survived; the process is gone. Raises: ClusterError."""
+        """Bring back what survived; the process has ended. Raises: ClusterError."""
         raise ClusterError(f"{home.name}: its power was not cut")

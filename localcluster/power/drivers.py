@@ -1,4 +1,4 @@
-"""Which ways of losing power there are (`--power-loss`), and which of them work on this machine."""
+"""The drivers of `--power-loss`, and which of them work on this machine."""
 
 from holdfast.localcluster.nodes import ClusterError
 from holdfast.localcluster.power import loop_disk
@@ -6,18 +6,18 @@ from holdfast.localcluster.power.disks import Disks
 from holdfast.localcluster.power.ext4 import LoopDisks
 from holdfast.localcluster.power.tracked import TrackedDisks
 
-#: In the order in which `auto` prefers them.
+#: in the order in which `auto` tries them
 NAMES = (*loop_disk.FILE_SYSTEMS, TrackedDisks.name)
 
 
 def why_not(name: str) -> str:
-    """Why this machine cannot run a driver, found out by trying; empty when it can."""
+    """Why a driver does not work on this machine, found by trying; empty when it does."""
     assert name in NAMES, name
     return "" if name == TrackedDisks.name else loop_disk.why_not(loop_disk.FILE_SYSTEMS[name])
 
 
 def available() -> tuple[str, ...]:
-    """The drivers that this machine can run."""
+    """The drivers that work on this machine."""
     return tuple(name for name in NAMES if not why_not(name))
 
 
@@ -26,9 +26,9 @@ def choose(wish: str) -> str:
     if wish == "auto":
         return next(name for name in NAMES if not why_not(name))
     if wish not in NAMES:
-        raise ClusterError(f"no power loss {wish}: there are auto, {', '.join(NAMES)}")
+        raise ClusterError(f"no driver {wish}: there are auto, {', '.join(NAMES)}")
     if reason := why_not(wish):
-        raise ClusterError(f"no power loss {wish} here: {reason}; tracked works everywhere")
+        raise ClusterError(f"the driver {wish} does not work here: {reason}; tracked works everywhere")
     return wish
 
 
@@ -37,5 +37,5 @@ def disks(name: str | None) -> Disks:
     if name is None:
         return Disks()
     if name not in NAMES:
-        raise ClusterError(f"no power loss {name}: this cluster was made by another version")
+        raise ClusterError(f"no driver {name}: this cluster was made by another version")
     return TrackedDisks() if name == TrackedDisks.name else LoopDisks(name)

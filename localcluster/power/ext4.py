@@ -1,7 +1,7 @@
-"""Power loss by the kernel: each node's disk is a file system of its own, which is shut down without a flush.
+"""Power loss by the kernel: each node has a file system of its own, which is shut down without a flush.
 
-What is lost is what the kernel had not written back, really; a seed changes nothing.
-`localcluster.power.loop_disk` does all that needs root.
+What the kernel had not written back is really lost; a seed changes nothing. `localcluster.power.loop_disk`
+does all that needs root.
 """
 
 import errno
@@ -22,7 +22,7 @@ class LoopDisks(Disks):
     def __init__(self, name: str) -> None:
         self.name = name
         self._file_system = FILE_SYSTEMS[name]
-        #: what was there before a cut, by node folder: {path below it: (size, checksums of its pages)}
+        #: files before a cut, by node folder: {path below it: (size, checksums of its pages)}
         self._seen: dict[Path, dict[str, tuple[int, list[int]]]] = {}
 
     def data_home(self, home: Path) -> Path:
@@ -42,7 +42,7 @@ class LoopDisks(Disks):
             try:
                 self._seen[home] = _pages_of_files(home, self.data_home(home))
             except OSError as error:
-                if error.errno != errno.EIO:  # else an interrupted command has cut it already
+                if error.errno != errno.EIO:  # otherwise an interrupted command has cut it already
                     raise
 
     def cut(self, home: Path) -> None:
@@ -85,7 +85,7 @@ def _pages_of_files(home: Path, folder: Path) -> dict[str, tuple[int, list[int]]
 
 
 def _loss(path: str, before: tuple[int, list[int]], after: tuple[int, list[int]] | None) -> FileLoss | None:
-    """What happened to a file; None: it is as it was."""
+    """The loss of a file; None when it is unchanged."""
     if after == before:
         return None
     size_before, old = before

@@ -1,7 +1,7 @@
 """File systems in image files, on loop devices, whose power can be cut: the only code here that needs root.
 
-Every step first proves that what it is about to touch is a loop device on the very image file it was given,
-at the very folder; anything else is refused, so no disk of the machine can be meant. Never looks into files.
+Every step first checks that its target is a loop device on the given image file, mounted at the given folder,
+and refuses anything else, so it cannot touch a disk of the machine. Never looks into files.
 """
 
 import errno
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from holdfast.localcluster.nodes import ClusterError
 
-#: Space that a node may fill; the image is sparse and holds what was written.
+#: Space that a node may fill; the image is sparse and has only what was written.
 IMAGE_BYTES = 4 << 30
 _LOOP_MAJOR = 7
 #: The same number for ext4 and xfs (EXT4_IOC_SHUTDOWN, XFS_IOC_GOINGDOWN).
@@ -43,7 +43,7 @@ _EXT4 = ("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=1,lazy_journ
 
 FILE_SYSTEMS = {
     "ext4": FileSystem("ext4", (), _EXT4),
-    # data may reach the disk long after its size: zeros in the middle and at the end
+    # the size may reach the disk long before the data: zeros in the middle and at the end
     "ext4-nasty": FileSystem("ext4", ("nodelalloc", "data=writeback"), _EXT4),
     "xfs": FileSystem("xfs", (), ("mkfs.xfs", "-q", "-f", "-K")),
 }
@@ -77,7 +77,7 @@ class LoopDisk:
         return True
 
     def mount(self) -> None:
-        """Mount the image, which replays its journal; fine when it is mounted. Raises: ClusterError."""
+        """Mount the image, unless it is mounted; this replays its journal. Raises: ClusterError."""
         with self._alone() as lock:
             if self.is_mounted():
                 return
@@ -87,7 +87,7 @@ class LoopDisk:
             assert self.is_mounted(), f"{self.folder} was mounted just now"
 
     def unmount(self) -> None:
-        """Unmount; fine when it is not mounted. Raises: ClusterError while a process has files open in it."""
+        """Unmount, if it is mounted. Raises: ClusterError while a process has files open in it."""
         deadline = time.monotonic() + _UNMOUNT_S
         with self._alone() as lock:
             while self.is_mounted():
@@ -99,7 +99,7 @@ class LoopDisk:
                     time.sleep(0.05)
 
     def cut_power(self) -> None:
-        """From now on nothing reaches the image and calls on its files fail (EIO). Raises: ClusterError."""
+        """Let nothing reach the image from now on: calls on its files fail (EIO). Raises: ClusterError."""
         if not self.is_mounted():
             return
         try:
@@ -120,7 +120,7 @@ class LoopDisk:
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
-        """Until `mount` and `umount` of a command that was killed are done; ours inherit the lock from it."""
+        """Wait for `mount` and `umount` of a killed command; child processes inherit this lock."""
         try:
             image = os.open(self.image, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -146,7 +146,7 @@ class LoopDisk:
 
 
 def why_not(file_system: FileSystem) -> str:
-    """Why such disks cannot be had here, found out by cutting the power of one; empty when they can."""
+    """Why such disks do not work here, found by cutting the power of one; empty when they do."""
     if os.geteuid() != 0:
         return "mounting needs root"
     if shutil.which(file_system.make[0]) is None:
@@ -174,7 +174,7 @@ def _device_mounted_at(folder: Path) -> tuple[int, int] | None:
             Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         )
     except FileNotFoundError:
-        return None  # no Linux: nothing of ours can be mounted
+        return None  # not Linux: nothing can be mounted
     for line in lines:
         words = line.split(" ")
         if _unescaped(words[4]) == wanted:

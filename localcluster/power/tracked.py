@@ -1,9 +1,9 @@
-"""Power loss without privileges: nodes remember what they have not synced, and a seeded part is dropped.
+"""Power loss without privileges: nodes note unsynced data, and a part of it, drawn from a seed, is dropped.
 
-Reads the journal that a node's `runtime.power.power_loss.TrackedDisk` left, and does to its files what a file
-system might have: drops, zeroes and tears what was not flushed, takes back changes of names that no sync of
-their folder covered, in each folder those after some moment. Every unflushed tail loses something; what was
-synced is never touched. Repeated after an interruption, it ends in another state that is as lawful.
+Reads the journal of a node's `runtime.power.power_loss.TrackedDisk` and changes its files as a file system
+might: drops, zeroes and tears what was not flushed, and undoes unsynced changes of names, in each folder
+those after some moment. Every unflushed tail loses something; synced bytes and names are never touched. If it
+is repeated after an interruption, the result may differ but is as valid.
 """
 
 import os
@@ -23,7 +23,7 @@ _PAGE_BYTES = 4096
 
 
 class Fate(Enum):
-    """What is left of what was not synced, as seen on file systems; drawn for each loss."""
+    """What is left of unsynced data, as seen on file systems; drawn for each loss."""
 
     #: nothing at all (xfs)
     NOTHING = "nothing"
@@ -33,7 +33,7 @@ class Fate(Enum):
     GAP = "gap"
     #: names and truncations are kept, bytes are not: empty files under their final names (xfs)
     NAMES = "names"
-    #: sectors are good, zero or garbage; changes of names up to any moment
+    #: sectors are good, zero or garbage; changes of names are kept up to some moment
     TORN = "torn"
 
 
@@ -41,7 +41,7 @@ _FATES = (Fate.NOTHING, Fate.NOTHING, Fate.ZEROS, Fate.GAP, Fate.NAMES, Fate.TOR
 
 
 def fate_of(seed: int, node: str) -> Fate:
-    """The fate that a power loss with this seed has for a node."""
+    """The fate of a node in a power loss with this seed."""
     return random.Random(f"{seed}:{node}").choice(_FATES)
 
 
@@ -57,7 +57,7 @@ class TrackedDisks(Disks):
         shutil.rmtree(home / "unsynced.done", ignore_errors=True)
 
     def cut(self, home: Path) -> None:
-        """Nothing to do: whoever is stopped writes nothing."""
+        """Do nothing: a stopped process writes nothing."""
 
     def restore(self, home: Path, seed: int) -> PowerLoss:
         journal_folder = home / "unsynced"
@@ -69,7 +69,7 @@ class TrackedDisks(Disks):
         drop.names()
         drop.contents()
         journal.close()
-        # One step: until then everything can be done again.
+        # One step: until then everything can be repeated.
         journal_folder.rename(home / "unsynced.done")
         self.attach(home)
         return PowerLoss(home.name, seed, *drop.told())
@@ -100,7 +100,7 @@ class _Drop:
         return found
 
     def told(self) -> tuple[tuple[FileLoss, ...], tuple[str, ...]]:
-        """What was lost, and the names that are back."""
+        """What was lost, and which names are back."""
         before, after = self._sizes_before, {path: size for path, (_, size) in self._files().items()}
         losses = [
             FileLoss(path, before[path], after.get(path, -1), self._good.get(path, 0))
@@ -112,7 +112,7 @@ class _Drop:
     # --- names -----------------------------------------------------------------------------------------
 
     def names(self) -> None:
-        """Take back, in every folder, the changes after some moment, the latest first."""
+        """Undo, in every folder, the changes of names after some moment, the latest first."""
         changes = self._journal.changes()
         chance = random.Random(f"{self._seed}:names")
         by_folder: dict[int, list[NameChange]] = {}
@@ -140,7 +140,7 @@ class _Drop:
         return 0
 
     def _open_folders(self, inodes: Container[int]) -> dict[int, int]:
-        """Descriptors of folders, which stay right while names change; some are in the grave now."""
+        """Descriptors of folders, valid while names change; some folders are in the journal's grave now."""
         found = {}
         for parent, _, _ in os.walk(self._home):
             inode = os.stat(parent).st_ino
@@ -149,7 +149,7 @@ class _Drop:
         return found
 
     def _take_back(self, change: NameChange, folder: int) -> None:
-        """Undo one change; the last one of a killed node may not have been made, or be undone already."""
+        """Undo one change; a killed node may not have made its last one, or it may be undone already."""
         grave = self._journal.grave(change.grave) if change.grave else None
         if change.kind == MAKE:
             if _inode(folder, change.name) == change.inode:
@@ -190,7 +190,7 @@ class _Drop:
         return self._fate is Fate.NOTHING or chance.random() < 0.5
 
     def _put_back(self, path: str, cuts: Sequence[Cut]) -> None:
-        """The file is as it was before the truncations."""
+        """Restore the file as it was before the truncations."""
         with (self._home / path).open("r+b") as file:
             file.truncate(cuts[-1].start)
             for cut in cuts:
@@ -199,7 +199,7 @@ class _Drop:
                     shutil.copyfileobj(taken, file)
 
     def _lose_tail(self, path: str, durable: int, size: int, chance: random.Random) -> int:
-        """Lose something of bytes [durable, size); returns up to where they are good."""
+        """Lose a part of bytes [durable, size); returns the end of the good bytes."""
         with (self._home / path).open("r+b") as file:
             if self._fate is Fate.ZEROS:
                 good = chance.randrange(durable, size)
@@ -226,7 +226,7 @@ def _inode(folder: int, name: str) -> int | None:
 
 
 def _tear(file: BinaryIO, durable: int, end: int, chance: random.Random) -> int:
-    """Cut at `end` and spoil some of the last sectors behind `durable`; returns up to where all is good."""
+    """Cut at `end` and corrupt some of the last sectors after `durable`; returns where good bytes end."""
     file.truncate(end)
     good = end
     position = end

@@ -1,9 +1,7 @@
-"""What KIP-966 asks for and where it is kept: read from the docstrings of the spec tests, with what has no
-test.
+"""The rules of KIP-966 and where they are kept, read from the docstrings of the spec tests.
 
-`python -m tests.spec.catalogue` writes docs/kip-966.md. A docstring is `Section: rule in short (numbers).`
-and
-then `Kept in module, module.`; a rule without a test stands in `untested` with the reason.
+`python -m tests.spec.catalogue` writes docs/kip-966.md. A docstring is `Section: rule in short (numbers).`,
+then `Kept in module, module.`. `untested` lists the rules without a test, with the reason.
 """
 
 import ast
@@ -33,11 +31,10 @@ _DOCSTRING = re.compile(
 
 HEAD = """# KIP-966, sentence by sentence
 
-Every sentence of KIP-966 that states a rule, in our own words: where it is kept, and the test that fails
-without it; then the same for chapter 5 of the text beside its TLA+ specification ("the
-replication text", in the kafka-tlaplus repository), where the KIP is silent. Written by
-`python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares. The
-numbers (R, F, B, I, A, D) are the codes of [rules.md](rules.md).
+Each sentence of KIP-966 that states a rule, in our own words, with the module that keeps it and the test that
+fails without it. Chapter 5 of the replication text follows, where the KIP is silent. The page is generated
+by `python -m tests.spec.catalogue` from the docstrings of `tests/spec`; a test compares both. Code and tests
+cite the rules by the numbers in brackets.
 """
 
 

@@ -184,7 +184,7 @@ def test_downgrade_removes_all_fields_of_the_elr() -> None:
 
 
 def test_downgrade_is_refused_while_a_partition_lives_by_its_elr() -> None:
-    """Compatibility, MV downgrade: with an empty ISR nobody could be elected afterwards (B8, R108).
+    """Compatibility, MV downgrade: with an empty ISR no replica could be elected afterwards (B8, R108).
 
     Kept in controller.core.operators.config_control.
     """

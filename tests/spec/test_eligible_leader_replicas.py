@@ -16,7 +16,7 @@ FOUR = """
 
 
 def test_replication_goes_on_by_the_isr_alone() -> None:
-    """Eligible Leader Replicas: the high watermark still needs the full ISR, and nobody in the ELR (F17).
+    """Eligible Leader Replicas: the high watermark still needs the full ISR, and no ELR member (F17).
 
     Kept in broker.core.replicas.partition.
     """
@@ -229,7 +229,7 @@ def test_brokers_decide_by_the_isr_and_never_see_the_elr() -> None:
 
 
 def test_new_isr_of_an_alter_partition_updates_the_elr() -> None:
-    """Controller behaviors 1: AlterPartition changes the ELR by the way, the broker does not know of it
+    """Controller behaviors 1: AlterPartition changes the ELR as well, the broker does not know of it
     (R42).
 
     Kept in controller.core.partitions.replication_control.
@@ -341,7 +341,7 @@ def test_smaller_isr_adds_those_who_leave_it_to_the_elr() -> None:
 
 
 def test_smaller_isr_takes_its_members_out_of_the_elr() -> None:
-    """ELR update 2c: who is in both ISR and ELR is removed from the ELR (R5).
+    """ELR update 2c: a replica in both ISR and ELR is removed from the ELR (R5).
 
     Kept in controller.core.partitions.elr.
     """

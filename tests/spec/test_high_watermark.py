@@ -178,9 +178,9 @@ def test_effective_min_isr_is_at_most_the_replication_factor() -> None:
     """)
 
 
-def test_partition_with_all_its_replicas_moves_on_whatever_min_isr_says() -> None:
-    """Additional High Watermark advancement requirement: min.insync.replicas above the replicas blocks
-    nobody (F2).
+def test_partition_with_all_its_replicas_moves_on_with_a_higher_min_isr() -> None:
+    """Additional High Watermark advancement requirement: min.insync.replicas above the replicas
+    does not block writes (F2).
 
     Kept in metadata.partition, broker.core.replicas.partition.
     """

@@ -6,7 +6,7 @@ import pytest
 
 from tests.spec.builders import run_script
 
-#: 2 and 3 lost their seats, nobody is left
+#: 2 and 3 were removed from the ELR by unclean shutdowns, no complete replica is left
 LOST = """
     broker 1 2 3
     partition t-0 replicas=(1,2,3) min_isr=2 leader=none isr=() last_known_elr=(2,3) leader_epoch=4
@@ -192,7 +192,7 @@ def test_balanced_recovers_once_all_last_known_members_are_unfenced() -> None:
 
 
 def test_none_waits_for_the_operator() -> None:
-    """Leader election 4c: None does not attempt to elect anybody, it waits for the user (R14).
+    """Leader election 4c: None does not attempt to elect a leader, it waits for the user (R14).
 
     Kept in controller.core.partitions.unclean_recovery.
     """
@@ -208,7 +208,7 @@ def test_none_waits_for_the_operator() -> None:
     """)
 
 
-def test_answer_of_an_earlier_incarnation_elects_nobody() -> None:
+def test_answer_of_an_earlier_incarnation_elects_no_leader() -> None:
     """Unclean recovery, broker epoch: a broker that rebooted after its answer is not elected by it (R62,
     R63, N-3).
 
@@ -254,7 +254,7 @@ def test_answer_from_older_metadata_does_not_count() -> None:
 
 
 def test_balanced_needs_every_last_known_member_and_takes_who_else_answers_in_time() -> None:
-    """Unclean recovery, start of the election: all of the LastKnownELR, plus whoever replied in time (R64).
+    """Unclean recovery, start of the election: all of the LastKnownELR, others that replied in time (R64).
 
     Kept in controller.core.partitions.unclean_recovery.
     """

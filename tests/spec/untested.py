@@ -26,7 +26,7 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "Other behaviors 7",
         "the last known leader is tracked for the time without unclean recovery",
-        "with the recovery manager on it is still kept and shown, but elects nobody (D8.6)",
+        "with the recovery manager on it is still kept and shown, but is not elected (D8.6)",
     ),
     _differs(
         "Detection of an unclean shutdown, new behavior 4",
@@ -41,13 +41,13 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "Unclean recovery, start of the election",
         "Balanced may be read as: at once when the last known members have replied",
-        "the others are heard until all asked have replied or the timeout has passed (R64, D8)",
+        "the others may reply until all asked have replied or the timeout has passed (R64, D8)",
     ),
     _differs(
         "Unclean recovery, choice of the leader",
-        "Balanced compares the logs of everybody who has replied",
-        "who is outside the last known ELR counts only if its log ends in the epoch of the best of them: a "
-        "later epoch may hold nothing that was committed (docs/model.md)",
+        "Balanced compares the logs of all replicas that have replied",
+        "a replica outside the last known ELR counts only if its log ends in the epoch of the best of them: "
+        "a later epoch may hold nothing that was committed (docs/model.md)",
     ),
     _differs(
         "PartitionChangeRecord, PartitionRecord",
@@ -109,7 +109,7 @@ UNTESTED: tuple[Untested, ...] = (
     _differs(
         "Clean ELR-based recovery example",
         "the ELR is empty once the crashed leader was fenced",
-        "it keeps its seat until it registers unclean (R5, R32)",
+        "it stays in the ELR until it registers unclean (R5, R32)",
     ),
     _differs(
         "Balanced recovery",

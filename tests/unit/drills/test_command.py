@@ -1,4 +1,4 @@
-"""Usage of `holdfast drill`: wrong words are refused before a start, and what was played is told."""
+"""Usage of `holdfast drill`: wrong options are refused before a start, and the output shows what was run."""
 
 import json
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ def test_all_drills_are_listed() -> None:
         ([], "which drill?"),
         (["outage"], "no drill outage"),
         (["stale-reply", "--compare"], "nothing to compare"),
-        (["stale-reply", "--manager", "off"], "cannot be played with manager off"),
-        (["kip-timeline", "--elr", "off"], "cannot be played with manager on, elr off"),
-        (["power-outage", "--strategy", "none"], "cannot be played with"),
+        (["stale-reply", "--manager", "off"], "cannot be run with manager off"),
+        (["kip-timeline", "--elr", "off"], "cannot be run with manager on, elr off"),
+        (["power-outage", "--strategy", "none"], "cannot be run with"),
         (["power-outage", "--seed", "1", "--seeds", "1..2"], "exclude each other"),
         (["power-outage", "--seeds", "2..1"], "--seeds"),
         (["power-outage", "--power-loss", "hammer"], "hammer"),
@@ -47,7 +47,7 @@ def test_what_cannot_be_played_is_refused_with_the_reason(words: list[str], said
     assert said in result.output
 
 
-# --- what was played -----------------------------------------------------------------------------------
+# --- the output ----------------------------------------------------------------------------------------
 
 
 def ended(seed: int, result: Ended) -> Run:

@@ -37,7 +37,7 @@ def evidence(
         (CERTAIN, evidence(4, lost=7, reordered=7), DrillResult.PASSED),
         (NONE, evidence(5, reordered=7), DrillResult.ANOMALY),
         (CERTAIN, evidence(6), DrillResult.INCONCLUSIVE),
-        # R68: a loss that is possible is told, and not too small
+        # R68: a possible loss is reported, and not too small
         (TOLD, evidence(), DrillResult.PASSED),
         (TOLD, evidence(4, lost=7, predicted=(7,)), DrillResult.PASSED),
         (TOLD, evidence(4, lost=7, predicted=(9,)), DrillResult.PASSED),

@@ -68,7 +68,7 @@ def test_a_pid_of_another_process_is_not_a_node(tmp_path: Path) -> None:
 @pytest.mark.parametrize("started", ["x/../hold", "link", "hold"])
 @pytest.mark.parametrize("named", ["x/../hold", "link", "hold"])
 def test_a_node_is_found_however_its_folder_is_spelled(tmp_path: Path, started: str, named: str) -> None:
-    """Else `kill` kills nobody, and a second `start` overwrites the pid of the first."""
+    """Otherwise `kill` kills no process, and a second `start` overwrites the pid of the first."""
     (tmp_path / "x").mkdir()
     (tmp_path / "link").symlink_to("hold")
     (node,) = LocalCluster.create(tmp_path / "hold", 1, 1).brokers
@@ -161,7 +161,7 @@ def test_a_cluster_keeps_its_way_of_losing_power(tmp_path: Path) -> None:
     assert (loss.node, loss.seed, loss.files) == ("broker-1", 3, ())
     state = (tmp_path / "cluster.json").read_text()
     (tmp_path / "cluster.json").write_text(state.replace('"tracked"', '"quantum"'))
-    with pytest.raises(ClusterError, match="no power loss quantum: this cluster was made by another version"):
+    with pytest.raises(ClusterError, match="no driver quantum: this cluster was made by another version"):
         LocalCluster.load(tmp_path)
 
 
