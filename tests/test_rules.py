@@ -32,6 +32,8 @@ _NAMELESS = re.compile(
     r"(?:design|style|verification|interfaces|rules|Rules|infrastructure) \d+\.\d"
     r"|[Ss]ource 00\d|design D\d|D8 Q\d"
 )
+#: pages that a command writes where it is told to
+WRITTEN = {"runs.md"}
 _PAGE_NAME = re.compile(r"(?<![\w./-])[\w./-]+\.md\b")
 
 
