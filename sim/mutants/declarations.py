@@ -43,14 +43,10 @@ def _declared(source: str, left: dict[str, str]) -> str:
         value = f'"{left.pop(name)}"'
         old = next((one.value for one in call.keywords if one.arg == _ARGUMENT), None)
         if old is not None:
-            _replace(lines, (old.lineno, old.col_offset), (old.end_lineno, old.end_col_offset), value)
+            _replace(lines, (old.lineno, old.col_offset), _end(old), value)
         else:
             # behind the last argument, which may have a comma after it
-            last = max(
-                (*call.args, *(one.value for one in call.keywords)),
-                key=lambda one: (one.end_lineno, one.end_col_offset),
-            )
-            end = last.end_lineno, last.end_col_offset
+            end = max(_end(one) for one in (*call.args, *(one.value for one in call.keywords)))
             _replace(lines, end, end, f", {_ARGUMENT}={value}")
     return "".join(lines)
 
@@ -63,11 +59,15 @@ def _is_declaration(decorator: ast.expr) -> bool:
     )
 
 
-def _replace(lines: list[str], start: tuple[int, int], end: tuple[int | None, int | None], text: str) -> None:
+def _end(node: ast.expr) -> tuple[int, int]:
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return node.end_lineno, node.end_col_offset
+
+
+def _replace(lines: list[str], start: tuple[int, int], end: tuple[int, int], text: str) -> None:
     """Columns count bytes of UTF-8, as those of `ast` do."""
     (first, from_column), (last, to_column) = start, end
-    assert last is not None
-    assert to_column is not None
     before = lines[first - 1].encode()[:from_column]
     behind = lines[last - 1].encode()[to_column:]
     lines[first - 1 : last] = [(before + text.encode() + behind).decode()]
