@@ -140,6 +140,8 @@ class ClusterSpec:
     strained: bool = False
     #: a majority of the voters and some brokers are healed first, and must do without the others
     core_first: bool = False
+    #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
+    tiny_limits: bool = False
 
 
 def varied(shape: ClusterSpec, stream: Stream) -> ClusterSpec:
@@ -300,6 +302,8 @@ class World:
             properties["producer.id.expiration.ms"] = "2147483647"
         if self.shape.small_fetches:
             properties["replica.fetch.response.max.bytes"] = "1"
+        if self.shape.tiny_limits:
+            properties["log.index.interval.bytes"] = "1"
         if self.shape.racks:
             properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)
