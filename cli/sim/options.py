@@ -18,6 +18,7 @@ BANDS = (
     "unclean-no-elr",
     "unclean-switched-elr",
     "lying-disks",
+    "lost-voter",
 )
 
 _OPTIONS = (

@@ -143,6 +143,8 @@ def _played(
             world.boot()
             world.start_load()
             faults.start()
+            if shape.loses_voter:
+                faults.lose_a_voter(int(1000 * seconds))
             world.pass_time(seconds * 1000)
             if shape.core_first:
                 _heal_a_core(world, faults)

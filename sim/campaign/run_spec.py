@@ -25,6 +25,7 @@ BANDS: dict[str, dict[str, bool]] = {
     "unclean-no-elr": {"elr": False, "over_budget": True},
     "unclean-switched-elr": {"elr": False, "switches_elr": True, "over_budget": True},
     "lying-disks": {"every_write": True, "disks_lie": True},
+    "lost-voter": {"elr": False, "switches_elr": True, "loses_voter": True},
 }
 
 #: what both of these are about: whose seat is it while it moves, and who leads when nobody complete is there
@@ -38,9 +39,12 @@ _UNCLEAN_MOVES = {
     "change_strategy": 3,
     "unregister_broker": 3,
 }
+#: what the others decide without a voter
+_WITHOUT_A_VOTER = {"switch_elr": 4, "unregister_broker": 4}
 _BAND_WEIGHTS = {
     "unclean-no-elr": _UNCLEAN_MOVES,
     "unclean-switched-elr": _UNCLEAN_MOVES | {"switch_elr": 4},
+    "lost-voter": _WITHOUT_A_VOTER,
 }
 
 MIXES = ("tuned", "tuned", "swarm", "swarm", "triggers")

@@ -324,8 +324,9 @@ def test_no_seed_is_counted_twice_in_the_record() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_short_swarm_keeps_every_promise(tmp_path: Path) -> None:
-    """What `make test` plays each time: the seeds of the first minute, in one process a core."""
-    arguments = ["--seeds", "10000..10999", "--seconds", "15", "--minutes", "1", "--dir", str(tmp_path)]
-    ran = CliRunner().invoke(command, ["swarm", *arguments])
+@pytest.mark.parametrize("kind", [(), ("--tiny-limits",), ("--band", "lost-voter")], ids=" ".join)
+def test_a_short_swarm_keeps_every_promise(kind: tuple[str, ...], tmp_path: Path) -> None:
+    """What `make test` plays each time: the seeds of a minute, in one process a core."""
+    arguments = ["--seeds", "10000..10999", "--seconds", "15", "--minutes", "0.34", "--dir", str(tmp_path)]
+    ran = CliRunner().invoke(command, ["swarm", *arguments, *kind])
     assert ran.exit_code == 0, ran.output
