@@ -121,6 +121,5 @@ class LostVoter:
 
 
 def _is_candidate(voter: SimController) -> bool:
-    return (
-        voter.is_up and voter.server is not None and voter.server.driver.snapshot().role == Candidate.__name__
-    )
+    view = None if not voter.is_up or voter.server is None else voter.server.driver.snapshot()
+    return view is not None and view.role == Candidate.__name__
