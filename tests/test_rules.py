@@ -155,6 +155,6 @@ def test_every_page_that_is_named_is_here() -> None:
         lines = [line for line in text.splitlines() if ".md" in line]
         for name in set(_PAGE_NAME.findall("\n".join(lines))):
             folders = (ROOT, ROOT / "docs", (ROOT / path).parent)
-            if not any((folder / name).is_file() for folder in folders):
+            if name not in WRITTEN and not any((folder / name).is_file() for folder in folders):
                 lost.append(f"{path}: {name}")
     assert not lost

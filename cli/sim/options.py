@@ -18,6 +18,7 @@ BANDS = (
     "unclean-no-elr",
     "unclean-switched-elr",
     "lying-disks",
+    "lost-voter",
 )
 
 _OPTIONS = (
@@ -52,6 +53,11 @@ _OPTIONS = (
         help="The cluster as these options say, all faults, 20 acknowledged batches a simulated second: no "
         "seed adds brokers, topics or readers. Speed is measured with it.",
     ),
+    click.option(
+        "--tiny-limits",
+        is_flag=True,
+        help="Chunks, windows, rows of a request and steps of a turn are tiny: big clusters meet these.",
+    ),
 )
 
 
@@ -75,4 +81,5 @@ def template_of(given: dict[str, Any]) -> Any:
         gap_ms=given.pop("fault_gap_ms"),
         band=given.pop("band"),
         is_reference=given.pop("reference"),
+        has_tiny_limits=given.pop("tiny_limits"),
     )

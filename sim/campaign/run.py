@@ -4,7 +4,8 @@ Owns the order of a run and its report. A run is a function of its seed and shap
 """
 
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from holdfast.broker.core.replicas.partition import Partition
@@ -13,6 +14,7 @@ from holdfast.sim.checks import history_rules, liveness
 from holdfast.sim.checks.all import all_properties
 from holdfast.sim.checks.bands import excuse_of_loss
 from holdfast.sim.checks.observe.observer import Observer
+from holdfast.sim.cluster.limits import made_tiny
 from holdfast.sim.cluster.nodes import SimBroker, SimController
 from holdfast.sim.cluster.world import ClusterSpec, Violation, World, logs_of
 from holdfast.sim.faults import partial_heal
@@ -110,16 +112,27 @@ def run(
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        return _played(choices, shape, seconds, plan or Plan(), sink)
+        limits: AbstractContextManager[dict[str, int]] = nullcontext({})
+        if shape.tiny_limits:
+            limits = made_tiny(choices.stream("limits"))
+        with limits as tiny:
+            return _played(choices, shape, seconds, plan or Plan(), sink, tiny)
     finally:
         if was_collecting:
             gc.enable()
 
 
 def _played(
-    choices: Choices, shape: ClusterSpec, seconds: float, plan: Plan, sink: Callable[[str], object] | None
+    choices: Choices,
+    shape: ClusterSpec,
+    seconds: float,
+    plan: Plan,
+    sink: Callable[[str], object] | None,
+    tiny: Mapping[str, int],
 ) -> RunResult:
     world = World(shape, choices, sink)
+    for name, value in tiny.items():
+        world.trace.add("limit", f"{name} {value}")
     world.loop.steps_max = int(_HANDLES_BESIDE_LOAD + _HANDLES_A_SECOND * seconds)
     faults = Faults(world, plan)
     observer = Observer(world, all_properties())
@@ -130,6 +143,8 @@ def _played(
             world.boot()
             world.start_load()
             faults.start()
+            if shape.loses_voter:
+                faults.lose_a_voter(int(1000 * seconds))
             world.pass_time(seconds * 1000)
             if shape.core_first:
                 _heal_a_core(world, faults)

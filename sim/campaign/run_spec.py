@@ -25,6 +25,7 @@ BANDS: dict[str, dict[str, bool]] = {
     "unclean-no-elr": {"elr": False, "over_budget": True},
     "unclean-switched-elr": {"elr": False, "switches_elr": True, "over_budget": True},
     "lying-disks": {"every_write": True, "disks_lie": True},
+    "lost-voter": {"elr": False, "switches_elr": True, "loses_voter": True},
 }
 
 #: what both of these are about: whose seat is it while it moves, and who leads when nobody complete is there
@@ -38,7 +39,13 @@ _UNCLEAN_MOVES = {
     "change_strategy": 3,
     "unregister_broker": 3,
 }
-_BAND_WEIGHTS = {"unclean-no-elr": _UNCLEAN_MOVES, "unclean-switched-elr": _UNCLEAN_MOVES | {"switch_elr": 4}}
+#: what the others decide without a voter
+_WITHOUT_A_VOTER = {"switch_elr": 4, "unregister_broker": 4}
+_BAND_WEIGHTS = {
+    "unclean-no-elr": _UNCLEAN_MOVES,
+    "unclean-switched-elr": _UNCLEAN_MOVES | {"switch_elr": 4},
+    "lost-voter": _WITHOUT_A_VOTER,
+}
 
 MIXES = ("tuned", "tuned", "swarm", "swarm", "triggers")
 #: what finds most
@@ -126,6 +133,8 @@ class RunTemplate:
     is_plain: bool = False
     #: the base as it is, with all faults, and no more load than is asked of it: what speed is measured at
     is_reference: bool = False
+    #: with limits that only big clusters reach
+    has_tiny_limits: bool = False
 
     def spec(self, seed: str) -> RunSpec:
         """What this seed plays."""
@@ -135,7 +144,7 @@ class RunTemplate:
             shape = replace(shape, send_gap_ms=_REFERENCE_GAP_MS, producers_alike=True)
         elif not self.is_plain:
             shape = _with_more(shape, choices)
-        shape = replace(shape, **BANDS[self.band])
+        shape = replace(shape, tiny_limits=self.has_tiny_limits, **BANDS[self.band])
         stream = choices.stream("mix")
         mix = MIXES[stream.draw(len(MIXES))]
         more = () if self.is_plain else MORE_FAULTS
@@ -169,8 +178,9 @@ class RunTemplate:
             "--fault-gap-ms": (self.gap_ms, usual.gap_ms),
         }
         changed = "".join(f" {name} {value}" for name, (value, normal) in given.items() if value != normal)
-        load = " --reference" if self.is_reference else ""
-        return f"holdfast sim run --seed {shlex.quote(seed)}{load}{changed}"
+        flags = " --reference" if self.is_reference else ""
+        flags += " --tiny-limits" if self.has_tiny_limits else ""
+        return f"holdfast sim run --seed {shlex.quote(seed)}{flags}{changed}"
 
 
 def _with_more(shape: ClusterSpec, choices: Choices) -> ClusterSpec:
@@ -201,6 +211,7 @@ def run_template(
     gap_ms: int,
     band: str,
     is_reference: bool = False,
+    has_tiny_limits: bool = False,
 ) -> RunTemplate:
     """From the options of the command line; as many replicas and as high a min ISR as brokers allow."""
     replicas = min(3, brokers)
@@ -212,4 +223,6 @@ def run_template(
         min_isr=min(2, replicas),
         producers=producers,
     )
-    return RunTemplate(base, seconds, gap_ms, band, is_reference=is_reference)
+    return RunTemplate(
+        base, seconds, gap_ms, band, is_reference=is_reference, has_tiny_limits=has_tiny_limits
+    )

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from holdfast.sim.campaign.rows import SeedRow, from_mapping
 from holdfast.sim.campaign.run_spec import RunTemplate
-from holdfast.sim.campaign.swarm import play_seed
+from holdfast.sim.campaign.swarm import play_seeds as play_seeds_here
 
 #: the columns of a row, as Spark spells them
 SCHEMA = (
@@ -32,8 +32,9 @@ def play_seeds(template: RunTemplate, seeds: Sequence[int], master: str, target:
     spark = start_session(master, "holdfast sim swarm")
     try:
         tasks = -(-len(seeds) // _SEEDS_PER_TASK)
-        rows = spark.sparkContext.parallelize(seeds, tasks).map(
-            lambda seed: _columns(play_seed(template, seed))
+        # Each in a process of its own: a seed that ends it, or takes too long, costs its own row only.
+        rows = spark.sparkContext.parallelize(seeds, tasks).mapPartitions(
+            lambda some: map(_columns, play_seeds_here(template, some, jobs=1))
         )
         table = spark.createDataFrame(rows, SCHEMA, verifySchema=False)
         table.write.mode("overwrite").parquet(local_path(target))

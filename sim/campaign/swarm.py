@@ -1,21 +1,26 @@
 """Plays many seeds: the work that is done for each of them, and the engine that spreads it over processes.
 
-Owns what is checked beside the properties (a second play of some seeds, draw by draw) and what is kept of a
-failing seed. Spark spreads the same work over machines, see `sim.campaign.spark_engine`.
+Owns what is checked beside the properties (a second play of some seeds, draw by draw), how long a seed may
+take, and what is kept of a failing seed. Spark spreads the same work over machines, see
+`sim.campaign.spark_engine`.
 """
 
 import gc
 import gzip
 import os
+import resource
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import FrameType
 
 from holdfast.sim.campaign import shrink
 from holdfast.sim.campaign.artifact import artifact_of, save
@@ -23,6 +28,7 @@ from holdfast.sim.campaign.recording import Recording, difference, play, record
 from holdfast.sim.campaign.report import failure_page
 from holdfast.sim.campaign.rows import SeedRow, broken_row, row_of
 from holdfast.sim.campaign.run_spec import RunTemplate
+from holdfast.sim.machine.loop import START_NS, SimLoop
 
 #: one seed in so many is played twice
 TWICE_ONE_IN = 100
@@ -30,6 +36,30 @@ TWICE_ONE_IN = 100
 _LINES_OF_ERROR = 4
 #: replays that look for a neighbour of a failing run which gets past it
 _NEIGHBOURS = 6
+#: how often a seed's process looks at itself
+_LOOK_S = 1.0
+#: who uses less of the processor between two looks does nothing but look
+_IDLE_S = 0.002
+#: the kernel ends a process that is over its time by so much: it does not even come to look
+_GRACE_S = 30
+#: calls that are told of a process that is over its time
+_CALLS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SeedLimits:
+    """How long the process of a seed may take. A run that never rests ends by its own bound of handles; these
+    are for what a run cannot count: one handle that never ends, or a wait for the real world."""
+
+    #: of the processor, for all plays of the seed: a hundred times what most seeds need
+    cpu_seconds: float
+    #: that it does nothing at all, of the wall clock
+    idle_seconds: float = 120.0
+
+    @classmethod
+    def of(cls, template: RunTemplate) -> "SeedLimits":
+        """For stories as long as these."""
+        return cls(120 + 16 * template.seconds)
 
 
 def play_seed(template: RunTemplate, seed: int) -> SeedRow:
@@ -51,14 +81,20 @@ def play_seed(template: RunTemplate, seed: int) -> SeedRow:
 
 
 def play_seeds(
-    template: RunTemplate, seeds: Iterable[int], jobs: int, until: float | None = None
+    template: RunTemplate,
+    seeds: Iterable[int],
+    jobs: int,
+    until: float | None = None,
+    limits: SeedLimits | None = None,
 ) -> Iterator[SeedRow]:
     """The rows of seeds as they come, from `jobs` processes at a time.
 
-    Each seed has a process of its own: no other seed's story is in it, whatever ends the process is in
-    the row of that seed, and no time goes into taking a world apart.
-    `until`: no seed is begun after that instant of the monotonic clock.
+    Each seed has a process of its own: no other seed's story is in it, what ends the process is in the row of
+    that seed, and no time goes into taking a world apart.
+    `until`: no seed is begun after that instant of the monotonic clock. `limits`: by the length of the
+    stories unless given; the row of a seed beyond them says what it was doing.
     """
+    limits = limits or SeedLimits.of(template)
     # Forked from a server that has imported everything and has nothing of this process, its threads included.
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__, "holdfast.sim.campaign.warm"])
@@ -71,7 +107,9 @@ def play_seeds(
                 if seed is None:
                     break
                 ours, theirs = context.Pipe(duplex=False)
-                begun = context.Process(target=_play_alone, args=(theirs, template, seed), daemon=True)
+                begun = context.Process(
+                    target=_play_alone, args=(theirs, template, seed, limits), daemon=True
+                )
                 begun.start()
                 theirs.close()
                 running[ours] = seed, begun
@@ -101,20 +139,64 @@ def _row_from(told: Connection, process: BaseProcess, template: RunTemplate, see
         return row
 
 
-def _play_alone(tell: Connection, template: RunTemplate, seed: int) -> None:
+def _play_alone(tell: Connection, template: RunTemplate, seed: int, limits: SeedLimits) -> None:
     """A signal from the keyboard ends the parent, which ends us; a parent that was killed does so too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    telling = threading.Lock()
+    threading.Thread(target=_watch, args=(tell, telling, template, seed, limits), daemon=True).start()
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    most = int(limits.cpu_seconds) + _GRACE_S
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
     gc.disable()  # the process ends before it pays
-    tell.send(play_seed(template, seed))
+    row = play_seed(template, seed)
+    with telling:
+        tell.send(row)
     tell.close()
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
+def _watch(
+    tell: Connection, telling: threading.Lock, template: RunTemplate, seed: int, limits: SeedLimits
+) -> None:
+    """End this process with its parent, or when it takes too long; then its row says what it was doing."""
+    parent, playing = parent_process(), threading.main_thread().ident
     assert parent is not None
-    parent.join()
-    os._exit(1)
+    assert playing is not None
+    used = idle = 0.0
+    while True:
+        parent.join(_LOOK_S)
+        if not parent.is_alive():
+            os._exit(1)
+        before, used = used, time.process_time()
+        # A process that was stopped and goes on is idle for one look only.
+        idle = idle + _LOOK_S if used - before < _IDLE_S else 0.0
+        if used > limits.cpu_seconds or idle > limits.idle_seconds:
+            how = (
+                f"idle for {idle:g} s"
+                if idle > limits.idle_seconds
+                else f"after {used:.0f} s of the processor"
+            )
+            defect = f"not over {how}: {_doing(sys._current_frames()[playing])}"
+            with telling:
+                tell.send(broken_row(seed, template.spec(str(seed)), defect))
+            os._exit(1)
+
+
+def _doing(frame: FrameType) -> str:
+    """Where a story is, and the innermost calls."""
+    stack = traceback.extract_stack(frame)[-_CALLS:]
+    calls = " < ".join(
+        f"{'/'.join(call.filename.split('/')[-2:])}:{call.lineno} {call.name}" for call in reversed(stack)
+    )
+    at: FrameType | None = frame
+    while at is not None:
+        loop = at.f_locals.get("self")
+        if isinstance(loop, SimLoop):
+            seconds = (loop.now_ns - START_NS) / 1e9
+            return f"{loop.current.name}, {loop.steps} handles, {seconds:.6f} simulated seconds, {calls}"
+        at = at.f_back
+    return calls
 
 
 def keep_seed(template: RunTemplate, seed: str, folder: Path | None) -> str:

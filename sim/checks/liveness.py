@@ -20,8 +20,12 @@ Wanted: TypeAlias = tuple[str, Callable[[World], bool]]
 
 
 def has_quorum_leader(world: World) -> bool:
-    """One voter leads, has applied its log, and all others follow it."""
-    return follow_one_leader(world, world.controllers)
+    """One voter leads, has applied its log, and all follow it; a majority does when one is lost for good."""
+    if not world.lost:
+        return follow_one_leader(world, world.controllers)
+    up = [voter for voter in world.controllers if voter.is_up]
+    followers = [voter for voter in up if follow_one_leader(world, [voter])]
+    return 2 * len(followers) > len(world.controllers)
 
 
 def follow_one_leader(world: World, voters: Iterable[SimController]) -> bool:

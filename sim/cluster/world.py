@@ -140,6 +140,10 @@ class ClusterSpec:
     strained: bool = False
     #: a majority of the voters and some brokers are healed first, and must do without the others
     core_first: bool = False
+    #: one voter is lost to the end, whatever else is healed
+    loses_voter: bool = False
+    #: limits that only big clusters reach are drawn from tiny values (`sim.cluster.limits`)
+    tiny_limits: bool = False
 
 
 def varied(shape: ClusterSpec, stream: Stream) -> ClusterSpec:
@@ -221,6 +225,8 @@ class World:
         )
         #: topics whose flushes operators have changed: what counted before need not be durable
         self.reflushed: set[str] = set()
+        #: names of voters that are lost to the end: liveness does not wait for them
+        self.lost: set[str] = set()
         self.read_spans: list[ReadSpan] = []
         #: of nodes that were asked alone
         self.heard = FreshAnswers()
@@ -300,6 +306,8 @@ class World:
             properties["producer.id.expiration.ms"] = "2147483647"
         if self.shape.small_fetches:
             properties["replica.fetch.response.max.bytes"] = "1"
+        if self.shape.tiny_limits:
+            properties["log.index.interval.bytes"] = "1"
         if self.shape.racks:
             properties["broker.rack"] = f"r{number % self.shape.racks}"
         broker = SimBroker(self.around, self._machine(f"b{number}"), number, properties)

@@ -34,8 +34,9 @@ class HealedSubset:
 def draw_healed_subset(world: World, stream: Stream) -> HealedSubset:
     """A majority of the voters, mostly without one to spare, and at least one broker; somebody is left out
     where there are more."""
-    voters, brokers = world.controllers, world.brokers
-    majority = len(voters) // 2 + 1
+    voters = [voter for voter in world.controllers if voter.name not in world.lost]
+    brokers = world.brokers
+    majority = len(world.controllers) // 2 + 1
     return HealedSubset(
         _some(voters, majority + (stream.draw(4) == 3 and majority < len(voters)), stream),
         _some(brokers, between(stream, 1, max(1, len(brokers) - 1)), stream),

@@ -13,6 +13,7 @@ from holdfast.sim.cluster.world import World
 from holdfast.sim.faults.budget import Budget
 from holdfast.sim.faults.disk_faults import DiskFaults
 from holdfast.sim.faults.log_dir_faults import FailingDirs
+from holdfast.sim.faults.lost_voter import LostVoter
 from holdfast.sim.faults.names import FAULT_NAMES, NODE_FAULTS, ONLY_IF_NAMED
 from holdfast.sim.faults.partial_heal import HealedSubset
 from holdfast.sim.faults.sequences.links import AimedLinks
@@ -65,8 +66,9 @@ class Faults:
         self._returning: set[str] = set()
         #: machines that stay away while a core is healed
         self._away: set[str] = set()
-        #: controllers that stay down
+        #: controllers that stay down until all is healed
         self._lost_voters: set[str] = set()
+        self._lost_for_good = LostVoter(world, self._later)
         self._points = Points(world.trace)
         self._dirs = FailingDirs(world, self.budget, self._at)
         disks = DiskFaults(world, self.budget, self._at, self._return_later)
@@ -160,6 +162,10 @@ class Faults:
         if not self._plan.script:
             self._next()
 
+    def lose_a_voter(self, load_ms: int) -> None:
+        """One is lost to the end, within so many ms from now."""
+        self._lost_for_good.start(load_ms)
+
     def heal(self, healed: HealedSubset | None = None) -> None:
         """Everything works again: links, disks, processes. Machines that are down boot. With a core all that
         is true of its machines only, and the others are away until the next call."""
@@ -169,6 +175,7 @@ class Faults:
         world.operator_queue.clear()
         world.trace.add("heal", "" if healed is None else " ".join(sorted(healed.voters | healed.brokers)))
         away = [node for node in world.nodes if healed is not None and not healed.has(node)]
+        away = [node for node in away if node.name not in world.lost]  # lost in its own way
         self._away = {node.name for node in away}
         for node in away:
             self._send_away(node)
@@ -191,14 +198,19 @@ class Faults:
         network.heal()
         away = [node.machine.host for node in self._world.nodes if node.name in self._away]
         network.cut(away, [host for host in self._hosts() if host not in away])
+        self._lost_for_good.cut()
 
     def _heal_node(self, node: SimNode) -> None:
         node.machine.sim_disk.forget_faults()
         node.machine.sim_disk.be_slow(None)
         if node.state is State.PAUSED:
             node.resume()
-        elif node.state is State.DOWN and node.name not in self._returning:
+        elif node.state is State.DOWN and node.name not in self._returning and not self._is_dead(node):
             node.boot()
+
+    def _is_dead(self, node: SimNode) -> bool:
+        """It has no power any more, to the end."""
+        return node.name in self._world.lost and not node.machine.host.is_up
 
     # --- the way of time -------------------------------------------------------------------------------
 
@@ -277,7 +289,7 @@ class Faults:
 
     def _return(self, node: SimNode) -> None:
         self._returning.discard(node.name)
-        if node.state is State.DOWN and node.name not in self._away:
+        if node.state is State.DOWN and node.name not in self._away and not self._is_dead(node):
             node.boot()
 
     # --- who -------------------------------------------------------------------------------------------
@@ -343,7 +355,8 @@ class Faults:
     def _lose_voter(self, node: SimNode | None) -> bool:
         """A voter without power until all is healed; the others stay a majority."""
         voters = self._world.controllers
-        if node is None or 2 * (len(self._lost_voters) + 1) >= len(voters):
+        lost = self._lost_voters | self._world.lost
+        if node is None or 2 * (len(lost | {node.name})) >= len(voters):
             return False
         self._lost_voters.add(node.name)
         node.lose_power()

@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import re
 import struct
 import time
 from collections import Counter
 from dataclasses import asdict, replace
 from multiprocessing import Pipe, get_context, parent_process
 from pathlib import Path
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from holdfast.sim.campaign.artifact import load
 from holdfast.sim.campaign.rows import TIMES, BadRows, SeedRow, from_mapping, sums, to_line
 from holdfast.sim.campaign.run_spec import _BAND_WEIGHTS, BANDS, RunSpec, RunTemplate
 from holdfast.sim.campaign.runs import page, with_run
-from holdfast.sim.campaign.swarm import keep_seed, play_seed, play_seeds
+from holdfast.sim.campaign.swarm import SeedLimits, keep_seed, play_seed, play_seeds
 from holdfast.sim.checks.observe.observer import Observer
 from holdfast.sim.checks.observe.views import Property
 from holdfast.sim.cluster.nodes import SimBroker
@@ -40,6 +42,23 @@ class EndsAtOne(RunTemplate):
         if seed == "1" and parent_process() is not None:
             os._exit(9)
         return super().spec(seed)
+
+
+class HangsAtOne(RunTemplate):
+    """For these tests: the process of seed 1 is never done, and works or waits meanwhile."""
+
+    def spec(self, seed: str) -> RunSpec:
+        if seed == "1" and parent_process() is not None and current_thread() is main_thread():
+            hang = self.wait_for_ever if self.is_reference else self.work_for_ever
+            hang()
+        return super().spec(seed)
+
+    def work_for_ever(self) -> None:
+        while True:
+            pass
+
+    def wait_for_ever(self) -> None:
+        Event().wait()
 
 
 class NoBrokerEnds(Property):
@@ -182,6 +201,23 @@ def test_a_seed_that_ends_its_process_is_a_row_and_others_go_on() -> None:
     assert untimed(second) == untimed(play_seed(RECIPE, 2))
 
 
+@pytest.mark.parametrize(
+    ("is_idle", "told"),
+    [(False, r"not over after \d+ s of the processor: .* work_for_ever <"), (True, "not over idle for ")],
+)
+def test_a_seed_that_is_never_done_is_a_row_that_says_where_it_was_and_others_go_on(
+    is_idle: bool, told: str
+) -> None:
+    template = HangsAtOne(RECIPE.base, 1.0, 400, is_reference=is_idle)
+    limits = SeedLimits(cpu_seconds=2.0, idle_seconds=2.0)
+    rows = list(play_seeds(template, (1, 2), jobs=1, limits=limits))
+    assert [row.seed for row in rows] == [1, 2]
+    assert rows[0].is_broken
+    assert re.search(told, str(rows[0].defect)), rows[0].defect
+    assert "test_swarm.py" in str(rows[0].defect)
+    assert rows[1].defect is None
+
+
 def test_a_row_that_is_cut_off_half_way_is_its_seeds_and_ends_nothing_else() -> None:
     """As when who writes it is killed, and it is longer than a pipe has room for."""
     process = get_context("forkserver").Process(target=int)
@@ -288,8 +324,9 @@ def test_no_seed_is_counted_twice_in_the_record() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_short_swarm_keeps_every_promise(tmp_path: Path) -> None:
-    """What `make test` plays each time: the seeds of the first minute, in one process a core."""
-    arguments = ["--seeds", "10000..10999", "--seconds", "15", "--minutes", "1", "--dir", str(tmp_path)]
-    ran = CliRunner().invoke(command, ["swarm", *arguments])
+@pytest.mark.parametrize("kind", [(), ("--tiny-limits",), ("--band", "lost-voter")], ids=" ".join)
+def test_a_short_swarm_keeps_every_promise(kind: tuple[str, ...], tmp_path: Path) -> None:
+    """What `make test` plays each time: the seeds of a minute, in one process a core."""
+    arguments = ["--seeds", "10000..10999", "--seconds", "15", "--minutes", "0.34", "--dir", str(tmp_path)]
+    ran = CliRunner().invoke(command, ["swarm", *arguments, *kind])
     assert ran.exit_code == 0, ran.output

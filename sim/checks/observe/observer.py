@@ -53,6 +53,8 @@ class Observer:
         #: what a voter looked like after its last step
         self._voters: dict[int, tuple[object, int, int, bool]] = {}
         self._images: dict[str, MetadataImage] = {}
+        #: names of brokers' processes that have taken their roles
+        self._placed: set[str] = set()
         #: topics that the quorum has committed, when they were last looked at
         self._topics_seen: object = None
         self._remade_count = 0
@@ -208,12 +210,14 @@ class Observer:
         if core.counts.metadata_violations:
             raise Violation(f"OwnBug {broker.name}: a committed record did not fit (D7)")
         image = core.image
-        if image is not self._images.get(broker.name):
+        is_news = image is not self._images.get(broker.name)
+        if is_news:
             self._images[broker.name] = image
             for hook in self._on_image:
                 hook(self, broker, image)
-            if core.has_roles:
-                self._forget_moved(broker, core)
+        if core.has_roles and (is_news or broker.process.name not in self._placed):
+            self._placed.add(broker.process.name)
+            self._forget_moved(broker, core)
         if core.offline_replicas:
             self._forget_offline(broker, core)
         for cut, leader_epoch in heard.cuts:

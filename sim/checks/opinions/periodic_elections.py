@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from holdfast.controller.core.decisions import CauseKind
 from holdfast.controller.core.events import Tick
+from holdfast.controller.core.partitions import leader_balance, replication_control
 from holdfast.controller.core.quorum_controller import QuorumController
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
@@ -54,15 +55,28 @@ class Passes:
             self._leaderless = _since(self._leaderless, self._may_have_any_leader(image), now_ms)
             self._missed = _since(self._missed, self._may_go_back(image), now_ms)
         if type(event) is Tick:
+            count = sum(len(topic.partitions) for topic in image.topics.values())
             whats = (
-                ("may have any leader, and has none", self._leaderless, self._unclean_ms),
-                ("is not led by its preferred replica", self._missed, self._balance_ms),
+                (
+                    "may have any leader, and has none",
+                    self._leaderless,
+                    self._unclean_ms,
+                    replication_control.UNCLEAN_PASS_MAX,
+                ),
+                (
+                    "is not led by its preferred replica",
+                    self._missed,
+                    self._balance_ms,
+                    leader_balance.PASS_MAX,
+                ),
             )
-            for what, since, interval_ms in whats:
+            for what, since, interval_ms, pass_max in whats:
+                # those that come first may have the places of a pass over and over
+                patience_ms = interval_ms * (1 + (count - 1) // pass_max)
                 found += [
                     f"{_name(image, key)} {what} for {now_ms - ms} ms"
                     for key, ms in since.items()
-                    if now_ms - ms > interval_ms
+                    if now_ms - ms > patience_ms
                 ]
         return found
 

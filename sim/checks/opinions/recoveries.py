@@ -80,12 +80,18 @@ class Recoveries:
             found += self._asked_for(event.request_id, event.message, effects)
         for effect in elected:
             found += self._too_early(effect, now_ms)
+        later = self._core.recovery._dirty  # a controller looks at so many a turn, and the next one is due
+        next_ms = self._core.recovery.next_deadline_ms()
+        if later and (next_ms is None or next_ms > now_ms):
+            found.append(f"{len(later)} partitions wait for a turn that is not due before {next_ms}")
         seen: set[PartitionId] = set()
         for topic, index, row in image.leaderless_partitions():
             key = PartitionId(topic.topic_id, index)
             seen.add(key)
             name, strategy = f"{topic.name}-{index}", self._strategy(topic.name, key, row)
             recovery = recoveries.get(key)
+            if key in later:
+                continue
             if recovery is None:
                 if strategy is not Strategy.NONE:
                     found.append(f"{name} is not recovered, and should be, {strategy.name}: {row}")
@@ -104,7 +110,8 @@ class Recoveries:
         self._unasked = {one: since for one, since in self._unasked.items() if one[0] in self._known}
         self._called_ms = now_ms
         found += [
-            f"{recoveries[key].topic_name} has a leader, and is recovered" for key in recoveries.keys() - seen
+            f"{recoveries[key].topic_name} has a leader, and is recovered"
+            for key in recoveries.keys() - seen - later.keys()
         ]
         return found
 
@@ -188,6 +195,8 @@ class Recoveries:
             self._wishes[PartitionId(topic_id, index)] = strategy, _configured(image, topic_name)
             recovery = self._core.recovery._recoveries.get(PartitionId(topic_id, index))
             is_awaited = strategy is Strategy.BALANCED and bool(row.isr or row.elr)
+            if (topic_id, index) in self._core.recovery._dirty:
+                continue  # its turn comes
             if not is_awaited and (recovery is None or recovery.strategy is not strategy):
                 found.append(f"{topic_name}-{index} is not recovered as asked, {strategy.name}: {recovery}")
         return found

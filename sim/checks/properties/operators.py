@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.controller.core.decisions import CauseKind, DecisionEntry
+from holdfast.controller.core.operators import requests
 from holdfast.metadata.ids import PartitionId
 from holdfast.metadata.image import MetadataImage
 from holdfast.metadata.partition import PartitionRegistration
@@ -64,8 +65,11 @@ class RefusalsAreDue(Property):
                 for topic in request.topic_partitions or ()
                 for index, leader in zip(topic.partitions, topic.desired_leaders or (), strict=False)
             }
+            count = sum(len(result.partition_results) for result in response.replica_election_results)
             for result in response.replica_election_results:
                 for one in result.partition_results:
+                    if one.error_code == ErrorCode.REQUEST_LIMIT_REACHED and count > requests.ELECTIONS_MAX:
+                        continue  # R18: asked for again
                     name = result.topic, one.partition_id
                     kind = ElectionKind(request.election_type)
                     if not _is_election_refused(one.error_code, kind, before, *name, desired.get(name)):

@@ -331,7 +331,7 @@ class DecisionsRefineModel(Property):
             seen.broken(self, None, f"{topic} begins as {row}, with {active} active")
 
     def metadata_committed(self, seen: Observer) -> None:
-        if not self._is_unfencing:
+        if not self._is_unfencing or _is_written_in_parts(seen):
             return
         self._is_unfencing = False
         image = seen.image
@@ -361,6 +361,17 @@ def _altered(request: AlterPartitionRequest, row: AlterPartitionPartition) -> St
         return None
 
     return step
+
+
+def _is_written_in_parts(seen: Observer) -> bool:
+    """Where a write is cut into batches (K21), more of it may come; the next controller goes on with it."""
+    if not seen.world.shape.tiny_limits:
+        return False
+    active = seen.world.active_controller()
+    if active is None or active.server is None:
+        return True
+    core = active.server.core
+    return bool(core._pending) or core.committed.offset > seen.image.offset
 
 
 def _places(seen: Observer, image: MetadataImage) -> list[tuple[int, PartitionId]]:

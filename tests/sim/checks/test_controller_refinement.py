@@ -347,6 +347,16 @@ def test_who_is_unfenced_leads_in_the_same_batch_where_it_may(elr: tuple[int, ..
     assert (said is not None) is is_broken, said
 
 
+def test_where_writes_are_cut_into_batches_the_next_controller_goes_on_with_an_unfencing() -> None:
+    committed = row(isr=(), elr=(2,), leader=None, last_known_leader=1)
+    stage, one = unfenced(committed)
+    stage.world.shape = replace(stage.world.shape, tiny_limits=True)
+    assert stage.world.active_controller() is None
+    assert stage.violation(lambda: one.metadata_committed(stage.seen)) is None
+    stage.world.shape = replace(stage.world.shape, tiny_limits=False)
+    assert stage.violation(lambda: one.metadata_committed(stage.seen)) is not None
+
+
 @pytest.mark.parametrize(
     ("given", "is_broken"),
     [({}, False), ({"isr": (1, 2)}, True), ({"leader": 2}, True), ({"elr": (3,)}, True)],

@@ -9,6 +9,7 @@ from immutables import Map
 
 from holdfast.client.admin_configs import Resource
 from holdfast.controller.core.decisions import Cause, CauseKind, Decision, DecisionEntry
+from holdfast.controller.core.operators import requests
 from holdfast.controller.core.partitions.elr import SetsRule
 from holdfast.metadata.image import RESOURCE_TOPIC
 from holdfast.protocol.errors import ErrorCode
@@ -176,6 +177,17 @@ def test_an_election_is_refused_only_for_what_is_so_r17(
     told = ReplicaElectionResult("t", (ElectionPartitionResult(0, code, "no"),))
     request = ElectLeadersRequest(kind, (asked,), 1_000)
     assert is_due(request, ElectLeadersResponse(0, None, (told,)), **given) is expected
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_election_beyond_the_limit_of_a_request_is_asked_for_again_r18(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ELECTIONS_MAX", 1)
+    request = ElectLeadersRequest(PREFERRED, None, 1_000)
+    rows = tuple(ElectionPartitionResult(0, ErrorCode.REQUEST_LIMIT_REACHED, "no") for _ in range(count))
+    answer = ElectLeadersResponse(0, None, (ReplicaElectionResult("t", rows),))
+    assert is_due(request, answer, leader=2) is (count > 1)
 
 
 @pytest.mark.parametrize(

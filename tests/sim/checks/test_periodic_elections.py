@@ -9,6 +9,7 @@ from immutables import Map
 
 from holdfast.controller.core.decisions import Cause, CauseKind, Decision
 from holdfast.controller.core.events import Tick
+from holdfast.controller.core.partitions import leader_balance
 from holdfast.controller.core.partitions.election import ElectionReason
 from holdfast.controller.core.partitions.elr import SetsRule
 from holdfast.metadata.ids import PartitionId
@@ -125,6 +126,12 @@ def test_leaderships_are_given_back_once_many_are_missed_r16(missed: int, expect
     """More than half of three, that is, with 50 percent."""
     rows = [row(leader=2 if index < missed else 1) for index in range(3)]
     assert overdue(Controller(cluster(*rows)), BALANCE_MS) is expected
+
+
+def test_what_has_no_room_in_a_pass_has_it_in_one_of_the_next_r16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_balance, "PASS_MAX", 1)
+    rows = [row(leader=2) for _ in range(3)]
+    assert overdue(Controller(cluster(*rows)), 3 * BALANCE_MS)
 
 
 def test_time_runs_from_when_it_became_possible() -> None:

@@ -56,6 +56,7 @@ def controller(
     configs: dict[tuple[int, str], dict[str, str]] | None = None,
     is_active: bool = True,
     partition: dict[str, Any] | None = None,
+    next_turn_ms: int | None = None,
 ) -> Any:
     """One that has this recovery of t-0, without a leader and min ISR members."""
     registration = row(**{**LEADERLESS, **(partition or {})})
@@ -73,7 +74,11 @@ def controller(
             recovery_request_timeout_ms=500,
             recovery_retry_backoff_ms=50,
         ),
-        recovery=SimpleNamespace(_recoveries={} if one is None else {KEY: one}),
+        recovery=SimpleNamespace(
+            _recoveries={} if one is None else {KEY: one},
+            _dirty={} if next_turn_ms is None else {KEY: None},
+            next_deadline_ms=lambda: next_turn_ms,
+        ),
     )
 
 
@@ -91,6 +96,15 @@ def wrong_with(
     if asked is not None:
         recoveries.differs(election(asked, 0), (), 0)
     return "; ".join(recoveries.differs(event or Tick(), (), 0))
+
+
+@pytest.mark.parametrize(("next_turn_ms", "expected"), [(None, "should be"), (0, ""), (1, "wait for a turn")])
+def test_a_partition_that_is_beyond_the_limit_of_a_turn_has_the_next_one_at_once(
+    next_turn_ms: int | None, expected: str
+) -> None:
+    told = wrong_with(None, next_turn_ms=next_turn_ms)
+    assert expected in told
+    assert bool(expected) == bool(told)
 
 
 OF_TOPIC, OF_CLUSTER = (RESOURCE_TOPIC, "t"), CLUSTER_RESOURCE
